@@ -18,22 +18,17 @@ from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import Procedure
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.bounds import bounds
-from dpinfer.procedures.chisquare import chi2_contingency, chisquare
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.density import density
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.procedures.distribution import cdf
 from dpinfer.procedures.expfam import expfam
 from dpinfer.procedures.guesses import instead_of as _instead_of
-from dpinfer.procedures.loglinear import loglinear
-from dpinfer.procedures.marginals import marginals
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion
 from dpinfer.procedures.quality import quality
 from dpinfer.procedures.quantiles import median, quantile
-from dpinfer.procedures.queries import linear_queries
 from dpinfer.procedures.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
-from dpinfer.procedures.workload import workload
 from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.regression.linear import gram, ols
 from dpinfer.release import Release, read_release
@@ -46,6 +41,11 @@ from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Date, Integer, Real, Schema
 from dpinfer.selection.question import above_threshold, exponential_mechanism, most_frequent
 from dpinfer.studies import audit, coverage_study, plan, power, privacy_cost
+from dpinfer.tables.chi_squared import chi2_contingency, chisquare
+from dpinfer.tables.linear_queries import linear_queries
+from dpinfer.tables.loglinear import loglinear
+from dpinfer.tables.marginals import marginals
+from dpinfer.tables.workload import workload
 
 __all__ = [
     "GDP",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Privacy
-    from dpinfer.procedures.marginal_tables import MarginalTables
+    from dpinfer.procedures.joint_table import MeasuredMarginals
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults, TableResults
@@ -168,7 +168,7 @@ class Description(OfMoments):
             **self._inference_options,
         )
 
-    def _of_marginals(self, tables: MarginalTables) -> DescriptionResults:
+    def _of_marginals(self, tables: MeasuredMarginals) -> DescriptionResults:
         tables.check()
         names = tuple(axis_name(axis) for axis in self.axes)
         options = {"inference": self.inference, "target": self.target}

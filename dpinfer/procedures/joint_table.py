@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.procedures.sum_plan import SumPlan
+    from dpinfer.results.descriptions import DescriptionResults, TableResults
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
-__all__ = ["COUNTED", "JointTable", "MeasuredCounts", "counts_in"]
+__all__ = ["COUNTED", "NOWHERE", "JointTable", "MeasuredCounts", "MeasuredMarginals", "counts_in"]
 
 COUNTED = (*TABLES, "linear", "binomial")
 """Kinds of releases that measure sums of counts."""
@@ -60,6 +61,25 @@ class MeasuredCounts:
     names: tuple[str, ...]
     where: str | None
     every_row: bool
+
+
+class MeasuredMarginals(Protocol):
+    """The marginals that a release holds, as other questions read them."""
+
+    @property
+    def plan(self) -> Any:
+        """What was measured; ``where`` is the condition on the rows."""
+
+    def check(self) -> None:
+        """Refuse a damaged release."""
+
+    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
+        """Infer the counts of some columns."""
+
+    def proportions(
+        self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
+    ) -> DescriptionResults:
+        """Infer the shares of the levels of a column, in groups of others."""
 
 
 def counts_in(plan: SumPlan) -> MeasuredCounts:

@@ -14,7 +14,7 @@ from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.joint_table import MeasuredCounts, counts_in
 from dpinfer.procedures.options import Contrasts, refuse_simulated
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.sum_plan import check_summed
+from dpinfer.procedures.sum_plan import TABLES, check_summed
 from dpinfer.release import Release
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["OfMoments", "OfSums"]
+__all__ = ["OfCounts", "OfMoments", "OfSums"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +87,21 @@ class OfSums(Procedure):
         plan = theirs.summed()
         assert plan is not None  # `reads` refuses other releases
         return found, plan
+
+
+class OfCounts(OfSums):
+    """A question about the counts of a table, which any table or marginals of the same rows answer."""
+
+    where: str | None
+
+    def reads_sums(self, held: SumPlan) -> bool:
+        """Return whether sums serve: those of any table of counts of the same rows."""
+        return held.kind in TABLES and held.where == self.where
+
+    def reads(self, other: Procedure) -> bool:
+        """Return whether a release serves: a table of counts, or marginals, of the same rows."""
+        tables = other.marginal_tables()
+        return super().reads(other) if tables is None else tables.plan.where == self.where
 
 
 @dataclass(frozen=True, eq=False)

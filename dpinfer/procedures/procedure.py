@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.procedures.joint_table import MeasuredCounts
-    from dpinfer.procedures.marginal_tables import MarginalTables
+    from dpinfer.procedures.joint_table import MeasuredCounts, MeasuredMarginals
     from dpinfer.procedures.options import Contrasts
     from dpinfer.procedures.sum_plan import SumPlan
 
@@ -325,7 +324,7 @@ class Procedure(ABC, Parameters):
         """Return what its release counts of the cells of a table; None if it holds no counts."""
         return None
 
-    def marginal_tables(self) -> MarginalTables | None:
+    def marginal_tables(self) -> MeasuredMarginals | None:
         """Return the marginals that its release holds; None if it holds none."""
         return None
 

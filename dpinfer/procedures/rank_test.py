@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
+from dpinfer.inference.testing.count_noise import count_noise
 from dpinfer.inference.testing.distributions import GivenDistribution, TwoDistributions
 from dpinfer.inference.testing.groups import ALTERNATIVES, Alternative
 from dpinfer.inference.testing.nulls import Draws, check_draws, simulate
@@ -28,7 +29,6 @@ from dpinfer.procedures.leaves import (
     mirrored_places,
     whole_edges,
 )
-from dpinfer.procedures.noisy_cells import count_noise
 from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.options import FINITE, NUMERIC, inferred, is_text, measured, one_of, unstored
 from dpinfer.procedures.sum_plan import TABLES, SumPlan

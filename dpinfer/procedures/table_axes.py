@@ -16,8 +16,7 @@ from dpinfer.schema.columns import Real
 
 if TYPE_CHECKING:
     from dpinfer.kernel.stage import Data
-    from dpinfer.procedures.marginal_plan import MarginalPlan
-    from dpinfer.procedures.sum_plan import SumPlan
+    from dpinfer.schema.schema import Schema
 
     Columns = str | Sequence[str]
 
@@ -97,17 +96,17 @@ def axis_name(axis: Mapping[str, Any]) -> str:
     return str(axis[kind])
 
 
-def check_bins(asked: Mapping[str, Sequence[float] | None], held: SumPlan | MarginalPlan) -> None:
-    """Refuse counts whose bins differ from those asked for, by column; None where no bins were given.
+def check_bins(asked: Mapping[str, Sequence[float] | None], axes: Sequence[Mapping[str, Any]], schema: Schema) -> None:
+    """Refuse counts, by axes, whose bins differ from those asked for, by column; None where no bins were given.
 
     Raises
     ------
     OptionError
     """
-    stored = {axis_name(axis): axis.get("edges") for axis in held.axes}
+    stored = {axis_name(axis): axis.get("edges") for axis in axes}
     for name, edges in asked.items():
         theirs = stored.get(name)
-        leveled = name in held.schema and held.schema[name].level_texts
+        leveled = name in schema and schema[name].level_texts
         if edges is None and theirs is not None and leveled:
             raise OptionError("bins", None, f"the bins of the release, {theirs}: it has no levels")
         if edges is not None and name in stored and list(theirs or ()) != list(edges):

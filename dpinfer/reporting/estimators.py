@@ -9,10 +9,10 @@ from dpinfer.display.report import listed
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import Release
 from dpinfer.results.combined import CombinedResults
-from dpinfer.results.loglinear import LogLinearResults, LogLinearTestResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.testing.base import TestResults
-from dpinfer.results.testing.tables import ChiSquareResults
+from dpinfer.tables.chi_squared_results import ChiSquareResults
+from dpinfer.tables.loglinear_results import LogLinearResults, LogLinearTestResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

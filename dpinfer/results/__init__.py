@@ -6,23 +6,18 @@ from dpinfer.results.density import DensityResults
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
-from dpinfer.results.loglinear import LogLinearResults, LogLinearTestResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.binomial import BinomTestResults
-from dpinfer.results.testing.tables import ChiSquareResults
 
 __all__ = [
     "BinomTestResults",
     "CDFResults",
-    "ChiSquareResults",
     "CombinedResults",
     "DensityResults",
     "DescriptionResults",
     "FamilyResults",
-    "LogLinearResults",
-    "LogLinearTestResults",
     "MarginalEffects",
     "MeanPrediction",
     "PrivateResults",

@@ -21,7 +21,6 @@ from dpinfer.inference.testing.nulls import MOST_DRAWS, HidingModel
 from dpinfer.kernel.samplers import check_scales
 from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
-from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled
 from dpinfer.schema.schema import Schema
@@ -48,6 +47,7 @@ from dpinfer.studies.power_truth import (
     read_moments,
     read_share,
 )
+from dpinfer.tables.chi_squared import ChiSquare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ import pandas as pd
 from dpinfer.errors import OptionError
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.groups import GroupMeans
-from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
+from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.cells import CellSum
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
-    from dpinfer.procedures.chisquare import ChiSquare
     from dpinfer.procedures.mean_tests import MeanComparison
     from dpinfer.schema.schema import Schema
+    from dpinfer.tables.chi_squared import ChiSquare
 
 __all__ = [
     "NO_NOISE",

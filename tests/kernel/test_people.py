@@ -28,9 +28,9 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.exact import decimal as exactly
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.queries import linear_queries
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.region import Region
+from dpinfer.tables.linear_queries import linear_queries
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(

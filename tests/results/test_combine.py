@@ -13,8 +13,8 @@ from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import LinearNoise
 from dpinfer.procedures.combine import combine
-from dpinfer.procedures.queries import linear_queries
 from dpinfer.release import NoiseLaw
+from dpinfer.tables.linear_queries import linear_queries
 
 SURE = {"missing": "a", "impossible": "a"}
 SCHEMA = dpi.Schema(

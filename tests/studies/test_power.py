@@ -18,13 +18,13 @@ from dpinfer.inference.released import Released
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.procedures.binomial import binomtest
-from dpinfer.procedures.chisquare import chi2_contingency, chisquare
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import PowerStudy
 from dpinfer.studies.power_study import power
+from dpinfer.tables.chi_squared import chi2_contingency, chisquare
+from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from tests.linear import gram_ols
 
 OPEN = dpi.Schema(

@@ -13,7 +13,7 @@ from scipy import special, stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.procedures.queries import linear_queries
+from dpinfer.tables.linear_queries import linear_queries
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.inference.marginals import centered_margins
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.marginals import margin_of
 from dpinfer.kernel.stage import Context
+from dpinfer.tables.marginal_inference import centered_margins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.inference.marginals import CenteredMargins
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.marginals import MarginalSum
+    from dpinfer.tables.marginal_inference import CenteredMargins
 
 __all__ = ["PRICES", "RELATIONS", "Population", "Releases", "populations", "releases_of"]
 

@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpinfer.inference.testing.count_noise import Components, TableNoise
+from dpinfer.inference.testing.count_noise import Components
 from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
+from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
+from dpinfer.tables.marginal_inference import TableNoise
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, releases_of
 
 if TYPE_CHECKING:
-    from dpinfer.inference.testing.tables import CountModel
+    from dpinfer.tables.chi_squared_inference import CountModel
 
 DRAWS, SIZES, LEVEL = 199, (100, 1000, 20_000), 0.05
 _QUICK = 500

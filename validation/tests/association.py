@@ -11,12 +11,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from dpinfer.inference.testing.association import EffectSize, cohens_w, cramers_v
 from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.residuals import residual_table
-from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import Rules
+from dpinfer.tables.chi_squared_inference import (
+    EffectSize,
+    GoodnessOfFit,
+    Independence,
+    cohens_w,
+    cramers_v,
+    residual_table,
+)
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
 

@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.tables import GoodnessOfFit, Independence
 from dpinfer.release import NoiseLaw
+from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

@@ -13,8 +13,8 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.inference.testing.tables import GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
+from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

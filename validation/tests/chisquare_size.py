@@ -14,8 +14,8 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.inference.testing.count_noise import CountNoise
 from dpinfer.inference.testing.nulls import candidates
-from dpinfer.inference.testing.tables import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.release import NoiseLaw
+from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.loglinear import fit_loglinear
-from dpinfer.inference.loglinear_inference import batch_loglinear, loglinear_oracle
+from dpinfer.tables.loglinear_fit import fit_loglinear
+from dpinfer.tables.loglinear_inference import batch_loglinear, loglinear_oracle
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.procedures.noisy_cells import cells_of_table
+from dpinfer.tables.loglinear import cells_of_table
 
 if TYPE_CHECKING:
-    from dpinfer.inference.loglinear import LogLinearModel
-    from dpinfer.procedures.loglinear import LogLinear
-    from dpinfer.procedures.noisy_cells import NoisyCells
+    from dpinfer.tables.loglinear import LogLinear
+    from dpinfer.tables.loglinear_fit import LogLinearModel, NoisyCells
 
 
 def product(*margins: list[float]) -> np.ndarray:
@@ -86,8 +85,8 @@ class Design:
     ) -> tuple[LogLinearModel, np.ndarray, tuple[str, ...]]:
         """The model of noisy tables, their counts, and the names of its coefficients."""
         design, rows = cells.table.design(formula or self.formula)
-        kept = np.ones(len(rows), dtype=bool)
-        return (*cells.model(rows, kept, population=True, robust=True), design.names)
+        included = np.ones(len(rows), dtype=bool)
+        return (*cells.model(rows, included, population=True, robust=True), design.names)
 
 
 THREE = (2, 3, 2)

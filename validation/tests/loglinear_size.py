@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.testing.loglinear import NestedLogLinear, nested
+from dpinfer.tables.loglinear_inference import NestedLogLinear, nested
 from validation.common.cells import measured
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -9,15 +9,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.loglinear import fit_loglinear
-from dpinfer.inference.loglinear_inference import LogLinearInference
 from dpinfer.inference.moment_inference import batch_moments
 from dpinfer.inference.released import Released
 from dpinfer.inference.simultaneous import joint_level
-from dpinfer.inference.testing.residuals import residual_table
-from dpinfer.inference.testing.tables import Independence
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.described import describe
+from dpinfer.tables.chi_squared_inference import Independence, residual_table
+from dpinfer.tables.loglinear_fit import fit_loglinear
+from dpinfer.tables.loglinear_inference import LogLinearInference
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
@@ -110,7 +109,7 @@ def coefficients(n: int, price: Any, neighbors: str, replicates: int, seed: list
     joint, single = np.empty((replicates, len(rows), 2)), np.empty((replicates, len(rows), 2))
     for place, one in enumerate(values):
         found = LogLinearInference(model, one, names, None, nobs_is_public=False)
-        joint[place] = found.intervals(rows, joint_level(found.combined_covariance(rows), ALPHA))
+        joint[place] = found.intervals(rows, joint_level(found.combinations(rows)[3], ALPHA))
         single[place] = found.intervals(rows, ALPHA)
     return joint, single, truth[1:]
 

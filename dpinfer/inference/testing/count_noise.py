@@ -1,4 +1,4 @@
-"""Noise on counts: independent, or of cells that were made up from other measurements."""
+"""Independent noise on the counts of a table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.errors import ReleaseFormatError
+from dpinfer.release.laws import NORMAL_DRAWS, NoiseLaw
 
 if TYPE_CHECKING:
-    from dpinfer.inference.marginals import NoiseSource
-    from dpinfer.numerics.arrays import Array
-    from dpinfer.release.laws import NoiseLaw
+    from collections.abc import Sequence
 
-__all__ = ["Components", "CountNoise", "TableNoise"]
+    from dpinfer.numerics.arrays import Array
+
+__all__ = ["LEAST", "Components", "CountNoise", "count_noise"]
+
+LEAST = 1.0
+"""Rows that a margin, or a sample, is taken to have at least."""
 
 _ROUNDED_FROM, _SHORT = 8.0, 1e5
 """Scales from which a rounded Gaussian stands for a discrete one, and up to which 24 bits of it are enough."""
@@ -30,13 +34,18 @@ class Components(NamedTuple):
     rows, columns : float
         Of contrasts of the margins of the first column, and of the second.
     both : float
-        Of what no margin holds.
+        Of what no margin holds: residuals are weighed by it.
     """
 
     common: float
     rows: float
     columns: float
     both: float
+
+    def margin(self, levels: int, added: int, *, axis: int, known: bool) -> float:
+        """Variance of a margin's noise on one of ``levels``, each of so many counts; less where their sum is known."""
+        own = self.rows if axis == 0 else self.columns
+        return added * (own * (1 - 1 / levels) + (0.0 if known else self.common / levels))
 
     def after_product(self, a: Array, b: Array, *, size_known: bool, rows_known: bool) -> Array:
         """Variance of noisy counts less the product of their own margins, shares a (..., r, 1) and b (..., 1, c).
@@ -89,22 +98,9 @@ class CountNoise:
         return float(self.together * self.law.variances[0]) * self.step**2
 
     @property
-    def contrast(self) -> float:
-        """Variance of the noise of a normalised contrast of all columns: what residuals are weighed by."""
-        return self.variance
-
-    @property
     def components(self) -> Components:
         """Variances of normalised contrasts: they are all the same."""
         return Components(*(self.variance,) * 4)
-
-    def total(self, cells: int) -> float:
-        """Variance of the noise of the sum of all counts."""
-        return self.variance * cells
-
-    def margin(self, levels: int, added: int, *, axis: int, known: bool) -> float:  # noqa: ARG002  (all alike)
-        """Variance of a margin's noise on one of ``levels``, each of so many counts; less where their sum is known."""
-        return self.variance * added * (1 - float(known) / levels)
 
     def quadratic(self, slopes: Array) -> Array:
         """Variance that the noise gives functions with slopes (..., count, function): (..., function)."""
@@ -146,111 +142,18 @@ class CountNoise:
         return np.asarray(exact.reshape(*shape, self.together).sum(axis=-1) * self.step)
 
 
-@dataclass(frozen=True, eq=False)
-class TableNoise:
-    """Noise on the cells of a marginal that was made up from contrasts, or from several marginals.
+def count_noise(law: NoiseLaw, steps: Sequence[float], together: int) -> CountNoise:
+    """Noise of counts, each the sum of ``together`` released ones.
 
-    The levels of each column are exchangeable, so that the covariance is known by its `Components`.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        One column or two.
-    components : Components
-    sources : tuple of NoiseSource
-        Independent draws that the noise is made of.
+    Raises
+    ------
+    ReleaseFormatError
     """
-
-    shape: tuple[int, ...]
-    components: Components
-    sources: tuple[NoiseSource, ...]
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise of a cell."""
-        r, c = (*self.shape, 1)[:2]
-        found = self.components
-        of_rows = 0.0 if c == 1 else (r - 1) * found.rows
-        return (found.common + of_rows + self._inner[0] * found.columns + self._inner[1] * found.both) / (r * c)
-
-    @property
-    def _inner(self) -> tuple[int, int]:
-        """Number of contrasts of the second column, and of what no margin holds."""
-        if len(self.shape) == 1:
-            return 0, self.shape[0] - 1
-        return self.shape[1] - 1, (self.shape[0] - 1) * (self.shape[1] - 1)
-
-    @property
-    def contrast(self) -> float:
-        """Variance of the noise of a normalised contrast of all columns: what residuals are weighed by."""
-        return self.components.both
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance of the noise of the cells (d, d)."""
-        common = [np.full((m, m), 1 / m) for m in self.shape]
-        apart = [np.eye(m) - one for m, one in zip(self.shape, common, strict=True)]
-        found = self.components
-        if len(self.shape) == 1:
-            return np.asarray(found.common * common[0] + found.both * apart[0])
-        return np.asarray(
-            found.common * np.kron(*common)
-            + found.rows * np.kron(apart[0], common[1])
-            + found.columns * np.kron(common[0], apart[1])
-            + found.both * np.kron(*apart)
+    scale = law.scales[0]
+    if scale <= 0 or len(set(law.scales)) > 1:
+        raise ReleaseFormatError("the release is damaged: counts of a table carry noise of one scale")
+    if law.family not in ("gaussian", "laplace") or len(set(steps)) > 1:
+        raise ReleaseFormatError(
+            "the release is damaged: counts of a table carry noise of one law, in steps of one size"
         )
-
-    def total(self, cells: int) -> float:
-        """Variance of the noise of the sum of all counts."""
-        return self.components.common * cells
-
-    def margin(self, levels: int, added: int, *, axis: int, known: bool) -> float:
-        """Variance of a margin's noise on one of ``levels``, each of so many counts; less where their sum is known."""
-        own = self.components.rows if axis == 0 else self.components.columns
-        return added * (own * (1 - 1 / levels) + (0.0 if known else self.components.common / levels))
-
-    def quadratic(self, slopes: Array) -> Array:
-        """Variance that the noise gives functions with slopes (..., count, function): (..., function)."""
-        moved = np.swapaxes(np.swapaxes(slopes, -1, -2) @ self.covariance, -1, -2)
-        return np.asarray((moved * slopes).sum(axis=-2))
-
-    def times(self, rows: Array, *, known: bool) -> Array:  # noqa: ARG002  (a known sum has no noise here)
-        """Multiply rows (..., d) by the covariance of the noise."""
-        return np.asarray(rows @ self.covariance)
-
-    @property
-    def is_normal(self) -> bool:
-        """Whether the noise is Gaussian."""
-        return all(one.law.family == "gaussian" for one in self.sources)
-
-    @property
-    def fourth_cumulant(self) -> float:
-        """Fourth cumulant of the noise of a count; few draws of Laplace noise are given that of Laplace noise."""
-        if self.is_normal:
-            return 0.0
-        found = 0.0
-        for one in self.sources:
-            several = one.together * one.law.draws
-            variance = several * one.law.variances / one.law.draws * one.steps**2
-            each = (3 * variance**2 + variance * one.steps**2) / (several if several >= NORMAL_DRAWS else 1)
-            found += float((one.basis[0] ** 4 * each).sum())
-        return found
-
-    def rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw noise for simulation, never for privacy, in rows."""
-        size = int(np.prod(shape[:-1]))
-        found = np.zeros((size, shape[-1]))
-        for one in self.sources:
-            found += (_drawn(one, size, rng) * one.steps) @ one.basis.T
-        return found.reshape(shape)
-
-
-def _drawn(source: NoiseSource, size: int, rng: np.random.Generator) -> Array:
-    """Draw the variables of a source (size, k), each the sum of several."""
-    if source.law.family == "gaussian":
-        return source.law.rvs(size, rng)
-    scales = np.asarray(source.law.scales)
-    several, success = source.together * source.law.draws, -np.expm1(-1.0 / scales)
-    drawn = (size, scales.size)
-    first, second = (rng.negative_binomial(several, success, drawn) for _ in range(2))
-    return (first - second).astype(np.float64)
+    return CountNoise(NoiseLaw(law.family, (scale,), law.draws), steps[0], together)

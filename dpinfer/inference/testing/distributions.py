@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.inference.testing.count_noise import LEAST
 from dpinfer.inference.testing.leaf_fits import AWAY, Judged, common_shares, draw_groups, fitted_size
-from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import by_rows, shrinkage, whole_rows
 
 if TYPE_CHECKING:

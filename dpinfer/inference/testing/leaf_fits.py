@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from dpinfer.inference.testing.count_noise import LEAST
 from dpinfer.inference.testing.nulls import Candidate
-from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import nearest_shares, shrinkage, whole_rows
 
 if TYPE_CHECKING:

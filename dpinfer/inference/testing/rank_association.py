@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpinfer.inference.testing.count_noise import LEAST
 from dpinfer.inference.testing.leaf_fits import AWAY, HIDING, Judged, draw_groups, fitted_size, sided
-from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import by_rows, centred_scores, nearest_shares, shrinkage, whole_rows
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
+from dpinfer.inference.testing.count_noise import LEAST
 from dpinfer.inference.testing.leaf_fits import HIDING
-from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import below, nearest_shares
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from dpinfer.inference.testing.count_noise import LEAST
 from dpinfer.inference.testing.leaf_fits import AWAY, HIDING, common_shares, draw_groups, fitted_size, sided
 from dpinfer.inference.testing.nulls import Candidate
-from dpinfer.inference.testing.products import LEAST
 from dpinfer.inference.testing.scores import by_rows, centred_scores, nearest_shares, shrinkage, whole_rows
 
 if TYPE_CHECKING:

@@ -35,7 +35,28 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["TestResults"]
+__all__ = ["Effect", "TestResults"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An effect size of the population, with its interval.
+
+    Attributes
+    ----------
+    name : str
+    estimate : float
+        The bias of sampling and noise taken off; at least 0.
+    lower, upper : float
+    flag : str
+        A warning where the noise hides what the measure divides by; otherwise empty.
+    """
+
+    name: str
+    estimate: float
+    lower: float
+    upper: float
+    flag: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

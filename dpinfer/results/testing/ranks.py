@@ -17,8 +17,7 @@ from dpinfer.inference.testing.ranks import GroupRanks, SignedRanks
 from dpinfer.inference.testing.scores import below
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import interval_labels
-from dpinfer.results.testing.base import TestResults
-from dpinfer.results.testing.tables import Effect
+from dpinfer.results.testing.base import Effect, TestResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

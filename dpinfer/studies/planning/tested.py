@@ -12,13 +12,13 @@ import pandas as pd
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.simulated import PublicData, plain_cells
 from dpinfer.procedures.binomial import BinomTest
-from dpinfer.procedures.chisquare import ChiSquare
 from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.procedures.proportions import proportion
 from dpinfer.studies.engine import ALL_BUT_FREE
 from dpinfer.studies.planning.forecasts import Forecast
 from dpinfer.studies.planning.pilots import Rows, Told, read_pilot
 from dpinfer.studies.power_study import power
+from dpinfer.tables.chi_squared import ChiSquare
 
 if TYPE_CHECKING:
     from dpinfer.privacy.units import Privacy

@@ -1,0 +1,555 @@
+"""Marginals from noisy contrasts or counts: unbiased cells, the covariance of their noise, and errors of estimates.
+
+The cells of a marginal M are a sum over the subsets A of M: ``x_M = sum_A q_A / prod_{M less A} m`` spread evenly over
+the columns that A lacks, where q_A, the margin of A centred in each of its columns, is what the contrasts of A tell.
+The noise of different q_A is uncorrelated, and that of one has covariance ``s_A^2`` times the product of ``I - J/m``
+over its columns. So the noise of the cells of M is exchangeable, with covariance ``sum_A s_A^2 prod_A (I - J/m)
+prod_{M less A} J/m^2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dpinfer.inference.moment_estimates import proportions, totals
+from dpinfer.inference.moment_inference import MomentInference
+from dpinfer.inference.moments import MomentSums, rescaled
+from dpinfer.inference.noise_sums import NoiseSums, variables_of
+from dpinfer.release.laws import NORMAL_DRAWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dpinfer.inference.moments import Estimates
+    from dpinfer.inference.released import Released
+    from dpinfer.inference.testing.count_noise import Components
+    from dpinfer.numerics.arrays import Array, Places
+    from dpinfer.release.laws import NoiseLaw
+
+    Subset = tuple[int, ...]
+
+__all__ = ["CenteredMargins", "Joint", "MarginalInference", "NoiseSource", "TableNoise", "centered_margins"]
+
+_MOST_LOADINGS = 24
+"""Laplace variables that are distinguished from the normal in one estimate: the largest ones."""
+
+_TINY = 1e-250
+"""Variance of counts without noise, so that they can be averaged."""
+
+_RIDGE = 1e-9
+"""What is added to every variance, relative to it: counts whose sum is public, and shares, are linearly dependent."""
+
+_ITERATIONS, _CLOSE = 2_000, 1e-3
+
+
+class Measured(NamedTuple):
+    """The counts of one marginal as they were measured, with independent noise on each cell.
+
+    Attributes
+    ----------
+    subset : tuple of int
+    law : NoiseLaw
+        Of one count.
+    step : float
+    shares : mapping of subset to float
+        Weight with which they enter each centred margin.
+    """
+
+    subset: Subset
+    law: NoiseLaw
+    step: float
+    shares: Mapping[Subset, float]
+
+
+class NoiseSource(NamedTuple):
+    """Independent noise, and how it moves the cells of a marginal.
+
+    Attributes
+    ----------
+    law : NoiseLaw
+        Of k variables, each the sum of ``together`` draws.
+    steps : ndarray (k,)
+    together : int
+    basis : ndarray (cells, k)
+    """
+
+    law: NoiseLaw
+    steps: Array
+    together: int
+    basis: Array
+
+    @staticmethod
+    def sums(sources: Sequence[NoiseSource], combine: Callable[[Array], Array]) -> NoiseSums:
+        """Return combinations (..., K) of the cells, ``combine`` applied to every basis, as sums of the noise."""
+        factors = [combine(one.basis) * one.steps for one in sources]
+        variables = tuple(each for one in sources for each in variables_of(one.law, one.together))
+        return NoiseSums(np.concatenate(factors, axis=-1), variables)
+
+
+@dataclass(frozen=True, eq=False)
+class CenteredMargins:
+    """What R releases tell of the marginals of a table, by subsets of its columns.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Levels of every column.
+    centered : dict of subset to ndarray (R, cells)
+        Margins that are centred in each of their columns; of the empty subset the number of rows.
+    variances : dict of subset to float
+        Noise variance of a normalised contrast of each; 0 where it is public.
+    law : NoiseLaw
+    steps : ndarray (m,)
+        Of the release, for simulation.
+    measured : tuple of Measured
+        Where counts were measured; empty where contrasts were.
+    places : dict of subset to slice
+        Where the contrasts of each subset are in the release; empty where counts were measured.
+    """
+
+    shape: tuple[int, ...]
+    centered: Mapping[Subset, Array]
+    variances: Mapping[Subset, float]
+    law: NoiseLaw
+    steps: Array
+    measured: tuple[Measured, ...] = ()
+    places: Mapping[Subset, slice] = field(default_factory=dict)
+
+    @property
+    def laplace(self) -> bool:
+        """Whether the noise counts as Laplace."""
+        return self.law.family == "laplace" and self.law.draws < NORMAL_DRAWS
+
+    def cells(self, subset: Subset) -> int:
+        """Return the number of cells of a marginal."""
+        return prod(self.shape[i] for i in subset)
+
+    def table(self, subset: Subset) -> Array:
+        """Unbiased counts of the cells of a marginal (R, cells), the last column running fastest."""
+        found = np.zeros((len(self.centered[()]), *(self.shape[i] for i in subset)))
+        for part in parts_of(subset):
+            own = tuple(sorted(part))
+            table = self.centered[own].reshape(-1, *(self.shape[i] for i in own))
+            table = table.transpose(0, *(own.index(i) + 1 for i in part))
+            line = [self.shape[i] if i in part else 1 for i in subset]
+            found += table.reshape(-1, *line) / prod(self.shape[i] for i in subset if i not in part)
+        return found.reshape(len(found), -1)
+
+    def components(self, subset: Subset) -> dict[Subset, float]:
+        """Noise variance of a normalised contrast of the cells of a marginal, by the columns that it contrasts."""
+        return {part: self.variances[tuple(sorted(part))] / prod(self.shape[i] for i in subset if i not in part)
+                for part in parts_of(subset)}  # fmt: skip
+
+    def cell_variance(self, subset: Subset) -> float:
+        """Noise variance of each cell of a marginal."""
+        cells = self.cells(subset)
+        return sum(one * prod(self.shape[i] - 1 for i in part) for part, one in self.components(subset).items()) / cells
+
+    def covariance(self, subset: Subset) -> Array:
+        """Covariance of the noise of the cells of a marginal (cells, cells)."""
+        common = {i: np.full((self.shape[i],) * 2, 1 / self.shape[i]) for i in subset}
+        found = np.zeros((self.cells(subset),) * 2)
+        for part, one in self.components(subset).items():
+            found += one * _kron([np.eye(self.shape[i]) - common[i] if i in part else common[i] for i in subset])
+        return found
+
+    def sources(self, subset: Subset) -> tuple[NoiseSource, ...]:
+        """Independent draws that the noise of the cells of a marginal is made of, for simulation."""
+        found = []
+        for one in self.measured:
+            common = tuple(i for i in one.subset if i in subset)
+            size = self.cells(common)
+            matrix = np.zeros((size, size))  # how a count moves the cells, both by what they have in common
+            for part in parts_of(common):
+                each = [np.eye(self.shape[i]) - 1 / self.shape[i] if i in part else np.ones((self.shape[i],) * 2)
+                        for i in common]  # fmt: skip
+                spread = prod(self.shape[i] for i in subset if i not in part)
+                matrix += one.shares.get(part, 0.0) / spread * _kron(each)
+            law, basis = replace(one.law, scales=one.law.scales * size), matrix[self._margin_cells(subset, common)]
+            found.append(NoiseSource(law, np.full(size, one.step), self.cells(one.subset) // size, basis))
+        for part in () if self.measured else parts_of(subset):
+            own = tuple(sorted(part))
+            each = [_helmert(self.shape[i]) if i in part else np.ones((1, self.shape[i])) for i in subset]
+            lines = [one / (one**2).sum(axis=1, keepdims=True) for one in each]
+            widths = [self.shape[i] - 1 for i in own]
+            order = np.arange(prod(widths)).reshape(widths).transpose([own.index(i) for i in part]).ravel()
+            scales = np.asarray(self.law.scales[self.places[own]])[order]
+            law = replace(self.law, scales=tuple(scales.tolist()))
+            found.append(NoiseSource(law, self.steps[self.places[own]][order], 1, _kron(lines).T))
+        return tuple(found)
+
+    def loadings(self, subset: Subset, cells: Sequence[int] | None = None) -> tuple[Array, Array]:
+        """How each measured count's noise moves cells of a marginal (k, K), by default all; and its variance (K,)."""
+        wanted = slice(None) if cells is None else np.asarray(cells)
+        found, variances = [], []
+        for one, source in zip(self.measured, self.sources(subset), strict=True):
+            common = tuple(i for i in one.subset if i in subset)
+            found.append(source.basis[wanted][:, self._margin_cells(one.subset, common)])
+            variances.append(np.full(self.cells(one.subset), float(one.law.variances[0]) * one.step**2))
+        return np.concatenate(found, axis=1), np.concatenate(variances)
+
+    def _margin_cells(self, subset: Subset, common: Subset) -> Places:
+        """Cell of a margin that each cell of a marginal is in (cells,)."""
+        order = np.arange(self.cells(common)).reshape([self.shape[i] for i in common])
+        order = order.transpose([common.index(i) for i in subset if i in common])
+        lines = [self.shape[i] if i in common else 1 for i in subset]
+        return np.asarray(np.broadcast_to(order.reshape(lines), [self.shape[i] for i in subset]).ravel())
+
+
+def parts_of(subset: Subset) -> list[Subset]:
+    """All subsets of a subset, the empty one first."""
+    return [part for size in range(len(subset) + 1) for part in combinations(subset, size)]
+
+
+def subsets_of(subsets: Sequence[Subset]) -> tuple[Subset, ...]:
+    """All subsets of any of them, the smallest first."""
+    found = {part for subset in subsets for part in parts_of(subset)}
+    return tuple(sorted(found, key=lambda one: (len(one), one)))
+
+
+def centered_margins(released: Released) -> CenteredMargins:
+    """Return what releases of contrasts, or of counts, of marginals tell of all subsets of their columns."""
+    return _of_contrasts(released) if released.rows.contrasts else _of_counts(released)
+
+
+def _of_contrasts(released: Released) -> CenteredMargins:
+    rows = released.rows
+    ends = np.cumsum(rows.widths)
+    squared = rows.pattern("l2") ** 2
+    centered, variances, places = {}, {}, {}
+    for subset, end, width in zip(rows.subsets, ends.tolist(), rows.widths.tolist(), strict=True):
+        places[subset] = mine = slice(end - width, end)
+        table = (released.values[:, mine] / squared[mine]).reshape(-1, *(rows.shape[i] - 1 for i in subset))
+        for axis in range(1, table.ndim):
+            table = np.moveaxis(np.moveaxis(table, axis, -1) @ _helmert(table.shape[axis] + 1), -1, axis)
+        centered[subset] = table.reshape(len(released.values), -1)
+        variances[subset] = float((released.noise_variances[mine] / squared[mine]).max())
+    return CenteredMargins(rows.shape, centered, variances, released.law, released.steps, places=places)
+
+
+def _of_counts(released: Released) -> CenteredMargins:
+    """Average what several marginals tell of a common margin, by inverse variances."""
+    rows = released.rows
+    ends = np.cumsum(rows.widths)
+    tables, variances = {}, {}
+    for subset, end, width in zip(rows.subsets, ends.tolist(), rows.widths.tolist(), strict=True):
+        tables[subset] = released.values[:, end - width : end].reshape(-1, *(rows.shape[i] for i in subset))
+        variances[subset] = max(float(released.noise_variances[end - 1]), _TINY)
+    public = rows.keeps_every_row and released.nobs is not None
+    centered: dict[Subset, Array] = {}
+    found: dict[Subset, float] = {}
+    shares: dict[Subset, dict[Subset, float]] = {subset: {} for subset in rows.subsets}
+    for part in subsets_of(rows.subsets):
+        if not part and public:
+            centered[part], found[part] = np.full((len(released.values), 1), float(released.nobs or 0)), 0.0
+            continue
+        holds = [subset for subset in rows.subsets if {*part} <= {*subset}]
+        precision = {one: 1 / (variances[one] * prod(rows.shape[i] for i in one if i not in part)) for one in holds}
+        total = sum(precision.values())
+        margin = np.zeros((len(released.values), *(rows.shape[i] for i in part)))
+        for one in holds:
+            shares[one][part] = precision[one] / total
+            gone = tuple(place + 1 for place, i in enumerate(one) if i not in part)
+            margin += shares[one][part] * tables[one].sum(axis=gone)
+        for axis in range(1, margin.ndim):
+            margin -= margin.mean(axis=axis, keepdims=True)
+        centered[part], found[part] = margin.reshape(len(margin), -1), 1 / total
+    law = released.law
+    measured = tuple(
+        Measured(subset, replace(law, scales=law.scales[end - 1 : end]), float(released.steps[end - 1]), shares[subset])
+        for subset, end in zip(rows.subsets, ends.tolist(), strict=True)
+    )
+    return CenteredMargins(rows.shape, centered, found, law, released.steps, measured)
+
+
+def _helmert(levels: int) -> Array:
+    """Return contrasts of levels (m - 1, m), each of the first j alike against the next one."""
+    return np.asarray(np.tril(np.ones((levels - 1, levels))) - np.diag(np.arange(1.0, levels), 1)[:-1])
+
+
+def _kron(matrices: Sequence[Array]) -> Array:
+    return reduce(lambda one, other: np.asarray(np.kron(one, other)), matrices, np.ones((1, 1)))
+
+
+# Noise of a table in tests of counts
+
+
+@dataclass(frozen=True, eq=False)
+class TableNoise:
+    """Noise on the cells of a marginal that was made up from contrasts, or from several marginals.
+
+    It has what `CountNoise` has. The levels of each column are exchangeable, so that the covariance is known by its
+    `Components`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        One column or two.
+    components : Components
+    sources : tuple of NoiseSource
+        Independent draws that the noise is made of.
+    """
+
+    shape: tuple[int, ...]
+    components: Components
+    sources: tuple[NoiseSource, ...]
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise of a cell."""
+        (r, c), found = (*self.shape, 1)[:2], self.components
+        if c == 1:
+            return (found.common + (r - 1) * found.both) / r
+        margins = found.common + (r - 1) * found.rows + (c - 1) * found.columns
+        return (margins + (r - 1) * (c - 1) * found.both) / (r * c)
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the noise of the cells (d, d)."""
+        common = [np.full((m, m), 1 / m) for m in self.shape]
+        apart = [np.eye(m) - one for m, one in zip(self.shape, common, strict=True)]
+        found = self.components
+        if len(self.shape) == 1:
+            return np.asarray(found.common * common[0] + found.both * apart[0])
+        margins = found.common * np.kron(*common) + found.rows * np.kron(apart[0], common[1])
+        return np.asarray(margins + found.columns * np.kron(common[0], apart[1]) + found.both * np.kron(*apart))
+
+    def quadratic(self, slopes: Array) -> Array:
+        """Variance that the noise gives functions with slopes (..., count, function): (..., function)."""
+        moved = np.swapaxes(np.swapaxes(slopes, -1, -2) @ self.covariance, -1, -2)
+        return np.asarray((moved * slopes).sum(axis=-2))
+
+    def times(self, rows: Array, *, known: bool) -> Array:  # noqa: ARG002  (a known sum has no noise here)
+        """Multiply rows (..., d) by the covariance of the noise."""
+        return np.asarray(rows @ self.covariance)
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether the noise is Gaussian."""
+        return all(one.law.family == "gaussian" for one in self.sources)
+
+    @property
+    def fourth_cumulant(self) -> float:
+        """Fourth cumulant of the noise of a count; few draws of Laplace noise are given that of Laplace noise."""
+        if self.is_normal:
+            return 0.0
+        found = 0.0
+        for one in self.sources:
+            several = one.together * one.law.draws
+            variance = several * one.law.variances / one.law.draws * one.steps**2
+            each = (3 * variance**2 + variance * one.steps**2) / (several if several >= NORMAL_DRAWS else 1)
+            found += float((one.basis[0] ** 4 * each).sum())
+        return found
+
+    def rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw noise for simulation, never for privacy, in rows."""
+        size = int(np.prod(shape[:-1]))
+        found = np.zeros((size, shape[-1]))
+        for one in self.sources:
+            if one.law.family == "gaussian":
+                drawn = one.law.rvs(size, rng)
+            else:  # a sum of several discrete Laplace variables is a difference of negative binomial ones
+                success = -np.expm1(-1.0 / np.asarray(one.law.scales))
+                several, width = one.together * one.law.draws, (size, success.size)
+                first, second = (rng.negative_binomial(several, success, width) for _ in range(2))
+                drawn = (first - second).astype(np.float64)
+            found += (drawn * one.steps) @ one.basis.T
+        return found.reshape(shape)
+
+
+# Estimates
+
+
+class Joint(NamedTuple):
+    """Estimates of all cells of one release together.
+
+    Attributes
+    ----------
+    values : ndarray (p,)
+        Unbiased, so that they may be negative.
+    sampling, noise : ndarray (p, p)
+        Covariances.
+    loadings : ndarray (p, K)
+        How standardised Laplace variables move them; none where the noise is normal.
+    """
+
+    values: Array
+    sampling: Array
+    noise: Array
+    loadings: Array
+
+
+_NOTHING = Joint(np.zeros(0), *(np.zeros((0, 0)) for _ in range(3)))
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalInference(MomentInference):
+    """Estimates in the cells of a marginal, whose errors are related; implements `Inference`.
+
+    Attributes
+    ----------
+    joint : Joint
+        Of `estimates` only what is possible remains, and the interval of each cell.
+    sources : tuple of NoiseSource
+        What moves counts of the data themselves.
+    """
+
+    joint: Joint = _NOTHING
+    sources: tuple[NoiseSource, ...] = ()
+
+    methods = ("auto", "score", "wald")  # type: ignore[assignment]
+
+    @property
+    def _value(self) -> Array:
+        return self.joint.values
+
+    @property
+    def cov_sampling(self) -> Array:
+        """Covariance from sampling (p, p)."""
+        return self.joint.sampling
+
+    @property
+    def cov_noise(self) -> Array:
+        """Covariance from privacy noise (p, p)."""
+        return self.joint.noise
+
+    @property
+    def _covariance(self) -> Array:
+        return self.joint.sampling + self.joint.noise
+
+    def _laplace_parts(self, contrasts: Array) -> Array:
+        return np.asarray(contrasts @ self.joint.loadings)
+
+    def _noise_sums(self, contrasts: Array) -> NoiseSums | None:
+        return NoiseSource.sums(self.sources, lambda basis: contrasts @ basis) if self.sources else None
+
+
+def count_estimates(
+    found: CenteredMargins, subset: Subset, *, population: bool, nobs: int | None, rows_per_unit: int = 1
+) -> Estimates:
+    """Estimate the counts of the cells of a marginal from R releases: each cell is a group of its own.
+
+    The noise of a cell has the same law for all cells. Counts are moved to 0 or more; see `Joint`.
+    """
+    table, variance = found.table(subset)[..., None], found.cell_variance(subset)
+    sums = MomentSums(((0,),), table, np.ones((1, 1)), np.array([variance]), laplace=False, rows_per_unit=rows_per_unit)
+    estimates = totals(sums, population=population, nobs=nobs, lower=0.0, counts=True)
+    if not population:
+        alone = NoiseSource.sums(found.sources(subset), lambda basis: basis[None, :1, None])
+        estimates = replace(estimates, alone=alone)
+    if not found.laplace:
+        return estimates
+    mixing, variances = _largest(*found.loadings(subset, [0]))
+    mixing = np.broadcast_to(mixing[0], (*estimates.value.shape, variances.size))
+    return replace(estimates, mixing=mixing, variances=variances, laplace=True, spread=np.zeros(mixing.shape))
+
+
+def share_estimates(
+    found: CenteredMargins, subset: Subset, places: Array, *, population: bool, rows_per_unit: int = 1
+) -> Estimates:
+    """Estimate shares of some cells in others from R releases, in groups of like structure.
+
+    ``places`` (G, q, cells) are 0 or 1: for each group first the cells that are divided by, then those of each share.
+    The noise of the sums of a group has the same law in all groups.
+    """
+    values = np.einsum("rc,gqc->rgq", found.table(subset), places)
+    variances, vectors = np.linalg.eigh(places[0] @ found.covariance(subset) @ places[0].T)
+    width = len(variances)  # sums of indicators, the total first, with independent variables that move them so
+    exponents = ((0,) * width, *(tuple(int(i == j) for j in range(width)) for i in range(width - 1)))
+    noise = np.maximum(variances, 0.0)
+    sums = MomentSums(exponents, values, vectors, noise, laplace=False, rows_per_unit=rows_per_unit)
+    estimates = proportions(sums, population=population)
+    if not found.laplace:
+        return estimates
+    used = np.flatnonzero(places[0].any(axis=0))
+    loadings, variances = found.loadings(subset, used.tolist())
+    mixing, variances = _largest(places[0][:, used] @ loadings, variances)
+    moved = (mixing[1:] - estimates.value[..., None] * mixing[0]) / estimates.size[..., None, None]
+    return replace(estimates, mixing=moved, variances=variances, laplace=True, spread=np.zeros(moved.shape))
+
+
+def _largest(loadings: Array, variances: Array) -> tuple[Array, Array]:
+    """Keep the variables that move estimates (k, K) most."""
+    moved = ((loadings**2) * variances).sum(axis=0)
+    order = np.argsort(-moved, kind="stable")[:_MOST_LOADINGS]
+    return loadings[:, order], variances[order]
+
+
+def joint_counts(found: CenteredMargins, subset: Subset, estimates: Estimates, nobs: int | None) -> Joint:
+    """Return values, covariances and loadings of all counts of one release.
+
+    Under a public number of rows counts are multinomial; otherwise a sample's size is random and they are Poisson.
+    """
+    values, variance = found.table(subset)[0], estimates.sampling[0, :, 0, 0]
+    sampling = np.diag(variance)
+    if nobs is not None:
+        shares = np.maximum(values, 0.0) / max(float(np.maximum(values, 0.0).sum()), 1.0)
+        sampling = rescaled(np.diag(shares) - np.outer(shares, shares), variance)
+    return _joint(found, subset, values, sampling, None)
+
+
+def joint_shares(found: CenteredMargins, subset: Subset, places: Array, estimates: Estimates) -> Joint:
+    """Return the same of shares; see `share_estimates`. Sampling relates shares of one group only."""
+    value, size = estimates.value[0], estimates.size[0]
+    slope = (places[:, 1:] - value[..., None] * places[:, :1]) / size[:, None, None]
+    groups, width = value.shape
+    sampling = np.zeros((groups, width, groups, width))
+    sampling[np.arange(groups), :, np.arange(groups), :] = estimates.sampling[0]
+    return _joint(found, subset, value.ravel(), sampling.reshape(value.size, -1), slope.reshape(value.size, -1))
+
+
+def _joint(found: CenteredMargins, subset: Subset, values: Array, sampling: Array, slope: Array | None) -> Joint:
+    """Return what combinations of the cells, by default the cells, have together."""
+    noise, loadings = found.covariance(subset), np.zeros((len(values), 0))
+    if found.laplace:
+        moved, variances = found.loadings(subset)
+        loadings = np.asarray((moved if slope is None else slope @ moved) * np.sqrt(variances))
+    if slope is not None:
+        noise = slope @ noise @ slope.T
+    return Joint(values, sampling, noise + _RIDGE * np.diag(np.diag(noise) + np.diag(sampling)), loadings)
+
+
+# Display
+
+
+def nonnegative(found: CenteredMargins, workload: Sequence[Subset]) -> CenteredMargins:
+    """Move marginals of one release to near ones without negative cells, of the same noisy total, for display.
+
+    Each marginal in turn is moved to the nearest table of not negative cells with the total, and all marginals that
+    share a margin with it move along, until no cell is below a thousandth of a row under zero.
+    """
+    centered = {part: table.copy() for part, table in found.centered.items()}
+    total = max(float(centered[()][0, 0]), 0.0)
+    centered[()] = np.array([[total]])
+    moved = replace(found, centered=centered)
+    for _ in range(_ITERATIONS):
+        worst = 0.0
+        for subset in workload:
+            table = moved.table(subset)[0]
+            worst = min(worst, float(table.min()))
+            if table.min() >= 0:
+                continue
+            change = (_simplex(table, total) - table).reshape([found.shape[i] for i in subset])
+            for part in parts_of(subset)[1:]:
+                margin = change.sum(axis=tuple(place for place, i in enumerate(subset) if i not in part))
+                for axis in range(margin.ndim):
+                    margin = margin - margin.mean(axis=axis, keepdims=True)
+                centered[part] += margin.ravel()
+        if worst > -_CLOSE:
+            break
+    return moved
+
+
+def _simplex(table: Array, total: float) -> Array:
+    """Nearest table of not negative cells with a given sum."""
+    ordered = np.sort(table)[::-1]
+    excess = np.cumsum(ordered) - total
+    count = np.arange(1, table.size + 1)
+    last = int(np.flatnonzero(ordered * count - excess >= 0)[-1])
+    return np.asarray(np.maximum(table - excess[last] / count[last], 0.0))

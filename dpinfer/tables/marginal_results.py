@@ -1,0 +1,593 @@
+"""What a release of many marginals answers: counts, margins, shares and ratios of each, with their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dpinfer.display.numbers import count
+from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
+from dpinfer.inference.contrasts import simulated_critical
+from dpinfer.inference.moment_inference import intervals
+from dpinfer.inference.moments import diagonal
+from dpinfer.inference.released import Released
+from dpinfer.inference.testing.count_noise import Components
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.conditions import where_notes
+from dpinfer.procedures.described import MOST_ESTIMATES, Described, levels_shown
+from dpinfer.procedures.options import texts_of
+from dpinfer.procedures.stored import context_of
+from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.procedures.table_axes import axis_name
+from dpinfer.release.codec import encode
+from dpinfer.results import wording
+from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.descriptions import ProportionResults, TableResults
+from dpinfer.results.people import alike_flags, separate_flags
+from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, interval_labels, summary_of
+from dpinfer.results.style import given_or_new, grouped, restrain, titled
+from dpinfer.tables import marginal_inference
+from dpinfer.tables.marginal_inference import MarginalInference, TableNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from dpinfer.inference.moments import Estimates
+    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.release import Release
+    from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.schema.axes import Axis
+    from dpinfer.tables.marginal_inference import CenteredMargins, Joint, Subset
+    from dpinfer.tables.workload import MarginalPlan
+
+__all__ = ["MarginalResults", "MarginalTables"]
+
+_SHOWN = 40
+"""Cells that a summary shows."""
+
+_REPLICATES, _TOGETHER = 9_999, 500
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalTables:
+    """The marginals of a release; implements `CountedTable`.
+
+    Attributes
+    ----------
+    release : Release
+    plan : MarginalPlan
+    marginals : tuple of tuple of str
+        Columns of each marginal that is asked for.
+    """
+
+    release: Release
+    plan: MarginalPlan
+    marginals: tuple[tuple[str, ...], ...]
+
+    @property
+    def _pure(self) -> bool:
+        return isinstance(self.release.cost.price, PureDP)
+
+    @cached_property
+    def released(self) -> Released:
+        """The release as what was measured of the marginals."""
+        return Released.of_release(self.release, context_of(self.release), self.plan.rows(pure=self._pure))
+
+    @cached_property
+    def found(self) -> CenteredMargins:
+        """What the release tells of all subsets of columns."""
+        return marginal_inference.centered_margins(self.released)
+
+    @cached_property
+    def keeps_every_row(self) -> bool:
+        """Whether every row is in some cell."""
+        return self.plan.rows(pure=False).keeps_every_row
+
+    @property
+    def nobs(self) -> int | None:
+        """The number of rows, where it is public and all are counted."""
+        return self.release.nobs if self.keeps_every_row else None
+
+    def holds(self, marginals: Sequence[Sequence[str]], axes: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether marginals of columns that are cut alike are in those that were measured."""
+        theirs = [encode(dict(axis)) for axis in self.plan.axes]
+        alike = all(encode(dict(axis)) in theirs for axis in axes)
+        return alike and all(tuple(sorted(self.plan.places(one))) in self.plan.closure for one in marginals)
+
+    def check(self) -> None:
+        """Refuse a damaged release.
+
+        Raises
+        ------
+        ReleaseFormatError
+        """
+        family = self.release.law.family
+        if family not in ("gaussian", "laplace") or (family == "laplace") != self._pure:
+            raise ReleaseFormatError("law: the noise of marginals is Gaussian, and Laplace at a PureDP price")
+
+    def subset(self, columns: Sequence[str]) -> Subset:
+        """Places of columns, in the order given.
+
+        Raises
+        ------
+        OptionError
+            If they are no texts.
+        MissingFromReleaseError
+            If no marginal holds them together.
+        """
+        chosen = texts_of(columns)
+        if len(chosen) < len(columns):
+            raise OptionError("columns", type_of(columns), "columns of a marginal, as texts")
+        names = [axis_name(axis) for axis in self.plan.axes]
+        places = tuple(names.index(one) for one in chosen if one in names)
+        if len({*places}) < len(chosen) or tuple(sorted(places)) not in self.plan.closure:
+            listed = "; ".join(" x ".join(marginal) for marginal in self.marginals[:5])
+            listed += "; ..." if len(self.marginals) > 5 else ""
+            together = ", ".join(map(named, chosen))
+            raise MissingFromReleaseError(f"no marginal of the release holds {together} together; it has {listed}")
+        return places
+
+    def axes(self, columns: Sequence[str]) -> tuple[Axis, ...]:
+        """Return the axes of a marginal, in the order given."""
+        return tuple(self.plan.cells[place] for place in self.subset(columns))
+
+    # Counts
+
+    def unbiased(self, columns: Sequence[str]) -> Array:
+        """Return the counts of a marginal, which may be negative (cells,)."""
+        return np.asarray(self.found.table(self.subset(columns))[0])
+
+    def estimates(self, columns: Sequence[str], target: str) -> Estimates:
+        """Estimate the counts of a marginal, each cell as a group."""
+        most, population = self.plan.schema.rows_per_unit, target == "population"
+        return marginal_inference.count_estimates(
+            self.found, self.subset(columns), population=population, nobs=self.nobs, rows_per_unit=most
+        )
+
+    def index(self, columns: Sequence[str]) -> pd.Index:
+        """Labels of the cells of a marginal."""
+        return self._described(columns, ["count"], self.axes(columns)).index
+
+    def _described(self, columns: Sequence[str], quantities: Sequence[str], axes: Sequence[Axis]) -> Described:
+        of = tuple(self.plan.axes[place] for place in self.subset(columns))
+        plan = SumPlan("table", self.plan.schema, axes=of, where=self.plan.where, target="data")
+        return Described(plan, quantities, axes)
+
+    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
+        """Infer the counts of some columns; see `CountedTable`."""
+        subset, described = self._few(columns), self._described(columns, ["count"], self.axes(columns))
+        estimates = self.estimates(columns, target)
+        joint = marginal_inference.joint_counts(self.found, subset, estimates, self.nobs)
+        inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
+        labels |= {"model_name": "Private count", "response": " x ".join(columns) or "rows", "quantity": "count"}
+        return TableResults(inferred, self.release, table=self, **labels)
+
+    def _few(self, columns: Sequence[str]) -> Subset:
+        """Places of columns, of whose cells all errors can be held together."""
+        subset = self.subset(columns)
+        cells = self.found.cells(subset)
+        if cells > MOST_ESTIMATES:
+            right = f"a marginal of at most {MOST_ESTIMATES:,} cells, for errors of all its cells together; "
+            raise OptionError("columns", f"{cells:,} cells", f"{right}.summary_frame() has each cell's own")
+        return subset
+
+    def _inferred(
+        self, estimates: Estimates, described: Described, joint: Joint, subset: Subset, inference: str, target: str
+    ) -> tuple[MarginalInference, dict[str, Any]]:
+        """Return the inference, and the labels that all results have."""
+        if inference not in MarginalInference.methods:
+            raise OptionError("inference", inference, MarginalInference.methods)
+        schema, groups = self.plan.schema, estimates.size.shape[1]
+        found = MarginalInference(
+            estimates=estimates,
+            names=described.names,
+            shift=described.shift,
+            factor=described.factor,
+            nobs=float(self.found.centered[()][0, 0]),
+            nobs_is_public=self.nobs is not None,
+            method="score" if inference == "auto" else inference,
+            target=target,
+            law=self.found.law,
+            steps=self.found.steps,
+            labels=described.labels,
+            notes=(*alike_flags(schema, target), *separate_flags(schema, groups, target)),
+            joint=joint,
+            sources=() if estimates.alone is None else self.found.sources(subset),
+        )
+        return found, {"notes": where_notes(self.plan.where), "index": described.index}
+
+    # Shares and ratios
+
+    def proportions(
+        self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
+    ) -> DescriptionResults:
+        """Infer the shares of the levels of a column, in groups of others; see `CountedTable`."""
+        columns = (*((by,) if isinstance(by, str) else by), column)
+        subset, axes = self._few(columns), self.axes(columns)
+        groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
+        truth = axes[-1].labels == (False, True)
+        each = np.vstack([np.ones(levels), np.eye(levels)[int(truth) :]])
+        places = np.einsum("gh,ql->gqhl", np.eye(groups), each).reshape(groups, len(each), -1)
+        estimates = self._shares(subset, places, target)
+        described = self._described(columns, levels_shown(axes[-1]), axes[:-1])
+        joint = marginal_inference.joint_shares(self.found, subset, places, estimates)
+        sizes = pd.Series(np.repeat(estimates.size[0], len(described.quantities)), index=described.index)
+        inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
+        labels |= {"model_name": "Private proportion", "response": column, "quantity": "proportion", "sizes": sizes}
+        return ProportionResults(inferred, self.release, **labels)
+
+    def _shares(self, subset: Subset, places: Array, target: str) -> Estimates:
+        most, population = self.plan.schema.rows_per_unit, target == "population"
+        return marginal_inference.share_estimates(self.found, subset, places, population=population, rows_per_unit=most)
+
+    def share(
+        self, inside: Mapping[str, Any], beside: Mapping[str, Any], *, alpha: float, inference: str, target: str
+    ) -> tuple[Estimates, Array]:
+        """Infer the share of some cells in these and others: estimates, and the interval (2,).
+
+        Raises
+        ------
+        OptionError
+            If a level is none, or a cell is in both.
+        """
+        columns = tuple(dict.fromkeys((*inside, *beside)))
+        subset, axes = self.subset(columns), self.axes(columns)
+        first, second = (_cells("numerator" if one is inside else "denominator", one, axes) for one in (inside, beside))
+        if (first & second).any():
+            raise OptionError("denominator", dict(beside), "cells other than those of the numerator")
+        places = np.stack([first | second, first])[None].astype(np.float64)
+        estimates = self._shares(subset, places, target)
+        return estimates, _intervals(estimates, alpha, inference)[0, 0]
+
+    # Tests and display
+
+    def noise(self, columns: Sequence[str]) -> TableNoise:
+        """Return the noise of the cells of one column or two, as tests of counts take it."""
+        subset = self.subset(columns)
+        parts = self.found.components(subset)
+        rows, columns_only = (parts[(one,)] if len(subset) == 2 else parts[subset] for one in (subset * 2)[:2])
+        shape = tuple(self.found.shape[i] for i in subset)
+        components = Components(parts[()], rows, columns_only, parts[subset])
+        return TableNoise(shape, components, self.found.sources(subset))
+
+    def displayed(self, columns: Sequence[str]) -> Array:
+        """Return counts of a marginal that are not negative, and agree with those of the others (cells,)."""
+        return np.asarray(np.maximum(self._nonnegative.table(self.subset(columns))[0], 0.0))
+
+    @cached_property
+    def _nonnegative(self) -> CenteredMargins:
+        return marginal_inference.nonnegative(self.found, self.plan.workload)
+
+    def simulated(self, size: int, seed: int) -> dict[tuple[str, ...], Array]:
+        """Draw the noise of all marginals together, by the marginal: (size, cells) each."""
+        drawn = self.release.law.rvs(size, np.random.default_rng(seed)) * np.asarray(self.release.steps)
+        moved = marginal_inference.centered_margins(replace(self.released, values=self.released.values + drawn))  # noqa: PD011  (of releases)
+        subsets = {marginal: self.subset(marginal) for marginal in self.marginals}
+        return {one: moved.table(subset) - self.found.table(subset) for one, subset in subsets.items()}
+
+
+def _cells(option: str, levels: Mapping[str, Any], axes: Sequence[Axis]) -> Mask:
+    """Cells (cells,) in which columns have given levels."""
+    found = np.ones([axis.size for axis in axes], dtype=bool)
+    for place, axis in enumerate(axes):
+        if axis.name not in levels:
+            continue
+        if levels[axis.name] not in axis.labels:
+            raise OptionError(option, levels[axis.name], f"a level of {axis.name}: {', '.join(map(str, axis.labels))}")
+        line = [1] * len(axes)
+        line[place] = axis.size
+        found &= (np.arange(axis.size) == axis.labels.index(levels[axis.name])).reshape(line)
+    return found.ravel()
+
+
+def _intervals(estimates: Estimates, alpha: float, inference: str) -> Array:
+    """Intervals (cells, quantities, 2) of one release."""
+    return np.asarray(intervals(estimates, alpha, method="score" if inference == "auto" else inference)[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MarginalResults(Exported):
+    """Many marginals of a table that was never held, from one release.
+
+    Estimates are unbiased, and margins of several marginals agree; they may be negative. Intervals are of each cell by
+    itself, from 0 on.
+
+    Attributes
+    ----------
+    release : Release
+    tables : MarginalTables
+        What answers for each marginal.
+    inference : {"auto", "score", "wald"}
+    target : {"data", "population"}
+    notes : list of str
+    flags : tuple of str
+    """
+
+    release: Release
+    tables: MarginalTables
+    inference: str = "auto"
+    target: str = "data"
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences printed below the table."""
+        return where_notes(self.tables.plan.where)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Sentences that warn the reader; empty when all is well."""
+        return alike_flags(self.release.schema, self.target)
+
+    @property
+    def marginals(self) -> tuple[tuple[str, ...], ...]:
+        """Columns of each marginal that was asked for."""
+        return self.tables.marginals
+
+    def marginal(self, columns: str | Sequence[str]) -> TableResults:
+        """Return the counts of a marginal, or of any margin of one, with the errors of all cells together.
+
+        Parameters
+        ----------
+        columns : str or sequence of str
+            In any order; the last column runs fastest.
+
+        Returns
+        -------
+        TableResults
+            With ``t_test``, ``proportions``, ``plot`` and all that a table's results have.
+
+        Raises
+        ------
+        OptionError
+            If what is given is no text, or the marginal has too many cells for a matrix of covariances.
+        MissingFromReleaseError
+            If no marginal holds the columns together.
+        """
+        return self.tables.margin(_listed(columns), inference=self.inference, target=self.target)
+
+    def proportions(
+        self, column: str, by: str | Sequence[str] = (), *, target: str = "population"
+    ) -> DescriptionResults:
+        """Return the shares of the levels of a column, in groups of others; free of cost.
+
+        Parameters
+        ----------
+        column : str
+        by : str or sequence of str
+            Columns of the same marginal.
+        target : {"population", "data"}
+
+        Returns
+        -------
+        ProportionResults
+
+        Raises
+        ------
+        OptionError, MissingFromReleaseError
+            As `marginal`.
+        """
+        return self.tables.proportions(column, by, inference=self.inference, target=target)
+
+    def ratio(
+        self,
+        numerator: Mapping[str, Any],
+        denominator: Mapping[str, Any],
+        *,
+        alpha: float = 0.05,
+        target: str = "population",
+    ) -> pd.Series:
+        """Return the ratio of two counts of one marginal, with its interval.
+
+        Parameters
+        ----------
+        numerator, denominator : mapping of column to level
+            The cells that are counted: those with these levels, whatever others are. No cell may be in both.
+        alpha : float
+            One minus the confidence.
+        target : {"population", "data"}
+
+        Returns
+        -------
+        Series
+            "ratio", "std err" with its parts from sampling and noise (by the delta method), and the ends of the
+            interval: infinite where the noise may hide the denominator, as ratio and errors are where it does.
+
+        Raises
+        ------
+        OptionError
+            If a level is none, or a cell is in both.
+        MissingFromReleaseError
+            If no marginal holds the columns together.
+
+        Notes
+        -----
+        A ratio a/b is p/(1 - p) for the share p = a/(a + b), whose interval holds every value that is not rejected
+        with the variance that it would have (Wilson's, and Fieller's for the noise).
+        """
+        level = check_alpha(alpha)
+        found, ends = self.tables.share(numerator, denominator, alpha=level, inference=self.inference, target=target)
+        share = float(found.value[0, 0, 0])
+        left = 1.0 - share
+        deviations = [float(np.sqrt(diagonal(one)[0, 0, 0])) for one in (found.sampling, found.noise)]
+        parts = [np.inf if left <= 0 else one / left**2 for one in deviations]
+        odds = [np.inf if end >= 1 else end / (1 - end) for end in ends.tolist()]
+        names = ["ratio", "std err", "std err (sampling)", "std err (noise)", *interval_labels(alpha)]
+        ratio = np.inf if left <= 0 else share / left
+        return pd.Series([ratio, float(np.hypot(parts[0], parts[1])), *parts, *odds], index=names, name="ratio")
+
+    def table(self, columns: str | Sequence[str], *, non_negative: bool = False) -> pd.Series | pd.DataFrame:
+        """Return the counts of a marginal as a table: the last column across, the others down.
+
+        Parameters
+        ----------
+        columns : str or sequence of str
+        non_negative : bool
+            Move all marginals of the workload to near ones that are not negative and agree with each other: for
+            display, as sums of moved counts are biased. Intervals and tests always use the unbiased counts.
+
+        Returns
+        -------
+        Series or DataFrame
+
+        Raises
+        ------
+        OptionError, MissingFromReleaseError
+            As `marginal`.
+        """
+        if not isinstance(non_negative, bool):
+            raise OptionError("non_negative", non_negative, (True, False))
+        chosen = _listed(columns)
+        values = (self.tables.displayed if non_negative else self.tables.unbiased)(chosen)
+        found = pd.Series(values, index=self.tables.index(chosen), name="count")
+        return found.unstack(sort=False) if len(chosen) > 1 else found  # noqa: PD010  (of a Series)
+
+    def summary_frame(self, alpha: float = 0.05, *, simultaneous: bool = False, seed: int = 0) -> pd.DataFrame:
+        """Return every cell of every marginal of the workload with its errors and interval.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence of the intervals.
+        simultaneous : bool
+            Whether all intervals of the table hold together with this confidence. For ``target="data"`` they have the
+            quantile of the largest error that the noise of all marginals together would give, by simulation; for a
+            population Bonferroni's level, as marginals do not tell how their sampling errors are related.
+        seed : int
+            Public seed of the simulation.
+
+        Returns
+        -------
+        DataFrame
+            A row per marginal and cell: "count", "std err", "std err (sampling)", "std err (noise)", the ends of the
+            interval, "noise share".
+
+        Raises
+        ------
+        OptionError
+            Where an argument has no such value.
+        """
+        level = check_alpha(alpha)
+        if not isinstance(simultaneous, bool):
+            raise OptionError("simultaneous", simultaneous, (True, False))
+        every = self._estimates()
+        reach = self._largest_error(every, level, seed) if simultaneous and self.target == "data" else None
+        each = level / sum(found.value.shape[1] for found in every.values()) if simultaneous else level
+        names = ["count", "std err", "std err (sampling)", "std err (noise)", *interval_labels(alpha), "noise share"]
+        parts = []
+        for columns, found in every.items():
+            values = self.tables.unbiased(columns)
+            sampling, noise = (diagonal(one)[0, :, 0] for one in (found.sampling, found.noise))
+            error, share = np.sqrt(sampling + noise), noise / np.maximum(sampling + noise, 1e-300)
+            ends = _intervals(found, each, self.inference)[:, 0]
+            if reach is not None:
+                ends = np.maximum(values[:, None] + reach * np.outer(error, [-1.0, 1.0]), 0.0)
+            cells = np.column_stack([values, error, np.sqrt(sampling), np.sqrt(noise), ends, share])
+            labels = [one if isinstance(one, tuple) else (one,) for one in self.tables.index(columns)]
+            index = pd.Index([", ".join(map(str, one)) for one in labels], name="cell")
+            parts.append(pd.DataFrame(cells, index=index, columns=names))
+        return pd.concat(parts, keys=[" x ".join(one) for one in self.marginals], names=["marginal", "cell"])
+
+    def _estimates(self) -> dict[tuple[str, ...], Estimates]:
+        return {one: self.tables.estimates(one, self.target) for one in self.marginals}
+
+    def _largest_error(self, every: Mapping[tuple[str, ...], Estimates], alpha: float, seed: int) -> float:
+        """Return the quantile of the largest error over its standard error among all cells."""
+        largest = np.zeros(_REPLICATES)
+        for done in range(0, _REPLICATES, _TOGETHER):
+            part = largest[done : done + _TOGETHER]
+            for columns, noise in self.tables.simulated(len(part), seed + done).items():
+                error = np.sqrt(diagonal(every[columns].noise)[0, :, 0])
+                part[:] = np.maximum(part, np.abs(noise[:, error > 0] / error[error > 0]).max(axis=1, initial=0.0))
+        return float(simulated_critical(largest, alpha))
+
+    def conf_int(self, alpha: float = 0.05, *, simultaneous: bool = False, seed: int = 0) -> pd.DataFrame:
+        """Return the intervals of every cell of every marginal; parameters and errors as `summary_frame`."""
+        frame = self.summary_frame(alpha, simultaneous=simultaneous, seed=seed)
+        return frame[list(interval_labels(alpha))].set_axis([0, 1], axis=1)
+
+    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+        """Return the marginals as a table: cells, errors, guarantee; of very many cells the first.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        PrivateSummary
+        """
+        frame = self.summary_frame(alpha)
+        total = float(self.tables.unbiased(())[0])
+        left = [("Marginals:", count(len(self.marginals))), ("Cells:", count(len(frame))), ("Target:", self.target)]
+        right = [
+            *wording.guarantee_facts(self.release),
+            ("No. Observations:", wording.format_count(total, public=self.tables.nobs is not None)),
+        ]
+        notes = [
+            wording.guarantee(self.release),
+            f"std err counts {'privacy noise alone' if self.target == 'data' else 'sampling and privacy noise'}. "
+            "Estimates are unbiased and may be negative; intervals are of one cell each.",
+            *self.notes,
+        ]
+        if len(frame) > _SHOWN:
+            notes.append(f"The first {_SHOWN} of {count(len(frame))} cells; .summary_frame() has all.")
+        notes += [*wording.column_notes(self.release), *wording.charge_notes(self.release)]
+        shown = frame.iloc[:_SHOWN]
+        names = [f"{marginal}: {cell}" for marginal, cell in shown.index]
+        return summary_of("Private marginals", left, right, estimate_table(shown, names), notes, self.flags)
+
+    def plot(self, columns: str | Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+        """Draw a marginal; by default the standard error of a cell of each marginal.
+
+        Parameters
+        ----------
+        columns : str or sequence of str, optional
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        OptionError, MissingFromReleaseError
+            As `marginal`.
+        """
+        if columns is not None:
+            return self.marginal(columns).plot(ax)
+        every = self._estimates()
+        names = [" x ".join(one) for one in every]
+        noise = [float(np.sqrt(found.noise[0, 0, 0, 0])) for found in every.values()]
+        both = [float(np.sqrt(np.median(found.variance[0]))) for found in every.values()]
+        place = np.arange(len(names))[::-1]
+        ax = given_or_new(ax, 6.5, float(np.clip(0.9 + 0.28 * len(names), 2.4, 14.0)))
+        ax.hlines(place, 0, both, color="C0", lw=1.2)
+        ax.plot(both, place, "o", color="C0", ms=4, label="median, sampling and noise")
+        if self.target == "population":
+            ax.plot(noise, place, "|", color="C1", ms=9, label="noise alone")
+            ax.legend(frameon=False)
+        ax.set_yticks(place, names)
+        ax.set_xlim(left=0)
+        ax.set_xlabel(
+            f"standard error of a cell, in rows; {1 - stats.norm.sf(1.96) * 2:.0%} intervals reach twice that"
+        )
+        titled(ax, f"{len(names)} marginals, {wording.title_guarantee(self.release)}")
+        grouped(ax.xaxis)
+        restrain(ax, left=False)
+        return ax
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.marginals)} marginals, {wording.title_guarantee(self.release)}>"
+
+
+def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:
+    return (columns,) if isinstance(columns, str) else tuple(columns)

@@ -1,0 +1,263 @@
+"""Many marginals of a table that is too large to hold, by contrasts of their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
+from dpinfer.inference.batch import BatchEstimates, Oracle
+from dpinfer.inference.moment_inference import batch_moments, moment_oracle
+from dpinfer.inference.released import Released
+from dpinfer.kernel.stage import Context, Stage, Sum
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.conditions import told_where
+from dpinfer.procedures.described import Described
+from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.options import TARGET, inferred, measured, one_of
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.procedures.table_axes import axes_of, axis_name, edges_of
+from dpinfer.release import Release
+from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates
+from dpinfer.tables.marginal_results import MarginalResults, MarginalTables
+from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_workload
+
+if TYPE_CHECKING:
+    from dpinfer.inference.moments import Estimates
+    from dpinfer.kernel.measurement import Measurement
+    from dpinfer.numerics.arrays import Array
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.procedures.options import Contrasts
+    from dpinfer.release import StageRelease
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["Marginals", "marginals"]
+
+
+@suggests
+def marginals(
+    workload: Workload | Sequence[Sequence[str]],
+    data: Any = None,
+    *,
+    bins: Mapping[str, Sequence[float]] | None = None,
+    where: str | None = None,
+    objective: str = "sum",
+    target: str = "data",
+    inference: str = "auto",
+) -> Marginals:
+    """Measure the tables of all pairs of many columns, say, at once and at the least noise for them together.
+
+    Parameters
+    ----------
+    workload : Workload, or sequence of sequences of str
+        The marginals: `workload` of columns, or a list such as ``[["race", "sex"], ["sex", "educ"]]``. Columns are
+        Category, Boolean or short Integer ones, conditions such as ``"age >= 18"``, or numeric ones with ``bins``. A
+        row without a value in one of all these columns is in no marginal.
+    data : PrivateData, PublicData or Release, optional
+        Rows to measure, or a release that holds these marginals. Nothing is read or spent here.
+    bins : mapping of str to sequence of float, optional
+        Increasing edges within the declared bounds for numeric columns, whose bins are then levels.
+    where : str, optional
+        A condition on declared columns; other rows count as absent.
+    objective : {"sum", "max"}
+        What the noise makes small: the sum over all cells of their variances times their marginal's weight, or the
+        largest of these products.
+    target : {"data", "population"}
+        "data": counts describe the rows, and errors come from the noise alone; "population": sampling counts too.
+    inference : {"auto", "score", "wald"}
+        "auto" is "score", as in `table`.
+
+    Returns
+    -------
+    Marginals
+        Its ``fit(privacy)`` gives `MarginalResults`: ``marginal(columns)``, ``proportions(column, by)``, ``ratio``,
+        ``table(columns)``, ``summary_frame()``. The release also answers `table`, `count`, `proportion`,
+        `chisquare`, `chi2_contingency` and `loglinear` of columns that one marginal holds.
+
+    Raises
+    ------
+    OptionError
+        If there is no marginal, or a column is twice in one, or bins are no edges; or a marginal has too many cells.
+    UnknownColumnError, SchemaError, FormulaError
+        If a column is not declared, or has no levels and no bins.
+
+    Notes
+    -----
+    At a ZCDP, GDP or ApproxDP price Helmert's contrasts of every subset of each marginal's columns are released with
+    independent noise in proportion to the norms of their rows: the residual planner, whose reconstruction is the best
+    unbiased one for the objective under add_remove (Xiao, He, Zhang & Kifer 2023). At a PureDP price the counts of the
+    largest marginals are, and margins that they share are averaged by inverse variances: contrasts would cost more.
+
+    References
+    ----------
+    Xiao, He, Zhang & Kifer (2023), An optimal and scalable matrix mechanism for noisy marginals under convex loss
+    functions, NeurIPS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(a=dpi.Boolean(), b=dpi.Category(["x", "y", "z"]), c=dpi.Integer(1, 4))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(4000, rng), schema, rng=rng)
+    >>> results = dpi.marginals(dpi.workload(["a", "b", "c"]), data).fit(dpi.ZCDP(0.1))
+    >>> bool(np.allclose(results.marginal("b").params, results.marginal(["a", "b"]).margin("b").params))
+    True
+    """
+    chosen = read_workload(workload)
+    edges = {} if bins is None else bins
+    if not isinstance(edges, Mapping) or not {*edges} <= {*chosen.columns}:
+        raise OptionError("bins", bins, "a mapping from columns of the workload to increasing edges")
+    axes = tuple(
+        {"column": column, "edges": edges_of(column, edges[column])} if column in edges else axes_of(column)[0]
+        for column in chosen.columns
+    )
+    return Marginals.asking(locals(), axes=axes, marginals=chosen.marginals, weights=chosen.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals(Procedure):
+    """Chosen marginals of the counts of a table. See `marginals`."""
+
+    procedures = ("marginals",)
+
+    axes: tuple[Mapping[str, Any], ...] = ()
+    marginals: tuple[tuple[str, ...], ...] = ()
+    weights: tuple[float, ...] = ()
+    where: str | None = None
+    objective: str = measured("sum", one_of(OBJECTIVES))
+    inference: str = inferred("auto", one_of(MarginalInference.methods))
+    target: str = inferred("data", TARGET)
+
+    def check_options(self) -> None:
+        """Refuse a workload that is none, or of other columns."""
+        columns = Workload(self.marginals, self.weights).columns
+        names = [axis_name(axis) for axis in self.axes]
+        if len({*names}) < len(names) or {*names} != {*columns}:
+            raise OptionError("axes", names[:10], "the columns of the workload, each once")
+
+    def plan(self, schema: Schema) -> MarginalPlan:
+        """Return the workload, compiled against a schema."""
+        return MarginalPlan(schema, self.axes, self.marginals, self.weights, self.objective, self.where)
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        listed = "; ".join(" x ".join(marginal) for marginal in self.marginals[:5])
+        more = f"; ... ({len(self.marginals):,} in all)" if len(self.marginals) > 5 else ""
+        return f"marginals {listed}{more}{told_where(self.where)}"
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
+        """Refuse columns without levels, and too many cells."""
+        for axis in self.axes:
+            name = axis.get("column")
+            if name is not None and name not in schema:
+                raise UnknownColumnError(name, tuple(schema))
+            if name is not None and "edges" not in axis and not schema[name].level_texts:
+                raise SchemaError(
+                    f"{name!r} has no levels: marginals need a Category, a Boolean, an Integer of at most a hundred "
+                    f"values, or bins={{{name!r}: [edges]}}; cdf and quantile serve the ranges of a numeric column"
+                )
+        plan = self.plan(schema)
+        for pure in (False, True):
+            plan.rows(pure=pure).check()
+
+    def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
+        """Ask for contrasts of all subsets of the marginals' columns, or under Laplace noise for counts."""
+        self.check(context.schema, context.neighbors)
+        pure, plan = isinstance(context.privacy, PureDP), self.plan(context.schema)
+        return Stage(Sum(plan.rows(pure=pure), weights=plan.noise_weights(pure=pure)))
+
+    def describe(self, measured: Measurement) -> str:
+        """Describe the measurement, and the noise of a cell of each marginal, before anything is spent."""
+        plan = self.plan(measured.context.schema)
+        found = centered_margins(Released.of_study(measured, np.zeros((1, len(measured.names)))))
+        errors = [found.cell_variance(subset) ** 0.5 for subset in plan.workload]
+        each = [f"{' x '.join(one)} {error:.4g}" for one, error in zip(self.marginals[:10], errors, strict=False)]
+        more = f", ... (at most {max(errors):.4g})" if len(errors) > 10 else ""
+        return (
+            f"{measured.describe()}\nstandard error of each cell from privacy noise, whatever the rows are: "
+            f"{', '.join(each)}{more}"
+        )
+
+    # Inference
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release holds these marginals: of the same rows, each in one that was measured."""
+        if not isinstance(other, Marginals) or other.where != self.where:
+            return False
+        tables = other.marginal_tables()
+        return tables is not None and tables.holds(self.marginals, self.axes)
+
+    def marginal_tables(self) -> MarginalTables | None:
+        """Return the marginals that its release holds."""
+        if not isinstance(self.source, Release):
+            return None
+        return MarginalTables(self.source, self.plan(self.source.schema), self.marginals)
+
+    def infer(self, release: Release | None = None) -> MarginalResults:
+        """Infer from a release of these marginals, or of others that hold them: free, and without any row.
+
+        Raises
+        ------
+        InferenceError
+            If the release was made for another question.
+        """
+        found, theirs = self._asked_of(release)
+        tables = theirs.marginal_tables()
+        assert isinstance(tables, MarginalTables)  # `reads` refuses other releases
+        tables.check()
+        return MarginalResults(found, replace(tables, marginals=self.marginals), self.inference, self.target)
+
+    def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
+        """Infer the counts of all marginals from many releases at once; see `Procedure.estimate`."""
+        parts = [
+            batch_moments(
+                estimates,
+                names=described.names,
+                shift=described.shift,
+                factor=described.factor,
+                alpha=alpha,
+                method=self.inference,
+                contrasts=contrasts,
+            )
+            for estimates, described in self._counts(released)
+        ]
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts], axis=1)
+            for name in ("params", "bse", "pvalues", "intervals")
+        }
+        names = tuple(name for part in parts for name in part.names)
+        return BatchEstimates(names, **joined, flagged=np.any([part.flagged for part in parts], axis=0))
+
+    def oracle(
+        self,
+        released: Released,
+        *,
+        sampling: Array,
+        alpha: float = 0.05,
+        contrasts: Contrasts = None,  # noqa: ARG002
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        parts, start = [], 0
+        for estimates, described in self._counts(released):
+            mine = sampling[start : start + len(described.names)]
+            parts.append(moment_oracle(estimates, sampling=mine, factor=described.factor, alpha=alpha))
+            start += len(described.names)
+        halves, ordinary = (np.concatenate([getattr(one, name) for one in parts]) for name in ("halfwidth", "ordinary"))
+        return Oracle(halves, ordinary, min(one.kappa for one in parts))
+
+    def _counts(self, released: Released) -> list[tuple[Estimates, Described]]:
+        plan, found, counts = self.plan(released.schema), centered_margins(released), []
+        nobs = released.nobs if released.rows.keeps_every_row else None
+        most, population = released.schema.rows_per_unit, self.target == "population"
+        for marginal in self.marginals:
+            places = plan.places(marginal)
+            axes = tuple(self.axes[place] for place in places)
+            table = SumPlan("table", released.schema, axes=axes, target="data")
+            estimates = count_estimates(found, places, population=population, nobs=nobs, rows_per_unit=most)
+            counts.append((estimates, Described(table, ["count"], table.cells)))
+        return counts

@@ -1,0 +1,243 @@
+"""Log-linear models as procedures: refusals that cost nothing, what is measured, what serves them."""
+
+import json
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+import dpinfer as dpi
+from dpinfer.errors import (
+    CollinearDesignError,
+    DPInferError,
+    FormulaError,
+    InferenceError,
+    MissingFromReleaseError,
+    NotProvedError,
+    OptionError,
+    ReleaseFormatError,
+    SchemaError,
+    UnknownColumnError,
+)
+from dpinfer.inference.released import Released
+from dpinfer.kernel.stage import Context
+
+SCHEMA = dpi.Schema(
+    g=dpi.Category(["a", "b", "c"], missing="a", impossible="a"),
+    h=dpi.Category(["x", "y"], missing="x", impossible="x"),
+    kids=dpi.Integer(0, 3, missing=0, impossible=0),
+    age=dpi.Real(0, 80, missing=0, impossible=0),
+    s=dpi.Boolean(missing=False, impossible=False),
+)
+PRICE = dpi.ZCDP(0.1)
+
+
+def plain(rows=3000, seed=1):
+    return SCHEMA.sample(rows, np.random.default_rng(seed))
+
+
+def guarded(neighbors="add_remove", **person):
+    return dpi.PrivateData(plain(), SCHEMA, dpi.Ledger.in_memory(PRICE, neighbors=neighbors), **person)
+
+
+def simulated(neighbors="add_remove", rows=3000, **person):
+    frame = plain(rows).assign(person=np.arange(rows) // 2)
+    return dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(2), neighbors=neighbors, **person)
+
+
+REFUSED = {
+    "no text": (lambda d: dpi.loglinear(3, d), OptionError, "^formula=3"),
+    "an empty formula": (lambda d: dpi.loglinear(" ", d), OptionError, "^formula="),
+    "a left side": (lambda d: dpi.loglinear("kids ~ g", d), FormulaError, "left side"),
+    "an unknown column": (lambda d: dpi.loglinear("g + q", d), UnknownColumnError, "'q'"),
+    "a column without levels": (lambda d: dpi.loglinear("g + age", d), SchemaError, "'age' has no levels.*bins="),
+    "dependent terms": (lambda d: dpi.loglinear("kids + I(2 * kids)", d), CollinearDesignError, "depend on each other"),
+    "no factor": (lambda d: dpi.loglinear("1", d), FormulaError, "names no factor"),
+    "bins of a third": (lambda d: dpi.loglinear("g", d, bins={"age": [0, 40, 80]}), OptionError, "^bins=.*'age'"),
+    "bins of nothing": (lambda d: dpi.loglinear("g", d, bins={"q": [0, 1]}), UnknownColumnError, "'q'"),
+    "bins that fall": (lambda d: dpi.loglinear("age", d, bins={"age": [0, 40, 30]}), OptionError, "^bins="),
+    "bins as a list": (lambda d: dpi.loglinear("age", d, bins=[0, 1]), OptionError, "^bins=.*mapping"),
+    "a wrong exclusion": (lambda d: dpi.loglinear("g * h", d, exclude="g"), FormulaError, "g: is a category"),
+    "no exclusion": (lambda d: dpi.loglinear("g * h", d, exclude=3), OptionError, "^exclude=3"),
+    "too many excluded": (lambda d: dpi.loglinear("g * h", d, exclude="g == 'a'"), CollinearDesignError, "fewer cells"),
+    "a wrong condition": (lambda d: dpi.loglinear("g", d, where="age"), FormulaError, "is not a condition"),
+    "a misspelt covariance": (lambda d: dpi.loglinear("g", d, cov_type="HC0"), OptionError, "^cov_type=.*'robust'"),
+    "a misspelt inference": (lambda d: dpi.loglinear("g", d, inference="exact"), OptionError, "^inference="),
+    "a misspelt target": (lambda d: dpi.loglinear("g", d, target="rows"), OptionError, "^target="),
+    "a condition that is none": (lambda d: dpi.loglinear("g + `age > q`", d), UnknownColumnError, "'q'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_fitted_is_refused_by_name_and_costs_nothing(name):
+    ask, error, match = REFUSED[name]
+    data = guarded()
+    with pytest.raises(error, match=match):
+        ask(data)
+    with pytest.raises(DPInferError):
+        ask(None).bind(data).fit(PRICE)
+    assert data.ledger.charges().empty
+
+
+def test_people_with_several_rows_are_refused_for_a_population():
+    data = simulated(id="person", max_rows=2)
+    with pytest.raises(NotProvedError, match='target="data"'):
+        dpi.loglinear("g * h", data)
+    results = dpi.loglinear("g * h", data, target="data").fit(PRICE)
+    assert not results.bse_sampling.any()
+    with pytest.raises(NotProvedError, match="population"):
+        results.compare_lm_test("g + h")
+    with pytest.raises(NotProvedError, match='target="data"'):
+        dpi.loglinear("g * h", results.release).infer()
+
+
+def test_the_smallest_table_is_measured():
+    asked = dpi.loglinear("h * g + `age >= 18`", simulated())
+    release = asked.measure(PRICE)
+    assert release.kind == "table"
+    assert [axis.name for axis in asked.plan(SCHEMA).cells] == ["h", "g", "age >= 18"]
+    assert len(release.values) == 12
+    assert "12 counts: standard deviation 2.236 rows, for 7 coefficients" in asked.explain(PRICE)
+    assert dpi.table(["g", "h"], release).infer().params.size == 6
+    twice = dpi.loglinear("`age >= 18` * h + h * g + g:`age >= 18`", simulated())
+    assert [axis.name for axis in twice.plan(SCHEMA).cells] == ["age >= 18", "h", "g"]
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.1), dpi.PureDP(1.0), dpi.GDP(0.5), dpi.ApproxDP(1.0, 1e-6)], ids=str)
+def test_every_price_and_relation_is_served(price, neighbors):
+    results = dpi.loglinear("g * h", simulated(neighbors)).fit(price)
+    assert results.params.notna().all()
+    again = dpi.Release.from_json(results.release.to_json()).infer()
+    np.testing.assert_allclose(again.params, results.params)
+    np.testing.assert_allclose(again.conf_int(), results.conf_int())
+    assert (results.nobs == 3000) is (neighbors == "replace_one")
+    if neighbors == "replace_one":
+        assert results.observed_freq.sum() == pytest.approx(3000)
+
+
+def test_a_table_that_was_bought_before_serves_any_formula_of_its_columns():
+    table = dpi.table(["g", "h", "kids", "age >= 40"], simulated()).measure(PRICE)
+    results = dpi.loglinear("g * h + kids", table).infer()
+    assert list(results.expected_freq.index.names) == ["g", "h", "kids"]
+    counted = dpi.table(["g", "h", "kids"], table).infer()
+    np.testing.assert_allclose(results.observed_freq.clip(lower=0), counted.params, atol=1e-9)
+    noise = results.inference.model.noise
+    np.testing.assert_allclose(noise.of_counts, 2 * 5.0)  # the sum of two counts
+    assert dpi.loglinear("g + `age >= 40`", table).infer().params.size == 4
+    own = dpi.loglinear("g * h", simulated()).measure(PRICE)
+    assert own.infer(formula="g + h").params.size == 4
+    assert dpi.loglinear("g", own).infer().params.size == 3
+
+
+def test_what_does_not_serve_is_refused():
+    data = simulated()
+    table = dpi.table(["g", "h"], data).measure(PRICE)
+    with pytest.raises(MissingFromReleaseError, match="no kids; it is of g, h"):
+        dpi.loglinear("g + kids", table).infer()
+    with pytest.raises(InferenceError, match="another question"):
+        dpi.loglinear("g", table, where="age > 3").infer()
+    with pytest.raises(InferenceError, match="another question"):
+        dpi.loglinear("g", dpi.mean("age", data, by="g").measure(PRICE)).infer()
+    weighted = dpi.table(["g"], data, weights="age").measure(PRICE)
+    with pytest.raises(InferenceError, match="another question"):
+        dpi.loglinear("g", weighted).infer()
+    binned = dpi.loglinear("age + g", data, bins={"age": [0, 40, 80]}).measure(PRICE)
+    assert binned.infer().params.size == 4
+    with pytest.raises(OptionError, match=r"^bins=.*0\.0, 40\.0, 80\.0"):
+        dpi.loglinear("age", binned, bins={"age": [0, 30, 80]}).infer()
+    stored = json.loads(binned.to_json())
+    stored["question"]["bins"] = {"age": "many"}
+    with pytest.raises(ReleaseFormatError):
+        dpi.Release.from_json(json.dumps(stored)).infer()
+
+
+def test_combined_releases_serve_where_they_determine_the_cells():
+    data = simulated()
+    joint, margin = dpi.table(["g", "h", "s"], data).measure(PRICE), dpi.table("g", data).measure(dpi.ZCDP(1.0))
+    combined = dpi.combine([joint, margin])
+    results, alone = dpi.loglinear("g * h", combined).infer(), dpi.loglinear("g * h", joint).infer()
+    assert (results.bse_noise < alone.bse_noise).all()
+    cells = combined.estimates.groupby(level=["g", "h"], sort=False).sum()
+    np.testing.assert_allclose(results.observed_freq, cells)
+    assert results.compare_lm_test("g + h", draws=199).pvalue > 0
+    assert "count" in results.summary().as_text()
+    with pytest.raises(MissingFromReleaseError, match="kids"):
+        dpi.loglinear("kids", combined).infer()
+    with pytest.raises(MissingFromReleaseError, match="do not determine"):
+        dpi.loglinear(
+            "g", dpi.combine([dpi.table("g", data).measure(PRICE), dpi.table("h", data).measure(PRICE)])
+        ).infer()
+    with pytest.raises(OptionError, match=r"^data="):
+        dpi.chisquare("g", combined)
+
+
+def test_structural_zeros_are_left_out():
+    rng = np.random.default_rng(5)
+    frame = plain()
+    frame.loc[frame["g"] == "c", "h"] = "x"
+    data = dpi.PublicData(frame, SCHEMA, rng=rng)
+    results = dpi.loglinear("g + h", data, exclude="(g == 'c') & (h == 'y')").fit(dpi.ZCDP(50.0))
+    assert results.params.notna().all()
+    assert results.expected_freq["c", "y"] == 0
+    assert np.isnan(results.observed_freq["c", "y"])
+    kept = results.observed_freq.dropna()
+    rows = np.array([[1, g == "b", g == "c", h == "y"] for g, h in kept.index], dtype=float)
+    known = sm.GLM(kept.to_numpy(), rows, family=sm.families.Poisson()).fit(tol=1e-14)
+    np.testing.assert_allclose(results.params, known.params, atol=1e-8)
+    assert "Cells that cannot be" in results.summary().as_text()
+
+
+def test_real_rows_without_noise_are_statsmodels():
+    frame = sm.datasets.anes96.load_pandas().data
+    schema = dpi.Schema(vote=dpi.Boolean(), educ=dpi.Integer(1, 7), PID=dpi.Integer(0, 6))
+    data = dpi.PublicData(frame, schema, rng=np.random.default_rng(0))
+    results = dpi.loglinear("vote * educ + C(PID)", data, cov_type="nonrobust").fit(dpi.ZCDP(1e14))
+    counts = frame.groupby(["vote", "educ", "PID"], observed=False).size()
+    index = results.observed_freq.index.set_levels([0.0, 1.0], level="vote")
+    exact = counts.reindex(index, fill_value=0).to_numpy()
+    assert np.array_equal(np.rint(results.observed_freq), exact)
+    known = sm.GLM(exact, results.inference.model.design, family=sm.families.Poisson()).fit(tol=1e-14)
+    np.testing.assert_allclose(results.params, known.params, atol=1e-8)
+    np.testing.assert_allclose(results.bse_sampling, known.bse, rtol=1e-7)
+    np.testing.assert_allclose(results.expected_freq, known.fittedvalues, atol=1e-7)
+    np.testing.assert_allclose(results.resid_pearson, known.resid_pearson, atol=1e-6)
+    assert results.predict({"vote": 1, "educ": 3, "PID": 2})[0] == pytest.approx(results.expected_freq[True, 3, 2])
+
+
+def test_many_releases_at_once_are_the_same_as_one_by_one():
+    asked = dpi.loglinear("g * h", inference="wald")
+    measured = asked.measurement(PRICE, schema=SCHEMA, neighbors="replace_one")
+    data = simulated("replace_one")
+    release = asked.bind(data).measure(PRICE)
+    context = Context(SCHEMA, "replace_one", PRICE, 3000, True)
+    many = Released(context, measured.rows, release.names, release.law, np.asarray(release.steps), release.array[None])
+    found, one = asked.estimate(many), asked.infer(release)
+    np.testing.assert_allclose(found.params[0], one.params)
+    np.testing.assert_allclose(found.bse[0], one.bse)
+    np.testing.assert_allclose(found.intervals[0], one.conf_int(), rtol=1e-7)
+    oracle = asked.oracle(many, sampling=np.diag(one.cov_sampling))
+    np.testing.assert_allclose(oracle.halfwidth, 1.959964 * one.bse, rtol=0.05)
+
+
+def test_a_study_covers():
+    def generate(rng, n):
+        g = rng.choice(["a", "b"], n, p=[0.6, 0.4])
+        return {"g": g, "h": np.where(rng.random(n) < np.where(g == "a", 0.3, 0.5), "y", "x")}
+
+    schema = dpi.Schema(g=dpi.Category(["a", "b"]), h=dpi.Category(["x", "y"]))
+    ratio = float(np.log(0.7 / 0.3))
+    study = dpi.coverage_study(
+        generate,
+        dpi.loglinear("g * h"),
+        schema=schema,
+        truth={"g[T.b]:h[T.y]": ratio},
+        n=[400],
+        privacy=[dpi.ZCDP(0.05)],
+        replicates=300,
+        seed=1,
+        progress=False,
+    )
+    least = stats.binom.ppf(1e-7, 300, 0.95) / 300
+    assert study.cells.loc[study.cells["term"] == "g[T.b]:h[T.y]", "coverage"].item() >= least
