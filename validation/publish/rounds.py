@@ -104,7 +104,8 @@ def constants() -> str:
         ("BEND", "0 for other models", by_model(question._BEND)),
         ("MISSED", "part of eigenvalues", _number(iterations._MISSED)),
         ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),
-        ("DOMINATED", "part of squared length", _number(inference._DOMINATED)),
+        ("SURE", "standard errors", _number(clipping._SURE)),
+        ("NAMED, DOMINATED", "standard errors", f"{_number(inference._NAMED)}, {_number(inference._DOMINATED)}"),
         ("LEAST", "degrees of freedom", _number(inference._LEAST_DF)),
     ]
     return "\n".join(lines_of(["constant", "of what", "value"], table))
