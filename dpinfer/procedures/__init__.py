@@ -5,30 +5,24 @@ from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.bootstrap import Bootstrap
 from dpinfer.procedures.bounds import Bounds
 from dpinfer.procedures.count_test import ChiSquare
-from dpinfer.procedures.density import Density
 from dpinfer.procedures.description import Description
-from dpinfer.procedures.distribution import CDF
 from dpinfer.procedures.expfam import ExpFam
 from dpinfer.procedures.loglinear import LogLinear
 from dpinfer.procedures.marginals import Marginals
 from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.quality import DataQuality
-from dpinfer.procedures.quantiles import Quantile
 from dpinfer.procedures.queries import LinearQueries
-from dpinfer.procedures.rank_test import RankTest
 from dpinfer.procedures.selection import ExponentialMechanism, MostFrequent
 from dpinfer.procedures.threshold import AboveThreshold
 
 __all__ = [
-    "CDF",
     "AboveThreshold",
     "BinomTest",
     "Bootstrap",
     "Bounds",
     "ChiSquare",
     "DataQuality",
-    "Density",
     "Description",
     "ExpFam",
     "ExponentialMechanism",
@@ -38,7 +32,5 @@ __all__ = [
     "MeanComparison",
     "MostFrequent",
     "Procedure",
-    "Quantile",
-    "RankTest",
     "SampleAggregate",
 ]

@@ -2,9 +2,7 @@
 
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.combined import CombinedResults
-from dpinfer.results.density import DensityResults
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
-from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.loglinear import LogLinearResults, LogLinearTestResults
 from dpinfer.results.margins import MarginalEffects
@@ -17,10 +15,8 @@ from dpinfer.results.threshold import ThresholdResults
 
 __all__ = [
     "BinomTestResults",
-    "CDFResults",
     "ChiSquareResults",
     "CombinedResults",
-    "DensityResults",
     "DescriptionResults",
     "FamilyResults",
     "LogLinearResults",

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from scipy import integrate, stats
 
 import dpinfer as dpi
-from dpinfer.inference.density import DensityEstimates, density_intervals, projected
-from dpinfer.procedures.density import density
-from dpinfer.procedures.fine_grid import CELLS, WIDTHS, FineGrid
+from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected
+from dpinfer.distributions.density import CELLS, WIDTHS, FineGrid, density
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -7,13 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from dpinfer.inference.density import (
-    DensityEstimates,
-    density_intervals,
-    projected,
-    variance_error,
-)
-from dpinfer.inference.histograms import BinCounts
+from dpinfer.distributions.bins import BinCounts, DensityEstimates, density_intervals, projected, variance_error
 from dpinfer.inference.moment_estimates import proportions
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.moments import MomentSums

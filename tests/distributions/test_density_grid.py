@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpinfer.distributions.density import CELLS, FINE, FineGrid, bin_edges, histogram_rows, read_edges
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
-from dpinfer.procedures.fine_grid import CELLS, FINE, FineGrid, bin_edges, histogram_rows, read_edges
 from dpinfer.schema import Boolean, Integer, Real, Schema
 
 SCHEMA = Schema(x=Real(-2, 6), k=Integer(0, 60), few=Integer(3, 5), many=Integer(-50_000, 50_000), b=Boolean())

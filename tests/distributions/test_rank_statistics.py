@@ -4,13 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpinfer.distributions.rank_statistics import (
+    ZEROS,
+    GivenDistribution,
+    GroupRanks,
+    RankAssociation,
+    SignedRanks,
+    TwoDistributions,
+    below,
+    centred_scores,
+    nearest_shares,
+    shrinkage,
+)
 from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.distributions import GivenDistribution, TwoDistributions
 from dpinfer.inference.testing.nulls import batch_pvalues, simulate
-from dpinfer.inference.testing.rank_association import RankAssociation
-from dpinfer.inference.testing.rank_effects import mean_ranks, rank_biserial, rank_correlation, superiority
-from dpinfer.inference.testing.ranks import ZEROS, GroupRanks, SignedRanks
-from dpinfer.inference.testing.scores import below, centred_scores, nearest_shares, shrinkage
 from dpinfer.release import NoiseLaw
 
 
@@ -59,11 +66,11 @@ def test_two_groups_by_h_and_by_z_agree():
 @pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
 def test_distances_without_noise_are_scipys(alternative):
     table = counted(X, Y)
-    found = TwoDistributions(12, NoNoise(), alternative).statistic(table)[0]
+    found = TwoDistributions((2, 12), NoNoise(), alternative).statistic(table)[0]
     expected = stats.ks_2samp(X, Y, alternative=alternative)
     assert found == pytest.approx(expected.statistic * np.sqrt(40 * 60 / 100))
     if alternative == "two-sided":
-        assert TwoDistributions(12, NoNoise()).where(table)[0] == expected.statistic_location
+        assert TwoDistributions((2, 12), NoNoise()).where(table)[0] == expected.statistic_location
     shares = np.full(12, 1 / 12)
     given = GivenDistribution(shares, NoNoise(), alternative=alternative).statistic(counted(X))[0]
     apart = np.cumsum(counted(X)[0]) / 40 - np.cumsum(shares)
@@ -86,19 +93,19 @@ def test_rank_correlation_without_noise_is_scipys():
     model, flat = RankAssociation((12, 12), NoNoise()), grid.reshape(1, -1)
     expected = stats.spearmanr(X, Y[:40]).statistic
     assert model.signed(flat)[0] / np.sqrt(39) == pytest.approx(expected, rel=1e-9)
-    assert rank_correlation(model, flat, 0.05).estimate[0] == pytest.approx(expected, rel=1e-9)
+    assert model.effect(flat, 0.05).estimate[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_effects_without_noise_are_scipys():
-    found = superiority(GroupRanks((2, 12), NoNoise()), counted(X, Y), 0.05)
+    found = GroupRanks((2, 12), NoNoise()).effect(counted(X, Y), 0.05)
     assert found.estimate[0] == pytest.approx(stats.mannwhitneyu(X, Y).statistic / 2400)
     assert found.noise_error[0] == 0
     apart = X - Y[:40]
     used = apart[apart != 0]
     ranks = stats.rankdata(np.abs(used)) - 0.5
-    signed = rank_biserial(SignedRanks(NoNoise()), counted(apart + 12, leaves=25), 0.05)
+    signed = SignedRanks(NoNoise()).effect(counted(apart + 12, leaves=25), 0.05)
     assert signed.estimate[0] == pytest.approx((np.sign(used) * ranks).sum() / ranks.sum())
-    mean, _, noise = mean_ranks(counted(X, Y).reshape(1, 2, 12), 0.0)
+    mean, _, noise = GroupRanks((2, 12), NoNoise()).mean_ranks(counted(X, Y))
     assert mean[0, 0] == pytest.approx((stats.rankdata(np.append(X, Y))[:40].mean() - 0.5) / 100)
     assert (noise == 0).all()
 
@@ -107,7 +114,7 @@ def test_groups_in_the_other_order_have_the_other_sign():
     noisy = counted(X, Y) + gaussian(5.0).rvs((1, 24), np.random.default_rng(2))
     model, turned = GroupRanks((2, 12), gaussian(5.0)), np.roll(noisy, 12, axis=1)
     assert model.signed(noisy)[0] == pytest.approx(-model.signed(turned)[0])
-    assert superiority(model, noisy, 0.1).estimate[0] == pytest.approx(1 - superiority(model, turned, 0.1).estimate[0])
+    assert model.effect(noisy, 0.1).estimate[0] == pytest.approx(1 - model.effect(turned, 0.1).estimate[0])
 
 
 def test_mirrored_values_have_the_other_sign():
@@ -146,7 +153,7 @@ CASES = {
     "two groups": (GroupRanks((2, 17), gaussian(5.0)), (20, 180)),
     "to the right": (GroupRanks((2, 17), gaussian(5.0), "greater"), (20, 180)),
     "four groups": (GroupRanks((4, 17), gaussian(5.0)), (20, 80, 50, 50)),
-    "distance": (TwoDistributions(17, gaussian(5.0)), (20, 180)),
+    "distance": (TwoDistributions((2, 17), gaussian(5.0)), (20, 180)),
     "given": (GivenDistribution(heavy(17), gaussian(5.0)), (200,)),
     "given, public n": (GivenDistribution(heavy(17), gaussian(5.0), 200), (200,)),
 }
@@ -178,7 +185,7 @@ def test_signs_and_two_columns_keep_their_level():
 
 def test_nothing_is_tested_where_noise_hides_the_rows():
     values = np.random.default_rng(7).normal(0, 30, 24)
-    for model in (TwoDistributions(12, gaussian(900.0)), RankAssociation((6, 4), gaussian(900.0))):
+    for model in (TwoDistributions((2, 12), gaussian(900.0)), RankAssociation((6, 4), gaussian(900.0))):
         assert bool(model.hidden(values[None])[0])
         assert simulate(model, values, draws=99).pvalue == 1.0
 
@@ -187,8 +194,8 @@ def test_a_large_difference_is_found():
     rng, noise = np.random.default_rng(8), gaussian(10.0)
     p = np.linspace(1, 3, 12) / np.linspace(1, 3, 12).sum()
     values = np.concatenate([rng.multinomial(3000, p), rng.multinomial(3000, p[::-1])]) + noise.rvs((24,), rng)
-    for model in (GroupRanks((2, 12), noise), TwoDistributions(12, noise), GroupRanks((2, 12), noise, "greater")):
+    for model in (GroupRanks((2, 12), noise), TwoDistributions((2, 12), noise), GroupRanks((2, 12), noise, "greater")):
         assert simulate(model, values, draws=999).pvalue == 0.001
-    found = superiority(GroupRanks((2, 12), noise), values[None], 1e-6)
+    found = GroupRanks((2, 12), noise).effect(values[None], 1e-6)
     middle = np.cumsum(p[::-1]) - p[::-1] / 2
     assert found.lower[0] < p @ middle < found.upper[0]
