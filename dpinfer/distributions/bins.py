@@ -8,7 +8,7 @@ biases of histograms look like.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,16 +24,7 @@ if TYPE_CHECKING:
 
     from dpinfer.numerics.arrays import Array, Mask, Places
 
-__all__ = [
-    "BinCounts",
-    "DensityEstimates",
-    "Ladder",
-    "choose_measured",
-    "choose_merged",
-    "density_intervals",
-    "projected",
-    "variance_error",
-]
+__all__ = ["DensityEstimates", "choose_measured", "choose_merged", "density_intervals"]
 
 HIDDEN = 3.0
 """A count below so many standard deviations of its noise is not told from that of an empty bin."""
@@ -78,8 +69,8 @@ class DensityEstimates:
     ----------
     counts : ndarray (R, k)
         Noisy counts.
-    widths : ndarray (k,)
-        Width of each bin, in the unit of the column.
+    edges : ndarray (k + 1,)
+        Edges of the bins, in the unit of the column.
     noise : float
         Variance of a noise variable.
     laplace : bool
@@ -95,7 +86,7 @@ class DensityEstimates:
     """
 
     counts: Array
-    widths: Array
+    edges: Array
     noise: float
     laplace: bool
     merged: Places | int = 1
@@ -109,9 +100,14 @@ class DensityEstimates:
         return self.noise * np.broadcast_to(self.merged, self.widths.shape).astype(np.float64)
 
     @property
+    def widths(self) -> Array:
+        """Width of each bin (k,)."""
+        return np.diff(self.edges)
+
+    @property
     def bins(self) -> int:
         """Number of bins k."""
-        return len(self.widths)
+        return len(self.edges) - 1
 
     @cached_property
     def total(self) -> Array:
@@ -176,6 +172,38 @@ class DensityEstimates:
             return np.zeros_like(self.shares), np.zeros_like(self.shares)
         unit = (self.size * self.widths) ** 2
         return self.sampling(self.padded) / unit, self.own_noise(np.clip(self.shares, 0.0, 1.0))[0] / unit
+
+    def merge(self, several: int) -> DensityEstimates:
+        """Return the counts in bins that hold so many of these, the last perhaps fewer."""
+        starts = np.arange(0, self.bins, several)
+        return replace(
+            self,
+            counts=np.add.reduceat(self.counts, starts, axis=1),
+            edges=np.append(self.edges[starts], self.edges[-1]),
+            merged=np.diff(np.append(starts, self.bins)),
+        )
+
+    def bias(self, merged: int, nobs: float) -> tuple[float, float]:
+        """Squared bias of a histogram of bins that hold so many of these: what it loses within its bins (R = 1).
+
+        Parameters
+        ----------
+        merged : int
+        nobs : float
+            Number of rows.
+
+        Returns
+        -------
+        bias, error : float
+            Integrated squared distance between the density's means over these bins and over the coarser ones, without
+            bias of its own (so that it may be negative); and its standard error.
+        """
+        if merged == 1:
+            return 0.0, 0.0
+        length = float(self.edges[-1] - self.edges[0])
+        ladder = Ladder(np.diff(self.edges) / length, (merged, 1))
+        energy, variance = ladder.energies(self.counts[0], max(nobs, 1.0), self.noise)
+        return float(energy[1] - energy[0]) / length, float(np.sqrt(variance[0])) / length
 
 
 def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
@@ -254,45 +282,6 @@ def variance_error(estimates: DensityEstimates) -> tuple[Array, Array]:
     if not estimates.population:
         return np.zeros(len(shares)), noisy
     return estimates.alike * ((shares - squares) / size / widths).sum(axis=1), noisy
-
-
-@dataclass(frozen=True, eq=False)
-class BinCounts:
-    """Noisy counts in bins.
-
-    Attributes
-    ----------
-    edges : ndarray (k + 1,)
-    counts : ndarray (k,)
-    noise : float
-        Noise variance of a count.
-    """
-
-    edges: Array
-    counts: Array
-    noise: float
-
-    def bias(self, merged: int, nobs: float) -> tuple[float, float]:
-        """Squared bias of a histogram of bins that hold so many of these: what it loses within its bins.
-
-        Parameters
-        ----------
-        merged : int
-        nobs : float
-            Number of rows.
-
-        Returns
-        -------
-        bias, error : float
-            Integrated squared distance between the density's means over these bins and over the coarser ones, without
-            bias of its own (so that it may be negative); and its standard error.
-        """
-        if merged == 1:
-            return 0.0, 0.0
-        length = float(self.edges[-1] - self.edges[0])
-        ladder = Ladder(np.diff(self.edges) / length, (merged, 1))
-        energy, variance = ladder.energies(self.counts, max(nobs, 1.0), self.noise)
-        return float(energy[1] - energy[0]) / length, float(np.sqrt(variance[0])) / length
 
 
 class Merged:
@@ -444,7 +433,7 @@ def outlook(counts: Array, share: Array, widths: Sequence[int], *, nobs: float, 
     lost = ((found * own[left] + mean[left] * variance) / total[left])[:, ::-1].cumsum(axis=1)[:, ::-1]
     return Outlook(
         weight=weight[left] / weight[left].sum(),
-        bias=np.hstack([lost, np.zeros((len(lost), 1))]) + bias[left, -1:],
+        bias=np.pad(lost, ((0, 0), (0, 1))) + bias[left, -1:],
         sampling=np.array([one.spread(one.counts(counts), nobs) for one in ladder.steps]) / nobs,
         noise=np.array([(1 / one.share).sum() for one in ladder.steps]) / nobs**2,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer.distributions.bins import BinCounts, choose_measured, choose_merged
+from dpinfer.distributions.bins import DensityEstimates, choose_measured, choose_merged
 from dpinfer.distributions.results import DensityResults
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError
 from dpinfer.kernel.price import amounts, price_stage
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Density", "FineGrid", "bin_edges", "density", "histogram_rows", "read_edges"]
+__all__ = ["BinGrid", "Density", "density", "read_edges"]
 
 CELLS = 3840
 """Cells of the grid, 2^8 times 15; fewer where a column has fewer whole numbers."""
@@ -84,69 +84,21 @@ def read_edges(bins: object) -> Literal["auto"] | int | tuple[float, ...]:
     return edges
 
 
-def numeric_column(schema: Schema, name: str) -> Real:
-    """Return a Real or Integer column.
-
-    Raises
-    ------
-    SchemaError
-        If it is of another kind; `UnknownColumnError` if there is none.
-    """
-    column = schema[name]
-    if not isinstance(column, Real):
-        raise SchemaError(f"{name!r} is not numeric: a density needs a Real or an Integer")
-    return column
-
-
-def histogram_rows(schema: Schema, name: str, edges: Array, where: Expression | None) -> CellSum:
-    """Return the row function that counts rows in bins.
-
-    Edges of an Integer column lie half-way between whole numbers, the outer ones up to a half beyond the bounds.
-    """
-    column = numeric_column(schema, name)
-    inside = np.clip(edges, column.lower, column.upper) if isinstance(column, Integer) else edges
-    return CellSum(Features(basis_of([], schema), where), (BinsAxis(schema, name, tuple(inside.tolist())),))
-
-
-def bin_edges(schema: Schema, name: str, bins: int | Sequence[float]) -> Array:
-    """Return the edges (k + 1,) of a number of equal bins over the declared bounds, or of given edges within them.
-
-    Edges of an Integer column lie half-way between whole numbers. Equal bins are as equal as whole numbers allow. A bin
-    with given edges holds the whole numbers from its lower edge on and below its upper one; the last bin holds that
-    too.
-
-    Raises
-    ------
-    OptionError
-        If bins are not increasing edges within the bounds, or there are more than the column has whole numbers.
-    """
-    column = numeric_column(schema, name)
-    whole = isinstance(column, Integer)
-    if isinstance(bins, int):
-        if not whole:
-            return np.linspace(column.lower, column.upper, bins + 1)
-        numbers = int(column.width) + 1
-        if bins > numbers:
-            raise OptionError("bins", bins, f"at most {numbers}: {name!r} has so many whole numbers")
-        return np.rint(np.linspace(0, numbers, bins + 1)) + (column.lower - 0.5)
-    edges = np.asarray(bins, dtype=np.float64)
-    BinsAxis(schema, name, tuple(edges.tolist()))
-    if whole:
-        edges = np.append(np.ceil(edges[:-1]) - 0.5, np.floor(edges[-1]) + 0.5)
-        if (np.diff(edges) <= 0).any():
-            raise OptionError("bins", list(bins), f"bins that each hold a whole number: {name!r} is an Integer")
-    return edges
-
-
 @dataclass(frozen=True, eq=False)
-class FineGrid:
-    """Puts each row into at most one cell of a fine grid over the declared bounds, which every stage coarsens.
+class BinGrid:
+    """Puts each row into at most one cell of a public grid over a column, which stages coarsen.
+
+    Edges of an Integer column lie half-way between whole numbers, the outer ones a half beyond the bounds. Equal bins
+    are as equal as whole numbers allow. A bin with given edges holds the whole numbers from its lower edge on and below
+    its upper one; the last bin holds that too.
 
     Attributes
     ----------
     schema : Schema
     column : str
         A Real or Integer column.
+    bins : "auto", int or sequence of float
+        A fine grid over the declared bounds, a number of equal bins over them, or edges within them.
     where : Expression, optional
         Rows at which it does not hold are in no cell.
     neighbors : str
@@ -154,17 +106,45 @@ class FineGrid:
 
     schema: Schema
     column: str
+    bins: Literal["auto"] | int | Sequence[float] = "auto"
     where: Expression | None = None
     neighbors: str = "add_remove"
 
     @cached_property
     def grid(self) -> Array:
-        """Edges of the cells; of whole numbers half-way between them."""
-        column = numeric_column(self.schema, self.column)
-        if not isinstance(column, Integer):
-            return np.linspace(column.lower, column.upper, CELLS + 1)
-        step = -(-(int(column.width) + 1) // CELLS)
-        return np.asarray([*np.arange(column.lower, column.upper + 1, step) - 0.5, column.upper + 0.5])
+        """Edges of the cells.
+
+        Raises
+        ------
+        SchemaError, UnknownColumnError
+            If the column is not numeric, or not declared.
+        OptionError
+            If bins are not increasing edges within the bounds, or there are more than the column has whole numbers.
+        """
+        column, name, bins = self.schema[self.column], self.column, self.bins
+        if not isinstance(column, Real):
+            raise SchemaError(f"{name!r} is not numeric: a density needs a Real or an Integer")
+        if not isinstance(bins, str | int):
+            edges = np.asarray(BinsAxis(self.schema, name, tuple(map(float, bins))).edges)
+            if not self.whole:
+                return edges
+            edges = np.append(np.ceil(edges[:-1]) - 0.5, np.floor(edges[-1]) + 0.5)
+            if (np.diff(edges) <= 0).any():
+                raise OptionError("bins", list(bins), f"bins that each hold a whole number: {name!r} is an Integer")
+            return edges
+        if not self.whole:
+            return np.linspace(column.lower, column.upper, (CELLS if isinstance(bins, str) else bins) + 1)
+        numbers = int(column.width) + 1
+        if isinstance(bins, str):
+            return np.append(np.arange(column.lower, column.upper + 1, -(-numbers // CELLS)) - 0.5, column.upper + 0.5)
+        if bins > numbers:
+            raise OptionError("bins", bins, f"at most {numbers}: {name!r} has so many whole numbers")
+        return np.rint(np.linspace(0, numbers, bins + 1)) + (column.lower - 0.5)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the column is an Integer."""
+        return isinstance(self.schema[self.column], Integer)
 
     @property
     def size(self) -> int:
@@ -182,7 +162,10 @@ class FineGrid:
 
     def stage(self, width: int) -> CellSum:
         """Rows counted in bins of so many cells: what one stage measures."""
-        return histogram_rows(self.schema, self.column, self.edges(width), self.where)
+        column: Any = self.schema[self.column]
+        edges = np.clip(self.edges(width), column.lower, column.upper)
+        axis = BinsAxis(self.schema, self.column, tuple(edges.tolist()))
+        return CellSum(Features(basis_of([], self.schema), self.where), (axis,))
 
     def fine_width(self, nobs: float, noise: float) -> int:
         """Say how many cells a bin of the first stage holds; ``noise`` is the standard deviation of its counts."""
@@ -195,10 +178,9 @@ class FineGrid:
         Bins of a Real column are all equal. The last bin of an Integer column may be smaller; the least of several
         widths is taken that give the same number of bins.
         """
-        equal = not isinstance(self.schema[self.column], Integer)
         by_count: dict[int, int] = {1: self.size}
         for width in WIDTHS:
-            if width % fine == 0 and width < self.size and not (equal and self.size % width):
+            if width % fine == 0 and width < self.size and (self.whole or not self.size % width):
                 by_count.setdefault(-(-self.size // width), width)
         return tuple(width for _, width in sorted(by_count.items()))
 
@@ -213,12 +195,12 @@ class FineGrid:
         ``fine_noise`` and ``bin_noise`` are noise variances of counts in the first and second stage. `merged_width` may
         merge the bins when their counts are known.
         """
-        widths, equal = self.widths(fine), not isinstance(self.schema[self.column], Integer)
+        widths = self.widths(fine)
         if not self.counted and len(widths) > 1:  # one bin holds all rows, whose number is public
             widths = tuple(width for width in widths if width < self.size)
         share, merged = self._parts(fine, widths)
         bins = [-(-self.size // width) for width in widths]
-        allowed = [not equal or count <= _PLAIN or count % 20 == 0 for count in bins]  # to be merged in many ways
+        allowed = [self.whole or count <= _PLAIN or count % 20 == 0 for count in bins]  # to be merged in many ways
         return widths[choose_measured(counts, share, merged, allowed, nobs=nobs, noise=fine_noise, later=bin_noise)]
 
     def merged_width(self, counts: Array, width: int, *, nobs: float, noise: float) -> int:
@@ -251,19 +233,13 @@ class Density(Procedure):
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse a column or bins that the schema cannot serve."""
-        _ = (self.grid(schema, neighbors).stage(1) if self.bins == "auto" else self.given(schema)[1]).columns
+        _ = self.grid(schema, neighbors).stage(1).columns
 
     # What is measured
 
-    def grid(self, schema: Schema, neighbors: str) -> FineGrid:
-        """Return the fine grid that bins are chosen from."""
-        return FineGrid(schema, self.column, compiled_where(self.where, schema), neighbors)
-
-    def given(self, schema: Schema) -> tuple[Array, CellSum]:
-        """Return the edges of given bins (k + 1,), and the row function that counts rows in them."""
-        assert self.bins != "auto"
-        edges = bin_edges(schema, self.column, self.bins)
-        return edges, histogram_rows(schema, self.column, edges, compiled_where(self.where, schema))
+    def grid(self, schema: Schema, neighbors: str) -> BinGrid:
+        """Return the bins that are given, or the fine grid that they are chosen from."""
+        return BinGrid(schema, self.column, self.bins, compiled_where(self.where, schema), neighbors)
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
         """Share the price among the number of rows (unless public), the fine counts and the counts in chosen bins."""
@@ -277,9 +253,9 @@ class Density(Procedure):
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for counts in given bins; or for the number of rows, fine counts, and counts in the bins these choose."""
-        if self.bins != "auto":
-            return Stage(Sum(self.given(context.schema)[1]))
         grid = self.grid(context.schema, context.neighbors)
+        if self.bins != "auto":
+            return Stage(Sum(grid.stage(1)))
         counted = grid.counted
         if counted and place == 0:
             return Stage(Sum(grid.stage(grid.size)))
@@ -348,47 +324,36 @@ class Density(Procedure):
         if not (np.abs(release.array) <= _LARGEST).all():
             raise ReleaseFormatError("the sums of the release are not such as counts give")
         other = ReleaseFormatError("the sums of the release are not those that its question asks for")
-        if self.bins != "auto":
-            edges, rows = self.given(release.schema)
-            if len(release.stages) != 1 or release.names != rows.names:
+        chosen, grid = self.bins == "auto", self.grid(release.schema, release.neighbors)
+        counted = chosen and grid.counted
+        if len(release.stages) != (2 + counted if chosen else 1):
+            raise ReleaseFormatError("stages: not as many as the question asks for") if chosen else other
+        fine, width = 1, 1
+        if chosen:
+            fine, width = release.stages[-2].settings["fine"], release.stages[-1].settings["width"]
+            if type(fine) is not int or fine not in FINE or type(width) is not int or width not in grid.widths(fine):
                 raise other
-            nobs = release.nobs if rows.keeps_every_row else None
-            return DensityResults(
-                release, self.column, _counts(edges, release.stages[0]), self.target, self.where, nobs
-            )
-        grid = self.grid(release.schema, release.neighbors)
-        if len(release.stages) != 2 + grid.counted:
-            raise ReleaseFormatError("stages: not as many as the question asks for")
-        first, last = release.stages[-2:]
-        fine, width = first.settings["fine"], last.settings["width"]
-        if type(fine) is not int or fine not in FINE or type(width) is not int or width not in grid.widths(fine):
-            raise other
-        widths = (*((grid.size,) if grid.counted else ()), fine, width)
+        widths = (*((grid.size,) if counted else ()), *((fine,) if chosen else ()), width)
         if release.names != tuple(name for cells in widths for name in grid.stage(cells).names):
             raise other
-        counts = _counts(grid.edges(width), last)
         nobs = None if grid.counted else release.nobs
-        total = float(counts.counts.sum()) if nobs is None else float(nobs)
-        merged = grid.merged_width(counts.counts, width, nobs=total, noise=counts.noise)
-        return DensityResults(
-            release,
-            self.column,
-            counts,
-            self.target,
-            self.where,
-            nobs,
-            merged=-(-merged // width),
-            fine=_counts(grid.edges(fine), first),
-            finer=-(-width // fine),
-        )
 
+        def counts(width: int, stage: StageRelease) -> DensityEstimates:
+            variances, laplace = stage.noise_variances, stage.law.family == "laplace"
+            if not (variances == variances[0]).all() or not variances[0] > 0:
+                raise ReleaseFormatError("counts of one stage have noise of one scale")
+            sampled, alike = self.target == "population", release.schema.rows_per_unit
+            noise, edges = float(variances[0]), grid.edges(width)
+            return DensityEstimates(stage.array[None], edges, noise, laplace, 1, nobs, sampled, alike)
 
-def _counts(edges: Array, stage: StageRelease) -> BinCounts:
-    """Read the counts of a stage, whose noise is the same in every bin."""
-    variances = stage.noise_variances
-    if not (variances == variances[0]).all() or not variances[0] > 0:
-        raise ReleaseFormatError("counts of one stage have noise of one scale")
-    return BinCounts(edges, stage.array, float(variances[0]))
+        counted_bins = counts(width, release.stages[-1])
+        found = DensityResults(release, self.column, counted_bins, self.target, self.where)
+        if not chosen:
+            return found
+        total = float(counted_bins.total[0, 0])
+        merged = grid.merged_width(counted_bins.counts[0], width, nobs=total, noise=counted_bins.noise)
+        first = counts(fine, release.stages[-2])
+        return replace(found, merged=-(-merged // width), fine=first, finer=-(-width // fine))
 
 
 @suggests

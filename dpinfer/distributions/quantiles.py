@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from dpinfer.distributions.results import CDFResults, Distribution, quantile_results, read_probabilities
+from dpinfer.distributions.results import CDFResults, read_probabilities
 from dpinfer.distributions.tree import METHODS, fit_tree
 from dpinfer.errors import ReleaseFormatError
 from dpinfer.kernel.price import amounts
@@ -51,9 +51,6 @@ _REFUTES = 1.96
 
 _RANKS = 2**20
 """Probabilities are rounded to multiples of one over this where a quantile is chosen."""
-
-_LEAST_VARIANCE = 1e-12
-"""Least variance of a noisy count: at a huge price it may vanish in floating point."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,17 +111,10 @@ class DistributionQuestion(Procedure):
     def check_release(self, release: Release) -> None:
         """Refuse a release that holds no such tree, or noise that is not the same at all nodes but a public root."""
         super().check_release(release)
-        rows = self.rows(release.schema)
-        scales = np.asarray(release.law.scales).reshape(rows.size, rows.width)
-        public = bool(rows.public(release.neighbors)[0])
-        noisy = scales[:, 1:] if public else scales
-        if not (
-            release.law.family in ("gaussian", "laplace")
-            and len(set(release.steps)) == 1
-            and (noisy > 0).all()
-            and (noisy == noisy[0, -1]).all()
-            and (not public or scales[0, 0] == 0)
-        ):
+        scales = np.asarray(release.law.scales)
+        expected = np.where(self.rows(release.schema).public(release.neighbors), 0.0, scales[-1])
+        one_law = release.law.family in ("gaussian", "laplace") and len(set(release.steps)) == 1
+        if not (one_law and scales[-1] > 0 and (scales == expected).all()):
             raise ReleaseFormatError("the noise of the release is not that of a tree of counts")
 
     def describe(self, measured: Measurement) -> str:
@@ -136,20 +126,11 @@ class DistributionQuestion(Procedure):
             f"sampling error of a median of {4 * noise**2:,.0f} rows"
         )
 
-    def distribution(self, release: Release) -> Distribution:
-        """Make the counts of a release consistent: a tree for each group."""
-        rows, column = self.rows(release.schema), release.schema[self.column]
-        tiny = np.where(np.asarray(release.law.scales) > 0, _LEAST_VARIANCE, 0.0)
-        variances = np.maximum(release.noise_variances, tiny).reshape(rows.size, rows.width)
-        by_level = variances[:, [2**level - 1 for level in range(rows.depth + 1)]]
-        counts = release.array.reshape(rows.size, rows.width)
-        return Distribution(
-            rows=rows,
-            trees=tuple(fit_tree(one, spread, rows.edges) for one, spread in zip(counts, by_level, strict=True)),
-            step=float(-(-(column.width + 1) // rows.leaves)) if isinstance(column, Integer) else 0.0,
-            nobs_is_public=bool(rows.public(release.neighbors)[0]),
-            where=self.where,
-        )
+    def _function(self, release: Release | None) -> tuple[CDFResults, DistributionQuestion]:
+        """Return the distribution function of a release, and the question that it was made for; errors as `infer`."""
+        found, theirs = self._asked_of(release)
+        assert isinstance(theirs, DistributionQuestion)
+        return CDFResults(found, theirs.rows(found.schema), self.where, self.target), theirs
 
 
 def largest_error(measured: Measurement) -> float:
@@ -171,9 +152,7 @@ class CDF(DistributionQuestion):
 
     def infer(self, release: Release | None = None) -> CDFResults:
         """Infer from a release of this question, or of the same distribution: free, and without any row."""
-        found, theirs = self._asked_of(release)
-        assert isinstance(theirs, DistributionQuestion)
-        return CDFResults(theirs.distribution(found), found, self.target, self.replicates, self.seed)
+        return replace(self._function(release)[0], replicates=self.replicates, seed=self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,22 +225,12 @@ class Quantile(DistributionQuestion):
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question, or of the same distribution: free, and without any row."""
-        found, theirs = self._asked_of(release)
-        assert isinstance(theirs, DistributionQuestion)
-        distribution, selected = theirs.distribution(found), None
-        if found.choices and isinstance(theirs, Quantile) and theirs.probabilities == self.probabilities:
-            points = PointRows(distribution.rows)
-            selected = np.array([points.value(point) for point in found.choices[0].values])
-            selected = selected.reshape(distribution.rows.size, -1)
-        return quantile_results(
-            distribution,
-            found,
-            self.probabilities,
-            selected=selected,
-            inference=self.inference,
-            target=self.target,
-            continuous=self.continuous,
-        )
+        found, theirs = self._function(release)
+        choices, mine, selected = found.release.choices, self.probabilities, None
+        if choices and isinstance(theirs, Quantile) and theirs.probabilities == mine:
+            values = [PointRows(found.rows).value(point) for point in choices[0].values]
+            selected = np.array(values).reshape(-1, len(mine))
+        return found.quantiles(mine, inference=self.inference, selected=selected, continuous=self.continuous)
 
     @classmethod
     def infer_release(cls, release: Release, *, q: object = None, **options: Any) -> DescriptionResults:

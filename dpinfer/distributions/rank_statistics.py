@@ -27,7 +27,7 @@ variance is v times the sum of the squared derivatives.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -47,19 +47,7 @@ if TYPE_CHECKING:
     Fit = tuple[Array, Array]
     """Numbers of rows (R, G), and shares of the leaves (R, m) that groups have in common."""
 
-__all__ = [
-    "HIDING",
-    "ZEROS",
-    "Distance",
-    "GivenDistribution",
-    "GroupRanks",
-    "Groups",
-    "Judged",
-    "LeafTest",
-    "RankAssociation",
-    "SignedRanks",
-    "TwoDistributions",
-]
+__all__ = ["GivenDistribution", "GroupRanks", "LeafTest", "RankAssociation", "SignedRanks", "TwoDistributions"]
 
 ZEROS = ("wilcox", "pratt")
 """What becomes of differences of zero: they have no rank, or the lowest ranks and no sign."""
@@ -159,12 +147,15 @@ class LeafEffect(NamedTuple):
     upper: Array
 
 
+@dataclass(frozen=True, eq=False)
 class LeafTest(ABC):
     """A hypothesis on noisy counts of leaves; implements `NullModel`.
 
     Attributes
     ----------
     noise : CountNoise
+    nobs : int or None
+        The number of rows where it is public, of tests of one sample.
     alternative : {"two-sided", "less", "greater"}
     has_sign : bool
         Whether the statistic has a sign, positive for "greater".
@@ -173,8 +164,10 @@ class LeafTest(ABC):
     """
 
     noise: CountNoise
-    alternative: Alternative
-    has_sign: bool = True
+    nobs: int | None = None
+    alternative: Alternative = "two-sided"
+
+    has_sign: ClassVar[bool] = True
     effect_name: ClassVar[str] = ""
     least_effect: ClassVar[float] = -1.0
 
@@ -214,9 +207,7 @@ class LeafTest(ABC):
 
     def _towards(self, signed: Array) -> Array:
         """Evidence towards the alternative."""
-        return (
-            np.abs(signed) if self.alternative == "two-sided" else signed if self.alternative == "greater" else -signed
-        )
+        return {"two-sided": np.abs(signed), "greater": signed, "less": -signed}[self.alternative]
 
     def draw(self, fitted: Fit, size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
@@ -225,14 +216,35 @@ class LeafTest(ABC):
         flat = counts.reshape(len(rows), size, -1)
         return np.asarray(flat + self.noise.rvs(flat.shape, rng))
 
+    # Of one sample
 
+    def _size(self, values: Array) -> tuple[Array, Array, float]:
+        """Numbers of rows (R,) of releases (R, m), at least one; the same raised to its noise; and that noise."""
+        if self.nobs is not None:
+            size = np.full(len(values), max(float(self.nobs), LEAST))
+            return size, size, 0.0
+        size = np.maximum(values @ np.ones(values.shape[1]), LEAST)
+        error = float(np.sqrt(self.noise.variance * values.shape[1]))
+        return size, np.maximum(size, error), error
+
+    def _wald(self, estimate: Array, each: Array, values: Array, size: Array, hidden: Mask, alpha: float) -> LeafEffect:
+        """Interval from the influence ``each`` (R, m) of a row on an estimate in [-1, 1]; all where noise hides it."""
+        shares = nearest_shares(values, size)
+        noise = self.noise.variance * ((each - _sum(shares, each)[:, None]) ** 2).sum(axis=1) / size**2
+        error = np.sqrt(_spread(shares, each) / size + noise)
+        reach = np.where(hidden, np.inf, stats.norm.isf(alpha / 2) * error)
+        lower, upper = np.maximum(estimate - reach, -1.0), np.minimum(estimate + reach, 1.0)
+        return LeafEffect(estimate, error, np.sqrt(noise), lower, upper)
+
+
+@dataclass(frozen=True, eq=False)
 class Judged(LeafTest):
     """A hypothesis that is not tested where noise hides the rows: the p-value of such a release is 1.
 
     Simulated releases are not judged, so that those that happen to hide the rows make the test no bolder.
     """
 
-    judged: bool
+    judged: bool = True
 
     @abstractmethod
     def hidden(self, values: Array) -> Mask:
@@ -240,7 +252,7 @@ class Judged(LeafTest):
 
     def candidates(self, values: Array) -> list[Candidate]:
         """Fits to releases (R, m), those that are not tested apart; see `SeveralFits`."""
-        hidden, tested = self.hidden(values), replace(self, judged=False)  # type: ignore[type-var]
+        hidden, tested = self.hidden(values), replace(self, judged=False)
         parts: Any = ((self, np.flatnonzero(hidden)), (tested, np.flatnonzero(~hidden)))
         return [Candidate(model, where, self.fit(values[where])) for model, where in parts if where.size]
 
@@ -249,21 +261,16 @@ class Judged(LeafTest):
         return np.where(self.hidden(values), np.nan, found) if self.judged else found
 
 
+@dataclass(frozen=True, eq=False)
 class Distance(LeafTest):
     """A test by the largest distance of two distribution functions."""
 
     has_sign = False
+    samples: ClassVar[int] = 2
 
     @abstractmethod
     def path(self, values: Array) -> Array:
         """Weighted difference of both functions up to each leaf (R, m), standardised."""
-
-    @abstractmethod
-    def functions(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Two distribution functions at the ends of the leaves, and standard errors of their difference: each (m,).
-
-        The second error is that of noise alone; ``values`` are of one release (1, cells).
-        """
 
     def where(self, values: Array) -> Places:
         """Leaf of the largest difference (R,)."""
@@ -275,17 +282,21 @@ class Distance(LeafTest):
     def classical(self, values: Array) -> tuple[str, float]:
         """D, where the standardised distance is largest."""
         first, second, *_ = self.functions(values)
-        apart = (first - second)[int(self.where(values)[0])]
-        return "D statistic", float(self._towards(apart))
+        return "D statistic", float(self._towards(first - second)[int(self.where(values)[0])])
 
-    def _with_errors(self, table: Array, sizes: Array) -> tuple[Array, Array, Array]:
-        """Distribution functions of samples (G, m) of these sizes (G,), and the errors of their difference (m,)."""
-        sizes, leaves = np.maximum(sizes, 1.0)[:, None], table.shape[1]
-        found = np.cumsum(table, axis=1) / sizes
+    def functions(self, values: Array) -> tuple[Array, Array, Array, Array]:
+        """Two distribution functions at the ends of the leaves, and standard errors of their difference: each (m,).
+
+        The second error is that of noise alone; ``values`` are of one release (1, cells).
+        """
+        table = values.reshape(self.samples, -1)
+        sizes = np.maximum(table.sum(axis=1) if self.nobs is None else float(self.nobs), 1.0).reshape(-1, 1)
+        found, leaves = np.cumsum(table, axis=1) / sizes, table.shape[1]
         part = np.clip(found, 0.0, 1.0)
         noisy = np.arange(1, leaves + 1) * (1 - 2 * part) + leaves * part**2
         noise = (self.noise.variance * np.maximum(noisy, 0.0) / sizes**2).sum(axis=0)
-        return found, np.sqrt((part * (1 - part) / sizes).sum(axis=0) + noise), np.sqrt(noise)
+        sampling = (part * (1 - part) / sizes).sum(axis=0)
+        return found[0], found[-1], np.sqrt(sampling + noise), np.sqrt(noise)
 
 
 # Several groups
@@ -356,13 +367,9 @@ class Groups(LeafTest):
     ----------
     shape : (int, int)
         Groups by leaves.
-    noise : CountNoise
-    alternative : {"two-sided", "less", "greater"}
     """
 
-    shape: tuple[int, int]
-    noise: CountNoise
-    alternative: Alternative = "two-sided"
+    shape: tuple[int, int] = field(kw_only=True)
 
     def common(self, values: Array) -> CommonShares:
         """Sizes and common shares of releases (R, G m)."""
@@ -490,8 +497,6 @@ class TwoDistributions(Groups, Judged, Distance):
     "greater": the distribution function of the first group is above that of the second somewhere.
     """
 
-    judged: bool = True
-
     def hidden(self, values: Array) -> Mask:
         """Whether noise hides the rows of a group in releases (R, 2 m): (R,)."""
         found = self.common(values)
@@ -507,42 +512,12 @@ class TwoDistributions(Groups, Judged, Distance):
         path = np.cumsum(r2 * found.plain[:, 0] - r1 * found.plain[:, 1], axis=1)
         return np.asarray(path / np.sqrt(scale)[:, None])
 
-    def functions(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Those of both groups."""
-        table = values.reshape(self.shape)
-        found, error, noise = self._with_errors(table, table.sum(axis=1))
-        return found[0], found[1], error, noise
-
 
 # One sample
 
 
-class OneSample(LeafTest):
-    """Rows of one sample, of a number that is public (``nobs``) or noisy (None)."""
-
-    nobs: int | None
-
-    def _size(self, values: Array) -> tuple[Array, Array, float]:
-        """Numbers of rows (R,) of releases (R, m), at least one; the same raised to its noise; and that noise."""
-        if self.nobs is not None:
-            size = np.full(len(values), max(float(self.nobs), LEAST))
-            return size, size, 0.0
-        size = np.maximum(values @ np.ones(values.shape[1]), LEAST)
-        error = float(np.sqrt(self.noise.variance * values.shape[1]))
-        return size, np.maximum(size, error), error
-
-    def _wald(self, estimate: Array, each: Array, values: Array, size: Array, hidden: Mask, alpha: float) -> LeafEffect:
-        """Interval from the influence ``each`` (R, m) of a row on an estimate in [-1, 1]; all where noise hides it."""
-        shares = nearest_shares(values, size)
-        noise = self.noise.variance * ((each - _sum(shares, each)[:, None]) ** 2).sum(axis=1) / size**2
-        error = np.sqrt(_spread(shares, each) / size + noise)
-        reach = np.where(hidden, np.inf, stats.norm.isf(alpha / 2) * error)
-        lower, upper = np.maximum(estimate - reach, -1.0), np.minimum(estimate + reach, 1.0)
-        return LeafEffect(estimate, error, np.sqrt(noise), lower, upper)
-
-
 @dataclass(frozen=True, eq=False)
-class SignedRanks(OneSample):
+class SignedRanks(LeafTest):
     """Values symmetric about zero, by Wilcoxon's signed ranks, from counts (..., 2 K + 1).
 
     Leaves K + k and K - k hold values of the same size and of opposite signs; leaf K holds zeros. The effect size is
@@ -550,18 +525,10 @@ class SignedRanks(OneSample):
 
     Attributes
     ----------
-    noise : CountNoise
-    nobs : int or None
-        The number of rows where it is public.
-    alternative : {"two-sided", "less", "greater"}
     zeros : {"wilcox", "pratt"}
     """
 
-    noise: CountNoise
-    nobs: int | None = None
-    alternative: Alternative = "two-sided"
     zeros: str = "wilcox"
-
     effect_name = "Rank-biserial correlation"
 
     def _folded(self, values: Array) -> tuple[Array, Array, Array, Array]:
@@ -609,24 +576,20 @@ class SignedRanks(OneSample):
 
 
 @dataclass(frozen=True, eq=False)
-class GivenDistribution(OneSample, Distance):
+class GivenDistribution(Distance):
     """One column with given shares of leaves, by the distance of distribution functions.
+
+    "greater": the distribution function of the column is above the given one somewhere.
 
     Attributes
     ----------
     shares : ndarray (m,)
         Not negative, of sum 1.
-    noise : CountNoise
-    nobs : int or None
-        The number of rows where it is public.
-    alternative : {"two-sided", "less", "greater"}
-        "greater": the distribution function of the column is above the given one somewhere.
     """
 
-    shares: Array
-    noise: CountNoise
-    nobs: int | None = None
-    alternative: Alternative = "two-sided"
+    shares: Array = field(kw_only=True)
+
+    samples = 1
 
     def _weighed(self, values: Array) -> tuple[Array, Array, Array, Array]:
         """Return weights (R, m), which only sizes make private; weighted rows, sizes, and the noise in these (R,)."""
@@ -639,6 +602,11 @@ class GivenDistribution(OneSample, Distance):
             return weights, rows, size, np.zeros(len(values))
         return weights, rows, np.maximum(rows, np.maximum(error, LEAST)), error
 
+    def functions(self, values: Array) -> tuple[Array, Array, Array, Array]:
+        """Return that of the column, and the given one."""
+        first, _, error, noise = super().functions(values)
+        return first, np.cumsum(self.shares), error, noise
+
     def fit(self, values: Array) -> Fit:
         """Numbers of rows (R, 1), and the given shares."""
         _, _, size, error = self._weighed(values)
@@ -650,12 +618,6 @@ class GivenDistribution(OneSample, Distance):
         scale = _sum(weights**2, size[:, None] * self.shares + self.noise.variance)
         path = np.cumsum(weights * (values - rows[:, None] * self.shares), axis=1)
         return np.asarray(path / np.sqrt(np.maximum(scale, _TINY))[:, None])
-
-    def functions(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Return that of the column, and the given one."""
-        sizes = values.sum(axis=1) if self.nobs is None else np.array([float(self.nobs)])
-        found, error, noise = self._with_errors(values, sizes)
-        return found[0], np.cumsum(self.shares), error, noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -686,23 +648,15 @@ class FittedMargins:
 
 
 @dataclass(frozen=True, eq=False)
-class RankAssociation(OneSample, Judged):
+class RankAssociation(Judged):
     """Two independent columns, by Spearman's rank correlation, from grids (..., r c).
 
     Attributes
     ----------
     shape : (int, int)
-    noise : CountNoise
-    nobs : int or None
-        The number of rows where it is public.
-    alternative : {"two-sided", "less", "greater"}
     """
 
-    shape: tuple[int, int]
-    noise: CountNoise
-    nobs: int | None = None
-    alternative: Alternative = "two-sided"
-    judged: bool = True
+    shape: tuple[int, int] = field(kw_only=True)
 
     effect_name = "Spearman's correlation"
 

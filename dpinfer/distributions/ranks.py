@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from scipy import stats
 
-from dpinfer.distributions.rank_statistics import (
-    ZEROS,
-    GivenDistribution,
-    GroupRanks,
-    LeafTest,
-    RankAssociation,
-    SignedRanks,
-    TwoDistributions,
-)
+from dpinfer.distributions import rank_statistics as statistics
 from dpinfer.distributions.results import RankTestResults, rank_flags
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
 from dpinfer.inference.testing.groups import ALTERNATIVES, Alternative
@@ -43,12 +35,11 @@ from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.procedures.table_axes import axes_of, axis_name
 from dpinfer.release import Release
 from dpinfer.results.people import refuse_dependent_rows
-from dpinfer.schema.axes import BinsAxis, LevelsAxis, MirroredAxis
+from dpinfer.schema.axes import BinsAxis, MirroredAxis
 from dpinfer.schema.columns import Integer
 from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
@@ -65,13 +56,13 @@ Test = Literal["mannwhitneyu", "kruskal", "ks_2samp", "wilcoxon", "ks_1samp", "s
 
 _GROUPED = ("mannwhitneyu", "kruskal", "ks_2samp")
 
-_TITLES = {
-    "mannwhitneyu": "Private Mann-Whitney test",
-    "kruskal": "Private Kruskal-Wallis test",
-    "ks_2samp": "Private two-sample Kolmogorov-Smirnov test",
-    "wilcoxon": "Private Wilcoxon signed-rank test",
-    "ks_1samp": "Private one-sample Kolmogorov-Smirnov test",
-    "spearmanr": "Private test of Spearman's rank correlation",
+_TESTS: dict[str, tuple[str, type[statistics.LeafTest]]] = {
+    "mannwhitneyu": ("Private Mann-Whitney test", statistics.GroupRanks),
+    "kruskal": ("Private Kruskal-Wallis test", statistics.GroupRanks),
+    "ks_2samp": ("Private two-sample Kolmogorov-Smirnov test", statistics.TwoDistributions),
+    "wilcoxon": ("Private Wilcoxon signed-rank test", statistics.SignedRanks),
+    "ks_1samp": ("Private one-sample Kolmogorov-Smirnov test", statistics.GivenDistribution),
+    "spearmanr": ("Private test of Spearman's rank correlation", statistics.RankAssociation),
 }
 
 _PEOPLE = "a rank test", "cdf(column, by=) has distribution functions"
@@ -134,12 +125,9 @@ def mirrored_edges(reach: float, leaves: int, *, whole: bool) -> list[float]:
 
 def leaf_cuts(axis: Axis) -> Array:
     """Where leaves end, from the lowest (m + 1,): of whole numbers half-way between those of different leaves."""
-    if isinstance(axis, LevelsAxis):
-        levels = np.array(axis.labels, dtype=np.float64)
-        return np.append(levels - 0.5, levels[-1] + 0.5)
-    assert isinstance(axis, BinsAxis)
-    edges = np.array(axis.edges, dtype=np.float64)
-    if not isinstance(axis.schema[axis.name], Integer):
+    bins = axis if isinstance(axis, BinsAxis) else None
+    edges = np.array([*axis.labels, axis.labels[-1]] if bins is None else bins.edges, dtype=np.float64)
+    if bins is not None and not isinstance(bins.schema[bins.name], Integer):
         return edges
     return np.append(np.ceil(edges[:-1]) - 0.5, np.floor(edges[-1]) + 0.5)
 
@@ -262,7 +250,7 @@ class RankTest(OfSums):
         Not stored.
     """
 
-    procedures: ClassVar[tuple[str, ...]] = tuple(_TITLES)
+    procedures: ClassVar[tuple[str, ...]] = tuple(_TESTS)
 
     test: Test = "mannwhitneyu"
     column: str = measured("x", NUMERIC)
@@ -273,7 +261,7 @@ class RankTest(OfSums):
     leaves: int | None = None
     where: str | None = None
     alternative: Alternative = inferred("two-sided", one_of(ALTERNATIVES))
-    zero_method: str = inferred("wilcox", one_of(ZEROS))
+    zero_method: str = inferred("wilcox", one_of(statistics.ZEROS))
     cdf: str = inferred("")
     args: tuple[float, ...] = inferred(())
     shares: tuple[float, ...] | None = inferred(None)
@@ -433,13 +421,17 @@ class RankTest(OfSums):
         axes, values, together = self._counts(plan, found.array[None])
         self._check_fit(axes)
         known = found.nobs if plan.rows.keeps_every_row else None
-        model = self._model(axes, count_noise(found.law, found.steps, together), known or None)
+        title, kind = _TESTS[self.test]
+        noise, shape = count_noise(found.law, found.steps, together), tuple(axis.size for axis in axes)
+        more: dict[str, Any] = {"zeros": self.zero_method} if self.test == "wilcoxon" else {"shape": shape}
+        more = {"shares": self.given_shares(axes[0])} if self.test == "ks_1samp" else more
+        model = kind(noise, None if self.by else known or None, self.alternative, **more)
         null = simulate(model, values[0], draws=self.draws, seed=self.seed)
-        signs = isinstance(model, SignedRanks)
+        signs = isinstance(model, statistics.SignedRanks)
         labels = (("below", "zero", "above"),) if signs else tuple(axis.labels for axis in axes)
         name, statistic = model.classical(values)
         return RankTestResults(
-            title=_TITLES[self.test],
+            title=title,
             hypothesis=self._hypothesis,
             statistic=statistic,
             statistic_name=name,
@@ -475,16 +467,6 @@ class RankTest(OfSums):
             if self.test == "wilcoxon" and not isinstance(axis, MirroredAxis):
                 raise MissingFromReleaseError(f"the table has no leaves of {axis.name} that mirror each other about 0")
         return axes, counts, together
-
-    def _model(self, axes: Sequence[Axis], noise: CountNoise, nobs: int | None) -> LeafTest:
-        if self.test == "wilcoxon":
-            return SignedRanks(noise, nobs, self.alternative, self.zero_method)
-        if self.test == "ks_1samp":
-            return GivenDistribution(self.given_shares(axes[0]), noise, nobs, self.alternative)
-        shape = axes[0].size, axes[1].size
-        if self.test == "spearmanr":
-            return RankAssociation(shape, noise, nobs, self.alternative)
-        return (TwoDistributions if self.test == "ks_2samp" else GroupRanks)(shape, noise, self.alternative)
 
     @property
     def _hypothesis(self) -> str:
@@ -522,7 +504,8 @@ def _edges(bins: object) -> tuple[float, ...]:
 
 
 def _leaves(bins: object, name: str) -> dict[str, Any]:
-    """Read leaves: how many, or their edges."""
+    """Read leaves: how many, or their edges; of a column, or of an expression."""
+    NUMERIC.check("column", name)
     if bins is None:
         return {"bins": None, "leaves": None}
     if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
@@ -602,7 +585,6 @@ def mannwhitneyu(
     >>> bool(results.pvalue < 0.01 and results.effect_size().upper < 0.5)
     True
     """
-    NUMERIC.check("column", column)
     return RankTest.asking(locals(), test="mannwhitneyu", **_leaves(bins, column))
 
 
@@ -651,7 +633,6 @@ def kruskal(
     >>> bool(test.pvalue < 0.01)
     True
     """
-    NUMERIC.check("column", column)
     return RankTest.asking(locals(), test="kruskal", **_leaves(bins, column))
 
 
@@ -701,7 +682,6 @@ def ks_2samp(
     >>> bool(test.pvalue < 0.01)
     True
     """
-    NUMERIC.check("column", column)
     return RankTest.asking(locals(), test="ks_2samp", **_leaves(bins, column))
 
 
@@ -830,7 +810,6 @@ def ks_1samp(
     >>> bool(test.pvalue < 0.01)
     True
     """
-    NUMERIC.check("column", column)
     return RankTest.asking(locals(), test="ks_1samp", **read_cdf(cdf, args), **_leaves(bins, column))
 
 

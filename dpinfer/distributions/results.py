@@ -12,68 +12,39 @@ import pandas as pd
 
 from dpinfer.display.progress import watch
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected, variance_error
-from dpinfer.distributions.rank_statistics import (
-    HIDING,
-    Distance,
-    GroupRanks,
-    Groups,
-    Judged,
-    LeafTest,
-    SignedRanks,
-)
-from dpinfer.distributions.tree import QuantileInference, cdf_interval, simultaneous_width
+from dpinfer.distributions.rank_statistics import HIDING, Distance, GroupRanks, Groups, Judged, LeafTest, SignedRanks
+from dpinfer.distributions.tree import QuantileInference, cdf_interval, fit_tree, simultaneous_width
 from dpinfer.errors import InferenceError, OptionError
+from dpinfer.results import printing, wording
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.people import alike_flags
-from dpinfer.results.printing import (
-    Exported,
-    PrivateSummary,
-    cell_table,
-    estimate_table,
-    interval_labels,
-    label_texts,
-    summary_of,
-)
+from dpinfer.results.printing import Exported, PrivateSummary, interval_labels
 from dpinfer.results.style import FAINT, given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.testing.tables import Effect
-from dpinfer.results.wording import (
-    charge_notes,
-    column_labels,
-    column_notes,
-    format_count,
-    guarantee,
-    guarantee_facts,
-    title_guarantee,
-)
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-    from dpinfer.distributions.bins import BinCounts
     from dpinfer.distributions.tree import Tree
     from dpinfer.kernel.rows.tree import TreeSum
     from dpinfer.numerics.arrays import Array
     from dpinfer.release import Release
 
-__all__ = [
-    "CDFResults",
-    "DensityResults",
-    "Distribution",
-    "IntegratedError",
-    "RankTestResults",
-    "quantile_results",
-    "rank_flags",
-    "read_probabilities",
-]
+__all__ = ["CDFResults", "DensityResults", "IntegratedError", "RankTestResults"]
 
 _SHOWN = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
+_LEAST_VARIANCE = 1e-12
+"""Least variance of a noisy count: at a huge price it may vanish in floating point."""
+
 _MOST_LINES = 40
 """Bins that a summary shows; of more only some."""
+
+_CHOSEN = "Quantiles were chosen by the exponential mechanism, intervals come from a noisy tree of counts."
 
 _FEW_ROWS = 10.0
 """Rows of a group below which intervals of effects, which are those of large samples, are doubted."""
@@ -82,88 +53,6 @@ _HIDDEN = "not determined: noise hides the rows of {}, and little can be found"
 
 
 # Quantiles and distribution functions
-
-
-@dataclass(frozen=True, eq=False)
-class Distribution:
-    """The noisy distribution of a column by group.
-
-    Attributes
-    ----------
-    rows : TreeSum
-        What was counted: the column, its leaves and the groups.
-    trees : tuple of Tree
-        Consistent counts, one tree for each group.
-    step : float
-        Whole numbers in one leaf; 0 for a Real column.
-    nobs_is_public : bool
-    where : str or None
-        Condition on the rows.
-    """
-
-    rows: TreeSum
-    trees: tuple[Tree, ...]
-    step: float
-    nobs_is_public: bool
-    where: str | None = None
-
-
-def quantile_results(
-    distribution: Distribution,
-    release: Release,
-    probabilities: tuple[float, ...],
-    *,
-    selected: Array | None = None,
-    inference: str = "auto",
-    target: str = "population",
-    continuous: bool = False,
-) -> DescriptionResults:
-    """Infer quantiles from a distribution.
-
-    Parameters
-    ----------
-    distribution : Distribution
-    release : Release
-        Where it comes from.
-    probabilities : tuple of float, length k
-    selected : ndarray (groups, k), optional
-        Quantiles that the exponential mechanism chose.
-    inference, target, continuous
-        As in `dpinfer.quantile`.
-
-    Returns
-    -------
-    DescriptionResults
-    """
-    rows, groups = distribution.rows, [axis.name for axis in distribution.rows.groups]
-    keys = [(*label, p) for label in rows.labels for p in probabilities]
-    found = QuantileInference(
-        distribution.trees,
-        np.array(probabilities),
-        tuple(f"{p:g}[{name}]" if name else f"{p:g}" for name in rows.group_names for p in probabilities),
-        step=distribution.step,
-        selected=selected,
-        method="score" if inference == "auto" else inference,
-        target=target,
-        dependence=rows.schema.rows_per_unit,
-        continuous=continuous,
-        nobs_is_public=distribution.nobs_is_public,
-    )
-    notes = [f"Rows: {distribution.where}."] if distribution.where else []
-    if selected is not None:
-        notes.append("Quantiles were chosen by the exponential mechanism, intervals come from a noisy tree of counts.")
-    return DescriptionResults(
-        found,
-        release,
-        model_name="Private quantiles",
-        response=rows.name,
-        notes=notes,
-        quantity="quantile",
-        index=pd.MultiIndex.from_tuples(keys, names=[*groups, "q"])
-        if groups
-        else pd.Index(list(probabilities), name="q"),
-        sizes=pd.Series(np.repeat([tree.total for tree in distribution.trees], len(probabilities))),
-    )
 
 
 def read_probabilities(q: object) -> tuple[float, ...]:
@@ -187,16 +76,19 @@ class CDFResults(Exported):
 
     Attributes
     ----------
-    distribution : Distribution
-        The consistent noisy counts by group.
     release : Release
+    rows : TreeSum
+        What it counts: the column, its leaves and the groups.
+    where : str or None
+        Condition on the rows.
     target : {"population", "data"}
     replicates, seed : int
         Of the simulation behind the simultaneous band; public.
     """
 
-    distribution: Distribution = field(repr=False)
     release: Release = field(repr=False)
+    rows: TreeSum = field(repr=False)
+    where: str | None = None
     target: str = "population"
     replicates: int = 999
     seed: int = 0
@@ -204,14 +96,30 @@ class CDFResults(Exported):
     @property
     def column(self) -> str:
         """The column whose distribution it is."""
-        return self.distribution.rows.name
+        return self.rows.name
 
-    @property
+    @cached_property
     def trees(self) -> tuple[Tree, ...]:
         """The consistent counts, one tree for each group."""
-        return self.distribution.trees
+        rows, shape = self.rows, (self.rows.size, self.rows.width)
+        least = np.where(np.asarray(self.release.law.scales) > 0, _LEAST_VARIANCE, 0.0)
+        by_node = np.maximum(self.release.noise_variances, least).reshape(shape)
+        by_level = by_node[:, [2**level - 1 for level in range(rows.depth + 1)]]
+        counts = self.release.array.reshape(shape)
+        return tuple(fit_tree(one, spread, rows.edges) for one, spread in zip(counts, by_level, strict=True))
 
     @property
+    def nobs_is_public(self) -> bool:
+        """Whether the number of rows is public."""
+        return bool(self.rows.public(self.release.neighbors)[0])
+
+    @cached_property
+    def _step(self) -> float:
+        """Whole numbers in one leaf; 0 for a Real column."""
+        column = self.rows.schema[self.column]
+        return float(-(-(column.width + 1) // self.rows.leaves)) if isinstance(column, Integer) else 0.0
+
+    @cached_property
     def _dependence(self) -> float:
         return float(self.release.schema.rows_per_unit) if self.target == "population" else 0.0
 
@@ -223,7 +131,7 @@ class CDFResults(Exported):
     @property
     def labels(self) -> list[str]:
         """What each group is called; empty text where there are none."""
-        return self.distribution.rows.group_names
+        return self.rows.group_names
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return the distribution function at the edges of the leaves.
@@ -245,19 +153,13 @@ class CDFResults(Exported):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        frames = []
+        frames, heads = [], ["x", "cdf", "lower", "upper", "band lower", "band upper"]
         for label, tree, half in zip(self.labels, self.trees, self._halves(alpha), strict=True):
-            ends = cdf_interval(tree, alpha, dependence=self._dependence)
-            columns: dict[str, Any] = {"group": label} if label else {}
-            columns |= {
-                "x": tree.edges,
-                "cdf": tree.cdf,
-                "lower": np.minimum(ends[:, 0], tree.cdf),
-                "upper": np.maximum(ends[:, 1], tree.cdf),
-                "band lower": np.clip(tree.cdf - half, 0.0, 1.0),
-                "band upper": np.clip(tree.cdf + half, 0.0, 1.0),
-            }
-            frames.append(pd.DataFrame(columns))
+            low, high = cdf_interval(tree, alpha, dependence=self._dependence).T
+            band = np.clip(tree.cdf - half, 0.0, 1.0), np.clip(tree.cdf + half, 0.0, 1.0)
+            columns = tree.edges, tree.cdf, np.minimum(low, tree.cdf), np.maximum(high, tree.cdf), *band
+            group: dict[str, Any] = {"group": label} if label else {}
+            frames.append(pd.DataFrame(group | dict(zip(heads, columns, strict=True))))
         return pd.concat(frames, ignore_index=True)
 
     def _halves(self, alpha: float) -> list[float]:
@@ -272,13 +174,43 @@ class CDFResults(Exported):
 
     def quantile(self, q: float | Sequence[float], *, continuous: bool = False) -> DescriptionResults:
         """Return quantiles with intervals, from the same release and so for free; see `dpinfer.quantile`."""
-        found = read_probabilities(q)
-        return quantile_results(self.distribution, self.release, found, target=self.target, continuous=continuous)
+        return self.quantiles(read_probabilities(q), continuous=continuous)
+
+    def quantiles(
+        self, probabilities: tuple[float, ...], *, inference: str = "auto", **options: Any
+    ) -> DescriptionResults:
+        """Infer quantiles; ``options`` as in `dpinfer.quantile`, and ``selected``: see `QuantileInference`."""
+        rows, groups = self.rows, [axis.name for axis in self.rows.groups]
+        keys = [(*label, p) for label in rows.labels for p in probabilities]
+        found = QuantileInference(
+            self.trees,
+            np.array(probabilities),
+            tuple(f"{p:g}[{name}]" if name else f"{p:g}" for name in rows.group_names for p in probabilities),
+            step=self._step,
+            method="score" if inference == "auto" else inference,
+            target=self.target,
+            dependence=rows.schema.rows_per_unit,
+            nobs_is_public=self.nobs_is_public,
+            **options,
+        )
+        notes = [f"Rows: {self.where}."] if self.where else []
+        notes += [] if found.selected is None else [_CHOSEN]
+        index = pd.MultiIndex.from_tuples(keys, names=[*groups, "q"]) if groups else pd.Index(probabilities, name="q")
+        return DescriptionResults(
+            found,
+            self.release,
+            model_name="Private quantiles",
+            response=rows.name,
+            notes=notes,
+            quantity="quantile",
+            index=index,
+            sizes=pd.Series(np.repeat([tree.total for tree in self.trees], len(probabilities))),
+        )
 
     def __call__(self, x: float | Sequence[float]) -> pd.DataFrame:
         """Evaluate the distribution function, the share of rows up to x: a row for each x, a column for each group."""
         values = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        places = np.floor(values) + 0.5 if self.distribution.step else values  # edges lie between whole numbers
+        places = np.floor(values) + 0.5 if self._step else values  # edges lie between whole numbers
         columns = {
             label or "cdf": np.interp(places, tree.edges, tree.cdf, left=0.0)
             for label, tree in zip(self.labels, self.trees, strict=True)
@@ -288,27 +220,21 @@ class CDFResults(Exported):
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
         """Return a table of quantiles, with the guarantee and the band's width."""
         found = self.quantile(_SHOWN).summary_frame(alpha).drop(columns="count")
-        table = estimate_table(found, label_texts(found.index))
-        title = f"Private distribution function of {self.column}"
-        left = [
-            ("Column:", self.column),
-            ("No. Observations:", format_count(self.nobs, public=self.distribution.nobs_is_public)),
-            ("Leaves:", f"{self.distribution.rows.leaves:,}"),
-        ]
-        right = [
-            *guarantee_facts(self.release),
-            (f"Band ({1 - alpha:.0%}):", f"+- {self.band_width(alpha).max():.4g}"),
-        ]
+        table = printing.estimate_table(found, printing.label_texts(found.index))
+        nobs = wording.format_count(self.nobs, public=self.nobs_is_public)
+        left = [("Column:", self.column), ("No. Observations:", nobs), ("Leaves:", f"{self.rows.leaves:,}")]
+        band = f"Band ({1 - alpha:.0%}):", f"+- {self.band_width(alpha).max():.4g}"
         notes = [
-            guarantee(self.release),
+            wording.guarantee(self.release),
             "The band holds the whole distribution function with the stated probability; intervals are for one "
             "quantile each. Sampling and privacy noise both count."
             if self.target == "population"
             else "Band and intervals are about these rows: only privacy noise counts.",
-            *column_notes(self.release),
-            *charge_notes(self.release),
+            *wording.column_notes(self.release),
+            *wording.charge_notes(self.release),
         ]
-        return summary_of(title, left, right, table, notes, self.quantile(0.5).flags)
+        title, right = f"Private distribution function of {self.column}", [*wording.guarantee_facts(self.release), band]
+        return printing.summary_of(title, left, right, table, notes, self.quantile(0.5).flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Draw the distribution function of each group with its simultaneous band.
@@ -322,7 +248,7 @@ class CDFResults(Exported):
         -------
         matplotlib.axes.Axes
         """
-        halves, labels = self._halves(alpha), column_labels(self.release, self.labels)
+        halves, labels = self._halves(alpha), wording.column_labels(self.release, self.labels)
         ax = given_or_new(ax, 6.5, 4)
         for place, (label, tree, half) in enumerate(zip(labels, self.trees, halves, strict=True)):
             color = f"C{place}"
@@ -332,7 +258,7 @@ class CDFResults(Exported):
             ax.fill_between(ends, np.repeat(lower, 2), np.repeat(upper, 2), color=color, alpha=0.2, lw=0)
             ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="share of rows", ylim=(0, 1))
-        titled(ax, f"{1 - alpha:.0%} band, {title_guarantee(self.release)}")
+        titled(ax, f"{1 - alpha:.0%} band, {wording.title_guarantee(self.release)}")
         restrain(ax)
         grouped(ax.xaxis)
         if self.labels != [""]:
@@ -340,7 +266,7 @@ class CDFResults(Exported):
         return ax
 
     def __repr__(self) -> str:
-        return f"<CDFResults: {self.column}, {self.distribution.rows.leaves:,} leaves, {title_guarantee(self.release)}>"
+        return f"<CDFResults: {self.column}, {self.rows.leaves:,} leaves, {wording.title_guarantee(self.release)}>"
 
 
 # Densities
@@ -388,16 +314,14 @@ class DensityResults(Exported):
     release : Release
     column : str
         The column whose density it is.
-    measured : BinCounts
+    measured : DensityEstimates
         The counts that the density is made of.
     target : {"population", "data"}
     where : str or None
         Condition on the rows.
-    public_nobs : int or None
-        The number of rows in all bins where it is public.
     merged : int
         Measured bins in one bin of the density.
-    fine : BinCounts or None
+    fine : DensityEstimates or None
         The first stage, where the bins were chosen privately.
     finer : int
         Bins of the first stage in one measured bin.
@@ -405,41 +329,30 @@ class DensityResults(Exported):
 
     release: Release
     column: str
-    measured: BinCounts
+    measured: DensityEstimates
     target: str = "population"
     where: str | None = None
-    public_nobs: int | None = None
     merged: int = 1
-    fine: BinCounts | None = None
+    fine: DensityEstimates | None = None
     finer: int = 1
 
     @cached_property
     def _estimates(self) -> DensityEstimates:
-        counts, starts = self.measured.counts, np.arange(0, len(self.measured.counts), self.merged)
-        return DensityEstimates(
-            counts=np.add.reduceat(counts, starts)[None],
-            widths=np.diff(self.edges),
-            noise=self.measured.noise,
-            laplace=self.release.law.family == "laplace",
-            merged=np.diff(np.append(starts, len(counts))),
-            nobs=self.public_nobs,
-            population=self.target == "population",
-            alike=self.release.schema.rows_per_unit,
-        )
+        return self.measured.merge(self.merged)
 
     def unmerged(self) -> DensityResults:
         """Return the density in the bins that were measured, where some were merged; free of cost."""
         return replace(self, merged=1)
 
-    @cached_property
+    @property
     def edges(self) -> Array:
         """Edges of the bins (k + 1,), in the column's unit; of an Integer half-way between whole numbers."""
-        return np.append(self.measured.edges[: -1 : self.merged], self.measured.edges[-1])
+        return self._estimates.edges
 
     @property
     def bins(self) -> int:
         """Number of bins k."""
-        return len(self.edges) - 1
+        return self._estimates.bins
 
     @property
     def nobs(self) -> float:
@@ -449,7 +362,7 @@ class DensityResults(Exported):
     @property
     def nobs_is_public(self) -> bool:
         """Whether the number of rows is public."""
-        return self.public_nobs is not None
+        return self.measured.nobs is not None
 
     @property
     def integrated_squared_error(self) -> IntegratedError:
@@ -540,35 +453,23 @@ class DensityResults(Exported):
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
         """Return the density as a table with its guarantee, error and warnings."""
-        frame, error, sampled = self.frame(alpha), self.integrated_squared_error, self.target == "population"
-        left = [
-            ("Bins:", f"{self.bins:,} ({'given' if self.fine is None else 'chosen privately'})"),
-            ("No. Observations:", format_count(self.nobs, public=self.nobs_is_public)),
-            ("Target:", self.target),
-        ]
-        right = [
-            *guarantee_facts(self.release),
-            ("Noise share of variance:", f"{error.noise / error.variance:.1%}" if error.variance > 0 else "none"),
-        ]
+        frame, error = self.frame(alpha), self.integrated_squared_error
+        about = "data in each bin: only privacy noise counts."
+        if self.target == "population":
+            about = "population in each bin: sampling and privacy noise both count."
+        bins = f"{self.bins:,} ({'given' if self.fine is None else 'chosen privately'})"
+        nobs = wording.format_count(self.nobs, public=self.nobs_is_public)
+        left = [("Bins:", bins), ("No. Observations:", nobs), ("Target:", self.target)]
+        share = f"{error.noise / error.variance:.1%}" if error.variance > 0 else "none"
+        right = [*wording.guarantee_facts(self.release), ("Noise share of variance:", share)]
         step = -(-self.bins // _MOST_LINES)
         heads, part = ["density", "std err", *interval_labels(alpha), "noise share"], frame.iloc[::step]
-        cells = [
-            [
-                f"{value:.1%}" if name == "noise share" else f"{value:.4g}"
-                for name, value in zip(heads, row, strict=True)
-            ]
-            for row in part[heads].to_numpy()
-        ]
         stubs = [f"{low:.6g} to {high:.6g}" for low, high in zip(part["lower"], part["upper"], strict=True)]
+        shown = part[heads].map("{:.4g}".format).assign(**{heads[-1]: part[heads[-1]].map("{:.1%}".format)})
         biased = "" if error.bias is None else f", {error.bias:.3g} (standard error {error.bias_error:.2g}) from bias"
         notes = [
-            guarantee(self.release),
-            "Intervals are pointwise, about the mean density of the "
-            + (
-                "population in each bin: sampling and privacy noise both count."
-                if sampled
-                else "data in each bin: only privacy noise counts."
-            ),
+            wording.guarantee(self.release),
+            f"Intervals are pointwise, about the mean density of the {about}",
             f"Integrated squared error: {error.sampling:.3g} from sampling, {error.noise:.3g} from noise{biased}.",
             "Values are clamped to the declared bounds: what lies beyond is counted in the outer bins.",
         ]
@@ -576,9 +477,9 @@ class DensityResults(Exported):
             notes.append("The density is per whole number; edges lie half-way between whole numbers.")
         notes += [f"Rows: {self.where}."] if self.where else []
         notes += [f"One bin in {step} is shown; frame() has all."] if step > 1 else []
-        notes += [*column_notes(self.release), *charge_notes(self.release)]
-        title, table = f"Private density of {self.column}", cell_table(cells, heads, stubs)
-        return summary_of(title, left, right, table, notes, self.flags)
+        notes += [*wording.column_notes(self.release), *wording.charge_notes(self.release)]
+        title, table = f"Private density of {self.column}", printing.cell_table(shown.to_numpy().tolist(), heads, stubs)
+        return printing.summary_of(title, left, right, table, notes, self.flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot the density with its intervals, the sampling part told apart from the noise part.
@@ -597,9 +498,7 @@ class DensityResults(Exported):
         -----
         The sampling part shortens each arm of an interval by the root of the sampling share of the variance: a drawing.
         """
-        frame = self.frame(alpha)
-        ax = given_or_new(ax, 6.4, 3.8)
-        color = color or "C0"
+        frame, ax, color = self.frame(alpha), given_or_new(ax, 6.4, 3.8), color or "C0"
         lower, upper = (frame[name].to_numpy() for name in interval_labels(alpha))
         value = np.clip(frame["density"].to_numpy(), lower, upper)
         part = np.sqrt(1 - frame["noise share"].to_numpy())
@@ -610,14 +509,14 @@ class DensityResults(Exported):
         ax.stairs(frame["density"], self.edges, baseline=None, color=color, lw=1.4, label="density")
         ax.axhline(0.0, color=FAINT, lw=0.8, zorder=0)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="density")
-        titled(ax, f"{self.column}: {title_guarantee(self.release)}")
+        titled(ax, f"{self.column}: {wording.title_guarantee(self.release)}")
         restrain(ax)
         grouped(ax.xaxis)
         legend(ax)
         return ax
 
     def __repr__(self) -> str:
-        return f"<DensityResults: {self.column}, {self.bins:,} bins, {title_guarantee(self.release)}>"
+        return f"<DensityResults: {self.column}, {self.bins:,} bins, {wording.title_guarantee(self.release)}>"
 
 
 # Rank and distribution tests
@@ -733,11 +632,8 @@ class RankTestResults(TestResults):
             counts = self.values[0, :half].sum(), self.values[0, half], self.values[0, half + 1 :].sum()
             parts = counts, np.sqrt(model.noise.variance * np.array([half, 1, half]))
         elif isinstance(model, Distance):
-            two = (
-                [f"{self.names[0]} = {one}" for one in self.labels[0]]
-                if len(self.labels) > 1
-                else ["observed", "given"]
-            )
+            names = [f"{self.names[0]} = {one}" for one in self.labels[0]]
+            two = names if len(self.labels) > 1 else ["observed", "given"]
             heads, index = [*two, "difference", *heads], pd.Index(list(self.labels[-1]), name=self.names[-1])
             first, second, *errors = model.functions(self.values)
             parts = first, second, first - second, *errors

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.distributions.density import FineGrid, density
+from dpinfer.distributions.density import BinGrid, density
 from dpinfer.errors import BudgetExceededError
 from dpinfer.kernel import simulated as simulated_module
 from dpinfer.kernel.sources import open_source
@@ -37,7 +37,7 @@ CELLS = st.sampled_from(
 @cache
 def stages(column, where=None):
     """The row functions of all that may be counted in one release: rows, fine bins, bins."""
-    rows = FineGrid(SCHEMA, column, None if where is None else compile_condition(where, SCHEMA))
+    rows = BinGrid(SCHEMA, column, where=None if where is None else compile_condition(where, SCHEMA))
     return rows, [rows.stage(width) for width in (rows.size, 320, 4, 1)]
 
 

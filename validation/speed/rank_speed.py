@@ -29,12 +29,12 @@ def models(price: object) -> dict[str, tuple[NullModel, int]]:
     """The tests and the numbers of their groups."""
     noise = noise_at(price, "add_remove")
     return {
-        "mannwhitneyu": (GroupRanks((2, LEAVES), noise), 2),
-        "kruskal": (GroupRanks((4, LEAVES), noise), 4),
-        "ks_2samp": (TwoDistributions((2, LEAVES), noise), 2),
+        "mannwhitneyu": (GroupRanks(noise, shape=(2, LEAVES)), 2),
+        "kruskal": (GroupRanks(noise, shape=(4, LEAVES)), 4),
+        "ks_2samp": (TwoDistributions(noise, shape=(2, LEAVES)), 2),
         "wilcoxon": (SignedRanks(noise), 1),
-        "ks_1samp": (GivenDistribution(np.full(LEAVES, 1 / LEAVES), noise), 1),
-        "spearmanr": (RankAssociation((10, 10), noise), 1),
+        "ks_1samp": (GivenDistribution(noise, shares=np.full(LEAVES, 1 / LEAVES)), 1),
+        "spearmanr": (RankAssociation(noise, shape=(10, 10)), 1),
     }
 
 

@@ -110,7 +110,7 @@ def power_of(test: str, n: int, epsilon: float, replicates: int, seed: int) -> d
     found: dict = {"test": test, "n": n, "epsilon": epsilon, "leaves": leaves}
     null, shifted = (values_of(test, n, shift, replicates, rng) for shift in (0.0, EFFECT))
     counts = counted(test, shifted, leaves)
-    model = SignedRanks(noise, n) if test == "wilcoxon" else GroupRanks((TESTS[test], leaves), noise)
+    model = SignedRanks(noise, n) if test == "wilcoxon" else GroupRanks(noise, shape=(TESTS[test], leaves))
     beyond = beyond_of(model, counts + noise.rvs(counts.shape, rng), rng)
     found["counts"] = float(((1 + beyond) / (DRAWS + 1) <= LEVEL + 1e-12).mean())
     private = partial(peer_statistic, test, epsilon=epsilon, rng=rng)
@@ -136,11 +136,11 @@ def covers(n: int, price: object, shift: float, replicates: int, seed: int) -> l
     a, b = (np.cumsum(one) - one / 2 - 0.5 for one in (grid.sum(axis=1), grid.sum(axis=0)))
     root = np.sqrt((grid.sum(axis=1) @ a**2) * (grid.sum(axis=0) @ b**2))
     cases = {
-        "P(first > second)": (GroupRanks((2, leaves), noise), p @ middle, (p, q)),
+        "P(first > second)": (GroupRanks(noise, shape=(2, leaves)), p @ middle, (p, q)),
         "rank-biserial": (
             SignedRanks(noise), ranks @ (above - under) / (0.5 * (above + under).sum() ** 2), (line,)
         ),
-        "Spearman": (RankAssociation((sides, sides), noise), a @ grid @ b / root, (grid.ravel(),)),
+        "Spearman": (RankAssociation(noise, shape=(sides, sides)), a @ grid @ b / root, (grid.ravel(),)),
     }  # fmt: skip
     rows = []
     for name, (model, truth, laws) in cases.items():

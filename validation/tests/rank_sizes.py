@@ -73,14 +73,14 @@ class Design:
         noise = noise_at(self.price, self.neighbors)
         public = sum(self.sizes) if self.neighbors == "replace_one" else None
         if self.test in ("mannwhitneyu", "kruskal"):
-            return GroupRanks((len(self.sizes), self.leaves), noise, self.alternative)  # type: ignore[arg-type]
+            return GroupRanks(noise, alternative=self.alternative, shape=(len(self.sizes), self.leaves))  # type: ignore[arg-type]
         if self.test == "ks_2samp":
-            return TwoDistributions((2, self.leaves), noise)
+            return TwoDistributions(noise, shape=(2, self.leaves))
         if self.test == "wilcoxon":
             return SignedRanks(noise, public)
         if self.test == "ks_1samp":
-            return GivenDistribution(self.shares, noise, public)
-        return RankAssociation((self.leaves, self.leaves), noise, public)
+            return GivenDistribution(noise, public, shares=self.shares)
+        return RankAssociation(noise, public, shape=(self.leaves, self.leaves))
 
 
 def _groups(n: int, test: str, ratio: int) -> tuple[int, ...]:
