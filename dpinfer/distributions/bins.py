@@ -176,12 +176,8 @@ class DensityEstimates:
     def merge(self, several: int) -> DensityEstimates:
         """Return the counts in bins that hold so many of these, the last perhaps fewer."""
         starts = np.arange(0, self.bins, several)
-        return replace(
-            self,
-            counts=np.add.reduceat(self.counts, starts, axis=1),
-            edges=np.append(self.edges[starts], self.edges[-1]),
-            merged=np.diff(np.append(starts, self.bins)),
-        )
+        counts, edges = np.add.reduceat(self.counts, starts, axis=1), np.append(self.edges[starts], self.edges[-1])
+        return replace(self, counts=counts, edges=edges, merged=np.diff(np.append(starts, self.bins)))
 
     def bias(self, merged: int, nobs: float) -> tuple[float, float]:
         """Squared bias of a histogram of bins that hold so many of these: what it loses within its bins (R = 1).
@@ -431,12 +427,9 @@ def outlook(counts: Array, share: Array, widths: Sequence[int], *, nobs: float, 
     weight = np.exp(weight - weight.max())
     left = weight > _NEGLIGIBLE
     lost = ((found * own[left] + mean[left] * variance) / total[left])[:, ::-1].cumsum(axis=1)[:, ::-1]
-    return Outlook(
-        weight=weight[left] / weight[left].sum(),
-        bias=np.pad(lost, ((0, 0), (0, 1))) + bias[left, -1:],
-        sampling=np.array([one.spread(one.counts(counts), nobs) for one in ladder.steps]) / nobs,
-        noise=np.array([(1 / one.share).sum() for one in ladder.steps]) / nobs**2,
-    )
+    sampling = np.array([one.spread(one.counts(counts), nobs) for one in ladder.steps]) / nobs
+    noisy = np.array([(1 / one.share).sum() for one in ladder.steps]) / nobs**2
+    return Outlook(weight[left] / weight[left].sum(), np.pad(lost, ((0, 0), (0, 1))) + bias[left, -1:], sampling, noisy)
 
 
 @lru_cache(maxsize=32)
@@ -458,14 +451,7 @@ def _prepared(share: tuple[float, ...], widths: tuple[int, ...], steps: float) -
 
 
 def choose_measured(
-    counts: Array,
-    share: Array,
-    widths: Sequence[int],
-    allowed: Sequence[bool],
-    *,
-    nobs: float,
-    noise: float,
-    later: float,
+    counts: Array, share: Array, widths: Sequence[int], allowed: list[bool], *, nobs: float, noise: float, later: float
 ) -> int:
     """Choose the bins that a second stage counts, which may be merged when their counts are known.
 
@@ -473,7 +459,7 @@ def choose_measured(
     ----------
     counts, share, widths, nobs, noise
         As in `outlook`.
-    allowed : sequence of bool, length m
+    allowed : list of bool, length m
         Which candidates may be counted; the others may come of merging.
     later : float
         Noise variance of the counts of the second stage.

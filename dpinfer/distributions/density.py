@@ -49,6 +49,8 @@ FINE = (1, 2, 4, 8, 16, 32, 64, 160, 320)
 
 MOST_BINS = 4096
 
+_BINS = f'"auto", a number of equal bins from 1 to {MOST_BINS:,}, or increasing edges within the declared bounds'
+
 _FEWEST, _PLAIN = 12, 30
 _OVER_NOISE, _OVER_SAMPLING = 3.0, 6.0
 """The first stage has at most so many bins: rows over the noise of a bin, and root of the rows, times these."""
@@ -77,10 +79,7 @@ def read_edges(bins: object) -> Literal["auto"] | int | tuple[float, ...]:
     listed = isinstance(bins, list | tuple | np.ndarray) and 2 <= len(bins) <= MOST_BINS + 1
     edges = floats(bins) if listed else None
     if edges is None:
-        right = (
-            f'"auto", a number of equal bins from 1 to {MOST_BINS:,}, or increasing edges within the declared bounds'
-        )
-        raise OptionError("bins", bins, right)
+        raise OptionError("bins", bins, _BINS)
     return edges
 
 

@@ -85,11 +85,7 @@ class DistributionQuestion(Procedure):
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         groups = ", ".join(map(axis_name, self.axes))
-        return f"{self._quantity} of {self.column}{f' by {groups}' if groups else ''}{told_where(self.where)}"
-
-    @property
-    def _quantity(self) -> str:
-        return self.procedure
+        return f"{self.procedure} of {self.column}{f' by {groups}' if groups else ''}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a column or groups that the schema cannot serve."""
@@ -174,10 +170,11 @@ class Quantile(DistributionQuestion):
     def _chosen(self) -> bool:
         return self.method == "exponential" or (self.method == "auto" and len(self.probabilities) == 1)
 
-    @property
-    def _quantity(self) -> str:
-        more = ", ..." if len(self.probabilities) > 5 else ""
-        return f"quantile {', '.join(f'{p:g}' for p in self.probabilities[:5])}{more}"
+    def text(self, schema: Schema) -> str:
+        """Return the question in one line."""
+        more = ["..."] if len(self.probabilities) > 5 else []
+        shown = ", ".join([*(f"{p:g}" for p in self.probabilities[:5]), *more])
+        return f"quantile {shown}{super().text(schema).removeprefix('quantile')}"
 
     def resolve(self, context: Context) -> Self:
         """Return the same question with its number of leaves and its method."""

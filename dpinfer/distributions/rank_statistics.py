@@ -302,8 +302,7 @@ class Distance(LeafTest):
 # Several groups
 
 
-@dataclass(frozen=True, eq=False)
-class CommonShares:
+class CommonShares(NamedTuple):
     """Sizes of groups and the shares of leaves that they have in common, fitted to R releases.
 
     Attributes
@@ -327,38 +326,6 @@ class CommonShares:
     counts: Array
 
 
-def common_shares(table: Array, variance: float) -> CommonShares:
-    """Fit tables (R, G, m): sizes from weighted totals, shares by least squares whose weights count the noise.
-
-    These weights make the shares uncorrelated with the contrasts between groups. No size is taken to be below its own
-    noise: of groups that noise hides none is then weighted more than another.
-    """
-    _, groups, leaves = table.shape
-
-    def weighed(sizes: Array, shares: Array, each: Array) -> CommonShares:
-        """Weigh leaves, and read sizes from them; ``each`` (R, G, m) are the parts of the counts in the shares."""
-        # What noise adds to the variance of the contrasts between groups, in shares.
-        parts = (1 / sizes).sum(axis=1) - groups / sizes.sum(axis=1)
-        weights = shrinkage(shares, variance * np.maximum(parts, 0.0) / (groups - 1))
-        plain = counts = weights[:, None] * table
-        if variance > 0:
-            slope = np.where(shares > 0, weights * (1 - weights) / np.maximum(shares, _TINY), 0.0)
-            counts = plain - variance * each * slope[:, None]
-        seen = np.maximum(_sum(shares, weights), _TINY)
-        error = np.sqrt(variance * _sum(weights, weights)) / seen
-        sizes = np.maximum(counts @ np.ones(leaves) / seen[:, None], np.maximum(error, LEAST)[:, None])
-        return CommonShares(sizes, error, shares, weights, plain, counts)
-
-    sizes = np.maximum(table @ np.ones(leaves), max(float(np.sqrt(variance * leaves)), LEAST))
-    shares = nearest_shares(table.sum(axis=1), np.maximum(table.sum(axis=(1, 2)), LEAST))
-    found = weighed(sizes, shares, (1 / sizes.sum(axis=1))[:, None, None])
-    for _ in range(_ROUNDS if variance > 0 else 0):
-        each = found.sizes[..., None] / (found.sizes[..., None] * found.shares[:, None] + variance)
-        each /= (each * found.sizes[..., None]).sum(axis=1, keepdims=True)
-        found = weighed(found.sizes, nearest_shares((each * table).sum(axis=1), 1.0), each)
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class Groups(LeafTest):
     """Groups with one distribution.
@@ -372,8 +339,36 @@ class Groups(LeafTest):
     shape: tuple[int, int] = field(kw_only=True)
 
     def common(self, values: Array) -> CommonShares:
-        """Sizes and common shares of releases (R, G m)."""
-        return common_shares(values.reshape(-1, *self.shape), self.noise.variance)
+        """Fit releases (R, G m): sizes from weighted totals, shares by least squares whose weights count the noise.
+
+        These weights make the shares uncorrelated with the contrasts between groups. No size is taken to be below its
+        own noise: of groups that noise hides none is then weighted more than another.
+        """
+        (groups, leaves), variance = self.shape, self.noise.variance
+        table = values.reshape(-1, *self.shape)
+
+        def weighed(sizes: Array, shares: Array, each: Array) -> CommonShares:
+            """Weigh leaves, and read sizes from them; ``each`` (R, G, m) are the parts of the counts in the shares."""
+            # What noise adds to the variance of the contrasts between groups, in shares.
+            parts = (1 / sizes).sum(axis=1) - groups / sizes.sum(axis=1)
+            weights = shrinkage(shares, variance * np.maximum(parts, 0.0) / (groups - 1))
+            plain = counts = weights[:, None] * table
+            if variance > 0:
+                slope = np.where(shares > 0, weights * (1 - weights) / np.maximum(shares, _TINY), 0.0)
+                counts = plain - variance * each * slope[:, None]
+            seen = np.maximum(_sum(shares, weights), _TINY)
+            error = np.sqrt(variance * _sum(weights, weights)) / seen
+            sizes = np.maximum(counts @ np.ones(leaves) / seen[:, None], np.maximum(error, LEAST)[:, None])
+            return CommonShares(sizes, error, shares, weights, plain, counts)
+
+        sizes = np.maximum(table @ np.ones(leaves), max(float(np.sqrt(variance * leaves)), LEAST))
+        shares = nearest_shares(table.sum(axis=1), np.maximum(table.sum(axis=(1, 2)), LEAST))
+        found = weighed(sizes, shares, (1 / sizes.sum(axis=1))[:, None, None])
+        for _ in range(_ROUNDS if variance > 0 else 0):
+            each = found.sizes[..., None] / (found.sizes[..., None] * found.shares[:, None] + variance)
+            each /= (each * found.sizes[..., None]).sum(axis=1, keepdims=True)
+            found = weighed(found.sizes, nearest_shares((each * table).sum(axis=1), 1.0), each)
+        return found
 
     def fit(self, values: Array) -> Fit:
         """Sizes (R, G), raised where noise hides them, for statistics of small groups vary less; and shares (R, m)."""
@@ -620,8 +615,7 @@ class GivenDistribution(Distance):
         return np.asarray(path / np.sqrt(np.maximum(scale, _TINY))[:, None])
 
 
-@dataclass(frozen=True, eq=False)
-class FittedMargins:
+class FittedMargins(NamedTuple):
     """Two independent columns fitted to R grids.
 
     Attributes

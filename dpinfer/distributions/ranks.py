@@ -56,14 +56,17 @@ Test = Literal["mannwhitneyu", "kruskal", "ks_2samp", "wilcoxon", "ks_1samp", "s
 
 _GROUPED = ("mannwhitneyu", "kruskal", "ks_2samp")
 
-_TESTS: dict[str, tuple[str, type[statistics.LeafTest]]] = {
-    "mannwhitneyu": ("Private Mann-Whitney test", statistics.GroupRanks),
-    "kruskal": ("Private Kruskal-Wallis test", statistics.GroupRanks),
-    "ks_2samp": ("Private two-sample Kolmogorov-Smirnov test", statistics.TwoDistributions),
-    "wilcoxon": ("Private Wilcoxon signed-rank test", statistics.SignedRanks),
-    "ks_1samp": ("Private one-sample Kolmogorov-Smirnov test", statistics.GivenDistribution),
-    "spearmanr": ("Private test of Spearman's rank correlation", statistics.RankAssociation),
+_SAME, _GIVEN = "{cut} has the same distribution at all levels of {by}", "{cut} has the distribution {law}"
+
+_TESTS: dict[str, tuple[str, type[statistics.LeafTest], str]] = {
+    "mannwhitneyu": ("Private Mann-Whitney test", statistics.GroupRanks, _SAME),
+    "kruskal": ("Private Kruskal-Wallis test", statistics.GroupRanks, _SAME),
+    "ks_2samp": ("Private two-sample Kolmogorov-Smirnov test", statistics.TwoDistributions, _SAME),
+    "wilcoxon": ("Private Wilcoxon signed-rank test", statistics.SignedRanks, "{cut} is symmetric about 0"),
+    "ks_1samp": ("Private one-sample Kolmogorov-Smirnov test", statistics.GivenDistribution, _GIVEN),
+    "spearmanr": ("Private test of Spearman's rank correlation", statistics.RankAssociation, "{cut} are independent"),
 }
+"""Title, statistic and hypothesis of every test."""
 
 _PEOPLE = "a rank test", "cdf(column, by=) has distribution functions"
 """What is refused where a person may have several rows, and what serves."""
@@ -421,7 +424,9 @@ class RankTest(OfSums):
         axes, values, together = self._counts(plan, found.array[None])
         self._check_fit(axes)
         known = found.nobs if plan.rows.keeps_every_row else None
-        title, kind = _TESTS[self.test]
+        title, kind, hypothesis = _TESTS[self.test]
+        law = self.cdf + (f"({', '.join(f'{one:g}' for one in self.args)})" if self.args else "")
+        cut = " and ".join(self.cut)
         noise, shape = count_noise(found.law, found.steps, together), tuple(axis.size for axis in axes)
         more: dict[str, Any] = {"zeros": self.zero_method} if self.test == "wilcoxon" else {"shape": shape}
         more = {"shares": self.given_shares(axes[0])} if self.test == "ks_1samp" else more
@@ -432,7 +437,7 @@ class RankTest(OfSums):
         name, statistic = model.classical(values)
         return RankTestResults(
             title=title,
-            hypothesis=self._hypothesis,
+            hypothesis=hypothesis.format(cut=cut, by=self.by, law=law),
             statistic=statistic,
             statistic_name=name,
             pvalue=null.pvalue,
@@ -468,28 +473,16 @@ class RankTest(OfSums):
                 raise MissingFromReleaseError(f"the table has no leaves of {axis.name} that mirror each other about 0")
         return axes, counts, together
 
-    @property
-    def _hypothesis(self) -> str:
-        if self.by is not None:
-            return f"{self.column} has the same distribution at all levels of {self.by}"
-        if self.test == "wilcoxon":
-            return f"{self.difference} is symmetric about 0"
-        if self.test == "ks_1samp":
-            args = f"({', '.join(f'{one:g}' for one in self.args)})" if self.args else ""
-            return f"{self.column} has the distribution {self.cdf}{args}"
-        return " and ".join(self.names) + " are independent"
-
     def _notes(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         leaves: Sequence[Any] = axes if self.by is None else axes[1:]
         cut = " and ".join(f"{axis.size} leaves of {axis.name}" for axis in leaves)
         notes = [f"The hypothesis is that of values cut into {cut}, with midranks for ties."]
         if self.by is not None and axes[0].size == 2:
-            first, second = axes[0].labels
-            notes.append(f"First group: {self.by} = {first}; second: {second}.")
+            notes += ["First group: {} = {}; second: {}.".format(self.by, *axes[0].labels)]
         if any(not isinstance(axis, MirroredAxis) and not hasattr(axis.schema[axis.name], "lower") for axis in leaves):
-            notes.append("Levels are ranked in the order in which the schema declares them.")
+            notes += ["Levels are ranked in the order in which the schema declares them."]
         if self.test == "ks_1samp":
-            notes.append("The distribution was supplied as a public fact: the guarantee does not cover it.")
+            notes += ["The distribution was supplied as a public fact: the guarantee does not cover it."]
         return (*notes, *where_notes(self.where))
 
 

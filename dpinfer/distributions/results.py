@@ -666,14 +666,11 @@ def rank_flags(model: LeafTest, values: Array, labels: tuple[tuple[Any, ...], ..
     heads = [str(one) for one in labels[0]] if isinstance(model, Groups) else ["the data"]
     table = values.reshape(len(heads), -1)
     totals, noise = table.sum(axis=1), np.sqrt(model.noise.variance * table.shape[1])
-    hidden, found = [head for head, total in zip(heads, totals, strict=True) if total < HIDING * noise], []
+    found = [", ".join(head for head, total in zip(heads, totals, strict=True) if total < HIDING * noise)]
     if isinstance(model, Judged) and bool(model.hidden(values)[0]):
         what = "a group" if isinstance(model, Groups) else "the data, or how a column is spread"
-        found.append(_HIDDEN.format(what) + ": the p-value is 1")
-    elif hidden:
-        found.append(_HIDDEN.format(", ".join(hidden)))
-    if (totals < _FEW_ROWS).any():
-        found.append(
-            f"fewer than {_FEW_ROWS:.0f} rows by the noisy counts: errors and intervals are for larger numbers"
-        )
-    return tuple(found)
+        found = [_HIDDEN.format(what) + ": the p-value is 1"]
+    elif found[0]:
+        found = [_HIDDEN.format(found[0])]
+    few = f"fewer than {_FEW_ROWS:.0f} rows by the noisy counts: errors and intervals are for larger numbers"
+    return tuple(flag for flag in (*found, few if (totals < _FEW_ROWS).any() else "") if flag)

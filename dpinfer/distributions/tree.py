@@ -26,11 +26,13 @@ from dpinfer.inference.base import BaseInference
 from dpinfer.inference.contrasts import Contrasts, rows_of, single, variance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import ArrayLike
 
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.numerics.arrays import Array, Mask, Places
+
+    Counted = Callable[[int], None] | None
 
 __all__ = ["METHODS", "QuantileInference", "Tree", "cdf_interval", "fit_tree", "simultaneous_width"]
 
@@ -204,28 +206,56 @@ class QuantileInference(BaseInference):
     methods = METHODS
 
     @cached_property
-    def _found(self) -> list[_Quantile]:
-        alike = self.dependence if self.target == "population" else 0
-        return [
-            _Quantile(tree, p, self.step, tree.rows * p * (1 - p) * alike, self.continuous)
-            for tree in self.trees
-            for p in self.probabilities.tolist()
-        ]
+    def _gaps(self) -> tuple[Array, Array]:
+        """Counts below every edge less what they would be at each quantile, and their standard errors (G k, m + 1)."""
+        p, alike = self.probabilities[:, None], self.dependence if self.target == "population" else 0
+        gaps = [tree.cumulative - p * max(tree.total, 0.0) for tree in self.trees]
+        noises = [np.maximum(tree.noise_variance(p), 1e-300) for tree in self.trees]
+        errors = [np.sqrt(t.rows * p * (1 - p) * alike + noise) for t, noise in zip(self.trees, noises, strict=True)]
+        return np.concatenate(gaps), np.concatenate(errors)
+
+    @cached_property
+    def _places(self) -> Array:
+        """Places of the estimates, in leaves (G k,)."""
+        return _crossings(self._gaps[0])
+
+    def _values(self, places: Array) -> Array:
+        """Values at places between leaves' edges; of whole numbers the nearest in the leaf."""
+        edges = self.trees[0].edges
+        leaf = np.minimum(places.astype(int), len(edges) - 2)
+        inside = edges[leaf] + (places - leaf) * (edges[leaf + 1] - edges[leaf])
+        whole = np.clip(np.rint(inside), np.ceil(edges[leaf]), np.floor(edges[leaf + 1]))
+        return np.asarray(whole if self.step else inside)
 
     @cached_property
     def params(self) -> Array:
         """The quantiles (G k,)."""
-        return np.array([one.estimate for one in self._found]) if self.selected is None else self.selected.ravel()
+        return self._values(self._places) if self.selected is None else self.selected.ravel()
+
+    def _scored(self, alpha: float) -> tuple[Array, Array]:
+        """Intervals of the values that are not refuted (G k, 2), and how many leaves they are wide (G k,)."""
+        (gaps, errors), edges, z = self._gaps, self.trees[0].edges, stats.norm.isf(alpha / 2)
+        low, high = _crossings(gaps + z * errors), len(edges) - 1 - _crossings((z * errors - gaps)[:, ::-1])
+        inner = len(edges) - 2
+        first = np.minimum(np.floor(low), inner).astype(int)
+        last = np.clip(np.ceil(high) - 1, 0, inner).astype(int)
+        ends = np.stack([edges[first], edges[last + 1]], axis=1)
+        if self.step:
+            ends = np.stack([np.ceil(ends[:, 0]), np.floor(ends[:, 1])], axis=1)
+        elif self.continuous:  # values that were clamped are tied at the bounds
+            tied = np.stack([first == 0, last == inner], axis=1)
+            ends = np.where(tied, ends, np.stack([self._values(low), self._values(high)], axis=1))
+        return ends, high - low
 
     @cached_property
     def _errors(self) -> tuple[Array, Mask, Array]:
         """Standard errors that intervals of level `_LEVEL` show, and whether ranks are known; change with the rank."""
-        z = float(stats.norm.isf(_LEVEL / 2))
-        ends = np.array([one.interval(z) for one in self._found])
-        ranges = np.array([one.tree.edges[-1] - one.tree.edges[0] for one in self._found])
-        ranks = np.array([one.error[min(int(one.place), len(one.error) - 1)] for one in self._found])
-        errors, known = np.maximum((ends[:, 1] - ends[:, 0]) / (2 * z), _LEAST * ranges), ranks <= _KNOWN
-        return errors, known, np.where(known, 0.0, errors / np.maximum(ranks, _KNOWN))
+        ends, edges, errors = self._scored(_LEVEL)[0], self.trees[0].edges, self._gaps[1]
+        place = np.minimum(self._places.astype(int), len(edges) - 1)
+        ranks = errors[np.arange(len(place)), place]
+        least, known = _LEAST * (edges[-1] - edges[0]), ranks <= _KNOWN
+        found = np.maximum((ends[:, 1] - ends[:, 0]) / (2 * stats.norm.isf(_LEVEL / 2)), least)
+        return found, known, np.where(known, 0.0, found / np.maximum(ranks, _KNOWN))
 
     @cached_property
     def cov_sampling(self) -> Array:
@@ -239,7 +269,7 @@ class QuantileInference(BaseInference):
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (G k, G k): 0 between groups."""
         errors, known, slopes = self._errors
-        places = np.array([one.place for one in self._found]).reshape(len(self.trees), -1)
+        places = self._places.reshape(len(self.trees), -1)
         blocks = [
             tree.noise_covariance(mine, self.probabilities) for tree, mine in zip(self.trees, places, strict=True)
         ]
@@ -258,7 +288,8 @@ class QuantileInference(BaseInference):
         found = []
         if any(tree.total <= _LARGE * np.sqrt(tree.size / tree.precisions[0]) for tree in self.trees):
             found.append("privacy noise hides how many rows there are: intervals reach to the declared bounds")
-        if any(one.coarse for one in self._found):
+        narrow = self._scored(_LEVEL)[1].min() < _FEW < len(self.trees[0].edges) - 1
+        if narrow and self.step != 1 and not self.continuous:
             found.append(
                 "the leaves of the tree are wide beside an interval, whose ends are rounded outward to them: a larger "
                 "resolution= would tell more, or continuous=True where no value is taken by several rows"
@@ -270,28 +301,36 @@ class QuantileInference(BaseInference):
             )
         return tuple(found)
 
-    def _combined(self, rows: Array) -> tuple[Contrasts, Iterator[tuple[int, int]]]:
-        """Return combinations (c,) with a normal reference; and which are one quantile each, for the score method."""
+    def _combined(self, contrasts: Array) -> tuple[Contrasts, Places, Places]:
+        """Return combinations (c,) with a normal reference; which are judged by their score, as what quantile."""
+        rows = rows_of(contrasts)
         normal = Contrasts(rows @ self.params, np.sqrt(variance_of(rows, self.cov_sampling + self.cov_noise)))
-        own = single(rows).tolist() if self.method == "score" else []
-        return normal, ((place, which) for place, which in enumerate(own) if which >= 0)
+        own = single(rows) if self.method == "score" else np.full(len(rows), -1)
+        return normal, np.flatnonzero(own >= 0), own[own >= 0]
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (c, G k), as (c, 2)."""
-        normal, scored = self._combined(rows_of(contrasts))
-        ends = normal.intervals(alpha)
-        for place, own in scored:
-            low, high = self._found[own].interval(float(stats.norm.isf(alpha / 2)))
-            ends[place] = min(low, self.params[own]), max(high, self.params[own])
+        normal, judged, own = self._combined(contrasts)
+        ends, (low, high), held = normal.intervals(alpha), self._scored(alpha)[0][own].T, self.params[own]
+        ends[judged] = np.stack([np.minimum(low, held), np.maximum(high, held)], axis=1)
         return ends
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (c,) of ``contrasts @ params = values``."""
-        normal, scored = self._combined(rows_of(contrasts))
+        normal, judged, own = self._combined(contrasts)
         tested = np.broadcast_to(np.asarray(values, dtype=np.float64), normal.center.shape)
-        found = normal.pvalues(tested)
-        for place, own in scored:
-            found[place] = self._found[own].pvalue(float(tested[place]))
+        found, edges, value = normal.pvalues(tested), self.trees[0].edges, tested[judged]
+        inner = len(edges) - 2
+        leaf = np.clip(np.searchsorted(edges, value, side="right") - 1, 0, inner)
+        (gap, above), (error, error_above) = ((one[own, leaf], one[own, leaf + 1]) for one in self._gaps)
+        under, over = gap / error, above / error_above
+        if self.continuous and not self.step:
+            share = (value - edges[leaf]) / (edges[leaf + 1] - edges[leaf])
+            between = (gap * (1 - share) + above * share) / (error * (1 - share) + error_above * share)
+            tied = (leaf == 0) | (leaf == inner)
+            under, over = np.where(tied, under, between), np.where(tied, over, between)
+        pvalues = np.minimum(1.0, 2 * np.minimum(stats.norm.sf(under), stats.norm.cdf(over)))
+        found[judged] = np.where((edges[0] <= value) & (value <= edges[-1]), pvalues, 0.0)
         return found
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
@@ -304,68 +343,15 @@ class QuantileInference(BaseInference):
         return statistic, df, float(stats.chi2.sf(statistic, df))
 
 
-class _Quantile:
-    """One quantile of one group: the noisy counts below every edge, and which values they refute as the quantile."""
-
-    def __init__(self, tree: Tree, probability: float, step: float, sampling: float, continuous: bool) -> None:
-        self.tree, self.step, self.continuous = tree, step, continuous
-        # Estimated count below every edge, less what it would be at the quantile, and the error of that (m + 1,).
-        self.gap = np.asarray(tree.cumulative - probability * max(tree.total, 0.0))
-        self.error = np.sqrt(sampling + np.maximum(tree.noise_variance(probability), 1e-300))
-        self.place = self._crossing(self.gap)
-        self.estimate = self._value(self.place)
-
-    @staticmethod
-    def _crossing(gap: Array) -> float:
-        """Place at which a rising line through the edges first reaches 0, in leaves."""
-        after = int(np.append(np.flatnonzero(gap >= 0), len(gap))[0])
-        if after in (0, len(gap)):
-            return float(min(after, len(gap) - 1))
-        before = gap[after - 1]
-        return after - 1 + float(-before / (gap[after] - before))
-
-    def _value(self, place: float) -> float:
-        """Value at a place between leaves' edges; of whole numbers the nearest in the leaf."""
-        edges = self.tree.edges
-        leaf = min(int(place), len(edges) - 2)
-        inside = float(edges[leaf] + (place - leaf) * (edges[leaf + 1] - edges[leaf]))
-        return float(np.clip(np.rint(inside), np.ceil(edges[leaf]), np.floor(edges[leaf + 1]))) if self.step else inside
-
-    def _places(self, z: float) -> tuple[float, float]:
-        """Return the ends of the interval, in leaves."""
-        high = len(self.gap) - 1 - self._crossing((z * self.error - self.gap)[::-1])
-        return self._crossing(self.gap + z * self.error), high
-
-    @property
-    def coarse(self) -> bool:
-        """Whether the interval of level `_LEVEL` is within few leaves, to which its ends are rounded outward."""
-        low, high = self._places(float(stats.norm.isf(_LEVEL / 2)))
-        return bool(self.step != 1 and not self.continuous and high - low < _FEW < len(self.tree.edges) - 1)
-
-    def interval(self, z: float) -> tuple[float, float]:
-        """Return the interval of values that are not refuted by z standard deviations."""
-        (low, high), edges = self._places(z), self.tree.edges
-        inner = len(edges) - 2
-        first, last = min(int(np.floor(low)), inner), min(max(int(np.ceil(high)) - 1, 0), inner)
-        outer = float(edges[first]), float(edges[last + 1])
-        if self.step:
-            return float(np.ceil(outer[0])), float(np.floor(outer[1]))
-        if not self.continuous:
-            return outer
-        # Values that were clamped are tied at the bounds.
-        return outer[0] if first == 0 else self._value(low), outer[1] if last == inner else self._value(high)
-
-    def pvalue(self, value: float) -> float:
-        """Two-sided p-value of the hypothesis that the quantile is a value."""
-        edges = self.tree.edges
-        if not edges[0] <= value <= edges[-1]:
-            return 0.0
-        leaf = min(max(int(np.searchsorted(edges, value, side="right")) - 1, 0), len(edges) - 2)
-        if self.step or not self.continuous or leaf in (0, len(edges) - 2):
-            under, over = (self.gap / self.error)[leaf : leaf + 2]
-        else:
-            under = over = np.interp(value, edges, self.gap) / np.interp(value, edges, self.error)
-        return float(min(1.0, 2 * min(stats.norm.sf(under), stats.norm.cdf(over))))
+def _crossings(gaps: Array) -> Array:
+    """Places, in leaves, at which rising lines through the edges (q, m + 1) first reach 0 (q,)."""
+    leaves, each = gaps.shape[1] - 1, np.arange(len(gaps))
+    after = np.where((gaps >= 0).any(axis=1), (gaps >= 0).argmax(axis=1), leaves + 1)
+    at = np.clip(after, 1, leaves)
+    before, reached = gaps[each, at - 1], gaps[each, at]
+    inside = (after > 0) & (after <= leaves)
+    between = at - 1 - before / np.where(inside, reached - before, 1.0)
+    return np.asarray(np.where(inside, between, np.minimum(after, leaves)))
 
 
 def cdf_interval(tree: Tree, alpha: float, *, dependence: float = 1.0) -> Array:
@@ -389,13 +375,7 @@ def cdf_interval(tree: Tree, alpha: float, *, dependence: float = 1.0) -> Array:
 
 
 def simultaneous_width(
-    tree: Tree,
-    alpha: float,
-    *,
-    dependence: float = 1.0,
-    replicates: int = 999,
-    seed: int = 0,
-    counted: Callable[[int], None] | None = None,
+    tree: Tree, alpha: float, *, dependence: float = 1.0, replicates: int = 999, seed: int = 0, counted: Counted = None
 ) -> float:
     """Half width of a band that holds the whole distribution function with probability ``1 - alpha``.
 
