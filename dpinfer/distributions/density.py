@@ -323,36 +323,32 @@ class Density(Procedure):
         if not (np.abs(release.array) <= _LARGEST).all():
             raise ReleaseFormatError("the sums of the release are not such as counts give")
         other = ReleaseFormatError("the sums of the release are not those that its question asks for")
-        chosen, grid = self.bins == "auto", self.grid(release.schema, release.neighbors)
-        counted = chosen and grid.counted
-        if len(release.stages) != (2 + counted if chosen else 1):
-            raise ReleaseFormatError("stages: not as many as the question asks for") if chosen else other
-        fine, width = 1, 1
+        chosen, grid, widths = self.bins == "auto", self.grid(release.schema, release.neighbors), [1]
         if chosen:
+            if len(release.stages) != 2 + grid.counted:
+                raise ReleaseFormatError("stages: not as many as the question asks for")
             fine, width = release.stages[-2].settings["fine"], release.stages[-1].settings["width"]
             if type(fine) is not int or fine not in FINE or type(width) is not int or width not in grid.widths(fine):
                 raise other
-        widths = (*((grid.size,) if counted else ()), *((fine,) if chosen else ()), width)
-        if release.names != tuple(name for cells in widths for name in grid.stage(cells).names):
+            widths = [*([grid.size] if grid.counted else []), fine, width]
+        if len(release.stages) != len(widths) or release.names != tuple(
+            name for width in widths for name in grid.stage(width).names
+        ):
             raise other
-        nobs = None if grid.counted else release.nobs
-
-        def counts(width: int, stage: StageRelease) -> DensityEstimates:
+        nobs, sampled = None if grid.counted else release.nobs, self.target == "population"
+        counts = []
+        for stage, width in list(zip(release.stages, widths, strict=True))[-2:]:
             variances, laplace = stage.noise_variances, stage.law.family == "laplace"
             if not (variances == variances[0]).all() or not variances[0] > 0:
                 raise ReleaseFormatError("counts of one stage have noise of one scale")
-            sampled, alike = self.target == "population", release.schema.rows_per_unit
-            noise, edges = float(variances[0]), grid.edges(width)
-            return DensityEstimates(stage.array[None], edges, noise, laplace, 1, nobs, sampled, alike)
-
-        counted_bins = counts(width, release.stages[-1])
-        found = DensityResults(release, self.column, counted_bins, self.target, self.where)
+            noise, edges, alike = float(variances[0]), grid.edges(width), release.schema.rows_per_unit
+            counts.append(DensityEstimates(stage.array[None], edges, noise, laplace, 1, nobs, sampled, alike))
+        last = counts[-1]
+        found = DensityResults(release, self.column, last, self.target, self.where)
         if not chosen:
             return found
-        total = float(counted_bins.total[0, 0])
-        merged = grid.merged_width(counted_bins.counts[0], width, nobs=total, noise=counted_bins.noise)
-        first = counts(fine, release.stages[-2])
-        return replace(found, merged=-(-merged // width), fine=first, finer=-(-width // fine))
+        merged = grid.merged_width(last.counts[0], width, nobs=float(last.total[0, 0]), noise=last.noise)
+        return replace(found, merged=-(-merged // width), fine=counts[0], finer=-(-width // fine))
 
 
 @suggests

@@ -454,10 +454,8 @@ class GroupRanks(Groups):
         sampling = sampling + freed[:, 1] * _spread(q, sizes[:, 0, None] * (1 - below(p)))
         # Both raw totals of pairs carry noise of their own, so that their squares count the noise times noise twice.
         noisy = np.zeros((len(table), len(_GRID)))
-        for raw, total in (
-            (below(second), totals[:, 1]),
-            (first.sum(axis=1, keepdims=True) - below(first), totals[:, 0]),
-        ):
+        pairs = (below(second), totals[:, 1]), (first.sum(axis=1, keepdims=True) - below(first), totals[:, 0])
+        for raw, total in pairs:
             centres = total[:, None] * _GRID
             noisy += (raw**2).sum(axis=1)[:, None] - 2 * centres * raw.sum(axis=1)[:, None]
             noisy += raw.shape[1] * centres**2

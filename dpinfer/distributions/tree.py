@@ -113,9 +113,8 @@ class Tree:
         """Noise variance of ``count below an edge - probability * total``, at every edge (m + 1,)."""
         edges = np.arange(len(self.edges))
         constant = (edges - np.asarray(probability) * self.size) / np.sqrt(self.size)
-        return np.asarray(
-            (self.wavelets(edges) ** 2 / self.precisions[1:]).sum(axis=1) + constant**2 / self.precisions[0]
-        )
+        within = (self.wavelets(edges) ** 2 / self.precisions[1:]).sum(axis=1)
+        return np.asarray(within + constant**2 / self.precisions[0])
 
     def noise_covariance(self, places: Array, probabilities: Array) -> Array:
         """Noise covariance of ``count below a place - probability * total`` for k pairs of them (k, k)."""
