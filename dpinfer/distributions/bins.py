@@ -1,9 +1,9 @@
 """Densities from noisy counts of bins: pointwise intervals, integrated squared error, and how many bins to take.
 
 Of R releases at once where arrays run over R releases and k bins. The integrated squared error of a histogram is what
-is lost within bins (its bias) plus sampling plus noise. The last two are known but for the counts; the first is told
-without bias by sums of squares of counts in finer bins, but under much noise, so that it is taken together with what
-biases of histograms look like.
+is lost within bins (its bias) plus sampling plus noise. The last two are known but for the counts. Sums of squares of
+counts in finer bins estimate the first without bias, but with much noise, so that they are combined with what biases of
+histograms look like.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["DensityEstimates", "choose_measured", "choose_merged", "density_intervals"]
 
 HIDDEN = 3.0
-"""A count below so many standard deviations of its noise is not told from that of an empty bin."""
+"""A count below so many standard deviations of its noise is not distinguished from that of an empty bin."""
 
 _MOST_LAPLACE = 32
-"""Laplace variables whose sum is told from a normal one."""
+"""Laplace variables whose sum is distinguished from a normal one."""
 
 _SHARES = np.linspace(0.0, 1.0, 257)
 

@@ -238,7 +238,7 @@ class RankTest(OfSums):
         Edges of the leaves by column; of `wilcoxon` those above zero, by the expression. A column of levels that has
         none keeps a leaf for each level.
     leaves : int, optional
-        How many are asked for; None leaves it to schema and price. A measured question has edges instead.
+        How many at most; None leaves it to schema and price. A measured question has edges instead.
     where : str, optional
     alternative : {"two-sided", "less", "greater"}
     zero_method : {"wilcox", "pratt"}

@@ -379,9 +379,9 @@ class DensityResults(Exported):
         """Warnings, from released numbers only."""
         alike = alike_flags(self.release.schema, self.target)
         hidden = int(self._estimates.hidden[0].sum())
-        told = f"{hidden} of {self.bins} bins may be empty" if 2 * hidden > self.bins else ""
-        told = "there may be no row at all" if self._estimates.few[0] else told
-        return (f"{told}, for all that the noise allows to tell", *alike) if told else alike
+        warning = f"{hidden} of {self.bins} bins may be empty" if 2 * hidden > self.bins else ""
+        warning = "there may be no row at all" if self._estimates.few[0] else warning
+        return (f"{warning}, for all that the noise allows to tell", *alike) if warning else alike
 
     def density(self, x: ArrayLike, *, projected: bool = False) -> Array:
         """Evaluate the density.
@@ -435,21 +435,20 @@ class DensityResults(Exported):
         sampling, noise = (part[0] for part in self._estimates.variances)
         lower, upper = interval_labels(alpha)
         total = sampling + noise
-        return pd.DataFrame(
-            {
-                "lower": self.edges[:-1],
-                "upper": self.edges[1:],
-                "density": self._estimates.density[0],
-                "projected": self._projected[0],
-                "std err": np.sqrt(total),
-                "std err (sampling)": np.sqrt(sampling),
-                "std err (noise)": np.sqrt(noise),
-                lower: ends[:, 0],
-                upper: ends[:, 1],
-                "noise share": noise / np.where(total > 0, total, 1.0),
-                "hidden": self._estimates.hidden[0],
-            }
-        )
+        columns = {
+            "lower": self.edges[:-1],
+            "upper": self.edges[1:],
+            "density": self._estimates.density[0],
+            "projected": self._projected[0],
+            "std err": np.sqrt(total),
+            "std err (sampling)": np.sqrt(sampling),
+            "std err (noise)": np.sqrt(noise),
+            lower: ends[:, 0],
+            upper: ends[:, 1],
+            "noise share": noise / np.where(total > 0, total, 1.0),
+            "hidden": self._estimates.hidden[0],
+        }
+        return pd.DataFrame(columns)
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
         """Return the density as a table with its guarantee, error and warnings."""
@@ -482,7 +481,7 @@ class DensityResults(Exported):
         return printing.summary_of(title, left, right, table, notes, self.flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
-        """Plot the density with its intervals, the sampling part told apart from the noise part.
+        """Plot the density with its intervals, with the parts of sampling and of noise shaded apart.
 
         Parameters
         ----------
@@ -502,8 +501,8 @@ class DensityResults(Exported):
         lower, upper = (frame[name].to_numpy() for name in interval_labels(alpha))
         value = np.clip(frame["density"].to_numpy(), lower, upper)
         part = np.sqrt(1 - frame["noise share"].to_numpy())
-        told = f"{100 * (1 - alpha):.4g}% interval of each bin, noise counted"
-        ax.stairs(upper, self.edges, baseline=lower, fill=True, color=color, alpha=0.2, lw=0, label=told)
+        label = f"{100 * (1 - alpha):.4g}% interval of each bin, noise counted"
+        ax.stairs(upper, self.edges, baseline=lower, fill=True, color=color, alpha=0.2, lw=0, label=label)
         low, high = (value + part * (end - value) for end in (lower, upper))
         ax.stairs(high, self.edges, baseline=low, fill=True, color=color, alpha=0.35, lw=0, label="part from sampling")
         ax.stairs(frame["density"], self.edges, baseline=None, color=color, lw=1.4, label="density")
@@ -657,8 +656,8 @@ class RankTestResults(TestResults):
             return found
         size = self.effect_size(alpha)
         level = f"{100 * (1 - alpha):.6g}%"
-        told = f"{size.name} {size.estimate:.3f}, {level} interval {size.lower:.3f} to {size.upper:.3f}. {size.flag}"
-        return [*found, told.rstrip()]
+        effect = f"{size.name} {size.estimate:.3f}, {level} interval {size.lower:.3f} to {size.upper:.3f}. {size.flag}"
+        return [*found, effect.rstrip()]
 
 
 def rank_flags(model: LeafTest, values: Array, labels: tuple[tuple[Any, ...], ...]) -> tuple[str, ...]:

@@ -268,10 +268,8 @@ class QuantileInference(BaseInference):
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (G k, G k): 0 between groups."""
         errors, known, slopes = self._errors
-        places = self._places.reshape(len(self.trees), -1)
-        blocks = [
-            tree.noise_covariance(mine, self.probabilities) for tree, mine in zip(self.trees, places, strict=True)
-        ]
+        by_tree = zip(self.trees, self._places.reshape(len(self.trees), -1), strict=True)
+        blocks = [tree.noise_covariance(places, self.probabilities) for tree, places in by_tree]
         found = block_diag(*blocks) * np.outer(slopes, slopes)
         own = np.diag(found) + np.diag(self.cov_sampling)
         return np.asarray(found + np.diag(_SEPARATE * own + np.where(known, errors**2, 0.0)))
