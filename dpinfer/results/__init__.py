@@ -2,9 +2,7 @@
 
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.combined import CombinedResults
-from dpinfer.results.density import DensityResults
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
-from dpinfer.results.distribution import CDFResults
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
@@ -13,9 +11,7 @@ from dpinfer.results.testing.binomial import BinomTestResults
 
 __all__ = [
     "BinomTestResults",
-    "CDFResults",
     "CombinedResults",
-    "DensityResults",
     "DescriptionResults",
     "FamilyResults",
     "MarginalEffects",

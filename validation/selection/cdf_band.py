@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.quantiles import simultaneous_width
+from dpinfer.distributions.tree import simultaneous_width
 from dpinfer.studies import Rules
 from validation.common.cells import kept
 from validation.common.claims import Claim, least_coverage
@@ -21,7 +21,7 @@ from validation.common.outputs import Options, options, write_figure, write_tabl
 from validation.selection.quantile_designs import POPULATIONS, Fast, leaf_counts, nodes_of
 
 if TYPE_CHECKING:
-    from dpinfer.inference.distribution import Tree
+    from dpinfer.distributions.tree import Tree
     from validation.selection.quantile_designs import Population
 
 RULES = Rules()

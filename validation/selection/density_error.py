@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from scipy import integrate, stats
 
 import dpinfer as dpi
-from dpinfer.inference.density import DensityEstimates, density_intervals, projected
-from dpinfer.procedures.density import density
-from dpinfer.procedures.fine_grid import CELLS, WIDTHS, FineGrid
+from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected
+from dpinfer.distributions.density import CELLS, WIDTHS, BinGrid, density
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
@@ -131,14 +130,14 @@ class Drawn:
         for bins, merged in np.unique(np.column_stack([self.bins, self.merged]), axis=0).tolist():
             mine = np.flatnonzero((self.bins == bins) & (self.merged == merged))
             counts = np.stack([self.counts[place] for place in mine])
-            widths, parts = np.full(bins, 1 / bins), np.full(bins, merged)
-            yield bins, DensityEstimates(counts, widths, self.noise, self.laplace, merged=parts)
+            edges, parts = np.linspace(0, 1, bins + 1), np.full(bins, merged)
+            yield bins, DensityEstimates(counts, edges, self.noise, self.laplace, merged=parts)
 
 
 def draw_chosen(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, replicates: int, seed: list[int]) -> Drawn:
     """Draw rows, and release them by the mechanism itself."""
     rng = np.random.default_rng(seed)
-    asked, grid, cells = density("x"), FineGrid(SCHEMA, "x"), design.shares(CELLS)
+    asked, grid, cells = density("x"), BinGrid(SCHEMA, "x"), design.shares(CELLS)
     measured = asked.measurement(price, schema=SCHEMA, neighbors="add_remove")
     last = measured.stages[-1]
     noise = float(last.law.variances[0]) * last.steps[0] ** 2
@@ -240,7 +239,7 @@ def fixed_coverage(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, replica
         size = min(2_500, replicates - start)
         counts = rng.multinomial(n, p, size=size) + measured.law.rvs(size, rng) * step
         noise = float(measured.law.variances[0]) * step[0] ** 2
-        found = DensityEstimates(counts, np.full(bins, 1 / bins), noise, measured.law.family == "laplace")
+        found = DensityEstimates(counts, np.linspace(0, 1, bins + 1), noise, measured.law.family == "laplace")
         ends = density_intervals(found, LEVEL)
         covered += ((ends[..., 0] <= p * bins) & (p * bins <= ends[..., 1])).sum(axis=0)
     return covered / replicates

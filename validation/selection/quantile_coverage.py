@@ -14,7 +14,7 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.quantiles import _FEW, _LARGE
+from dpinfer.distributions.tree import _FEW, _LARGE
 from dpinfer.studies import Rules
 from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
@@ -100,7 +100,8 @@ def prepared(cell: Cell) -> tuple[Fast, float]:
     """The direct path and the whole numbers in a leaf, once a process."""
     schema = cell.source.schema(cell.neighbors)
     measured = cell.asked.measurement(cell.price, schema=schema, neighbors=cell.neighbors)
-    return Fast(measured), cell.asked.plan(schema).step
+    column, leaves = schema["x"], cell.asked.rows(schema).leaves
+    return Fast(measured), float(-(-(column.width + 1) // leaves)) if isinstance(column, dpi.Integer) else 0.0
 
 
 def crossing(gaps: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.optimize import isotonic_regression
 
 import dpinfer as dpi
-from dpinfer.inference.distribution import Tree, fit_tree
+from dpinfer.distributions.tree import Tree, fit_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

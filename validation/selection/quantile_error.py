@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.quantiles import QuantileInference
+from dpinfer.distributions.tree import QuantileInference
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.stages import Choosing

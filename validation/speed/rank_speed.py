@@ -7,10 +7,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.testing.distributions import GivenDistribution, TwoDistributions
+from dpinfer.distributions.rank_statistics import (
+    GivenDistribution,
+    GroupRanks,
+    RankAssociation,
+    SignedRanks,
+    TwoDistributions,
+)
 from dpinfer.inference.testing.nulls import NullModel, simulate
-from dpinfer.inference.testing.rank_association import RankAssociation
-from dpinfer.inference.testing.ranks import GroupRanks, SignedRanks
 from validation.common.claims import Claim
 from validation.common.leaves import noise_at
 from validation.common.outputs import Options, options, write_figure, write_table
@@ -25,12 +29,12 @@ def models(price: object) -> dict[str, tuple[NullModel, int]]:
     """The tests and the numbers of their groups."""
     noise = noise_at(price, "add_remove")
     return {
-        "mannwhitneyu": (GroupRanks((2, LEAVES), noise), 2),
-        "kruskal": (GroupRanks((4, LEAVES), noise), 4),
-        "ks_2samp": (TwoDistributions(LEAVES, noise), 2),
+        "mannwhitneyu": (GroupRanks(noise, shape=(2, LEAVES)), 2),
+        "kruskal": (GroupRanks(noise, shape=(4, LEAVES)), 4),
+        "ks_2samp": (TwoDistributions(noise, shape=(2, LEAVES)), 2),
         "wilcoxon": (SignedRanks(noise), 1),
-        "ks_1samp": (GivenDistribution(np.full(LEAVES, 1 / LEAVES), noise), 1),
-        "spearmanr": (RankAssociation((10, 10), noise), 1),
+        "ks_1samp": (GivenDistribution(noise, shares=np.full(LEAVES, 1 / LEAVES)), 1),
+        "spearmanr": (RankAssociation(noise, shape=(10, 10)), 1),
     }
 
 

@@ -22,10 +22,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.testing.rank_association import RankAssociation
-from dpinfer.inference.testing.rank_effects import rank_biserial, rank_correlation, superiority
-from dpinfer.inference.testing.ranks import GroupRanks, SignedRanks
-from dpinfer.procedures.leaves import best_leaves, best_sides
+from dpinfer.distributions.rank_statistics import GroupRanks, RankAssociation, SignedRanks
+from dpinfer.distributions.ranks import best_leaves, best_sides
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, least_coverage
 from validation.common.leaves import DRAWS, beyond_of, noise_at, normal_shares
@@ -112,7 +110,7 @@ def power_of(test: str, n: int, epsilon: float, replicates: int, seed: int) -> d
     found: dict = {"test": test, "n": n, "epsilon": epsilon, "leaves": leaves}
     null, shifted = (values_of(test, n, shift, replicates, rng) for shift in (0.0, EFFECT))
     counts = counted(test, shifted, leaves)
-    model = SignedRanks(noise, n) if test == "wilcoxon" else GroupRanks((TESTS[test], leaves), noise)
+    model = SignedRanks(noise, n) if test == "wilcoxon" else GroupRanks(noise, shape=(TESTS[test], leaves))
     beyond = beyond_of(model, counts + noise.rvs(counts.shape, rng), rng)
     found["counts"] = float(((1 + beyond) / (DRAWS + 1) <= LEVEL + 1e-12).mean())
     private = partial(peer_statistic, test, epsilon=epsilon, rng=rng)
@@ -138,16 +136,16 @@ def covers(n: int, price: object, shift: float, replicates: int, seed: int) -> l
     a, b = (np.cumsum(one) - one / 2 - 0.5 for one in (grid.sum(axis=1), grid.sum(axis=0)))
     root = np.sqrt((grid.sum(axis=1) @ a**2) * (grid.sum(axis=0) @ b**2))
     cases = {
-        "P(first > second)": (GroupRanks((2, leaves), noise), superiority, p @ middle, (p, q)),
+        "P(first > second)": (GroupRanks(noise, shape=(2, leaves)), p @ middle, (p, q)),
         "rank-biserial": (
-            SignedRanks(noise), rank_biserial, ranks @ (above - under) / (0.5 * (above + under).sum() ** 2), (line,)
+            SignedRanks(noise), ranks @ (above - under) / (0.5 * (above + under).sum() ** 2), (line,)
         ),
-        "Spearman": (RankAssociation((sides, sides), noise), rank_correlation, a @ grid @ b / root, (grid.ravel(),)),
+        "Spearman": (RankAssociation(noise, shape=(sides, sides)), a @ grid @ b / root, (grid.ravel(),)),
     }  # fmt: skip
     rows = []
-    for name, (model, estimate, truth, laws) in cases.items():
+    for name, (model, truth, laws) in cases.items():
         drawn = np.concatenate([rng.multinomial(n // len(laws), law, size=replicates) for law in laws], axis=1)
-        found = estimate(model, drawn + noise.rvs(drawn.shape, rng), 0.05)  # type: ignore[operator]
+        found = model.effect(drawn + noise.rvs(drawn.shape, rng), 0.05)  # type: ignore[attr-defined]
         inside = (found.lower <= truth) & (truth <= found.upper)
         row = {"effect": name, "n": n, "price": str(price), "shift": shift, "truth": float(truth)}
         row |= {"coverage": float(inside.mean()), "width": float((found.upper - found.lower).mean())}

@@ -12,10 +12,14 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.testing.distributions import GivenDistribution, TwoDistributions
-from dpinfer.inference.testing.rank_association import RankAssociation
-from dpinfer.inference.testing.ranks import GroupRanks, SignedRanks
-from dpinfer.procedures.leaves import best_leaves, best_sides
+from dpinfer.distributions.rank_statistics import (
+    GivenDistribution,
+    GroupRanks,
+    RankAssociation,
+    SignedRanks,
+    TwoDistributions,
+)
+from dpinfer.distributions.ranks import best_leaves, best_sides
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.leaves import DRAWS, LAWS, beyond_of, noise_at, shares_of
@@ -69,14 +73,14 @@ class Design:
         noise = noise_at(self.price, self.neighbors)
         public = sum(self.sizes) if self.neighbors == "replace_one" else None
         if self.test in ("mannwhitneyu", "kruskal"):
-            return GroupRanks((len(self.sizes), self.leaves), noise, self.alternative)  # type: ignore[arg-type]
+            return GroupRanks(noise, alternative=self.alternative, shape=(len(self.sizes), self.leaves))  # type: ignore[arg-type]
         if self.test == "ks_2samp":
-            return TwoDistributions(self.leaves, noise)
+            return TwoDistributions(noise, shape=(2, self.leaves))
         if self.test == "wilcoxon":
             return SignedRanks(noise, public)
         if self.test == "ks_1samp":
-            return GivenDistribution(self.shares, noise, public)
-        return RankAssociation((self.leaves, self.leaves), noise, public)
+            return GivenDistribution(noise, public, shares=self.shares)
+        return RankAssociation(noise, public, shape=(self.leaves, self.leaves))
 
 
 def _groups(n: int, test: str, ratio: int) -> tuple[int, ...]:

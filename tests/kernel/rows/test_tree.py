@@ -1,6 +1,7 @@
 """Counts in a tree over a column, and places on a fine grid: one row at a time, bounded between neighbours."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpinfer.distributions.quantiles import CDF
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
-from dpinfer.kernel.rows.tree import MOST_LEAVES, leaf_edges
+from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, leaf_edges
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.descriptions import axes_of
-from dpinfer.procedures.tree_plan import TreePlan
+from dpinfer.procedures.table_axes import axes_of
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 
 SCHEMA = Schema(
@@ -32,8 +33,8 @@ KEEPING = Schema(
 )
 
 
-def question(column="x", leaves=8, by=(), where=None, schema=SCHEMA):
-    return TreePlan(schema, column, leaves, axes_of(by), where)
+def tree_of(column="x", leaves=8, by=(), where=None, schema=SCHEMA):
+    return CDF(column=column, resolution=leaves, axes=axes_of(by), where=where).rows(schema)
 
 
 def objects(cells):
@@ -99,7 +100,7 @@ def brute(values, edges, leaves):
 @pytest.mark.parametrize(("column", "leaves"), [("x", 2), ("x", 16), ("k", 4), ("k", 16), ("k", 64), ("w", 8)])
 def test_every_node_counts_the_rows_below_it(column, leaves):
     frame = SCHEMA.sample(500, np.random.default_rng(3))
-    tree = question(column, leaves, by=["g", "x > 4"]).tree
+    tree = tree_of(column, leaves, by=["g", "x > 4"])
     found = np.array(exact_sums(tree, open_source(frame), threads=1)).reshape(tree.size, tree.width)
     for place, (level, above) in enumerate(tree.labels):
         values = frame[column][(frame["g"] == level) & ((frame["x"] > 4) == above)]
@@ -108,7 +109,7 @@ def test_every_node_counts_the_rows_below_it(column, leaves):
 
 
 def test_nodes_are_named_group_by_group_from_the_root():
-    tree = question("x", 4, by=["b"]).tree
+    tree = tree_of("x", 4, by=["b"])
     assert (tree.depth, tree.width, tree.size) == (2, 7, 2)
     assert tree.names[:4] == (
         "b=False | level 0, node 0",
@@ -118,7 +119,7 @@ def test_nodes_are_named_group_by_group_from_the_root():
     )
     assert tree.names[7] == "b=True | level 0, node 0"
     assert len(set(tree.names)) == len(tree.names) == 14
-    assert question("x", 2).tree.names == ("level 0, node 0", "level 1, node 0", "level 1, node 1")
+    assert tree_of("x", 2).names == ("level 0, node 0", "level 1, node 0", "level 1, node 1")
     assert tree.columns == ("b", "x")
 
 
@@ -133,16 +134,16 @@ CELLS = {
 }
 ROW = st.fixed_dictionaries(CELLS)
 TREES = {
-    "a real": question("x", 16),
-    "an integer": question("k", 4),
-    "leaves beyond an integer": question("k", 64),
-    "a wide integer": question("w", 8),
-    "groups": question("x", 8, by=["g", "k > 0"]),
-    "a condition": question("k", 8, where="x > 0 and b"),
-    "groups and a condition": question("x", 2, by="b", where="k > 0"),
-    "every row counts": question("x", 16, schema=KEEPING),
-    "every row counts, in groups": question("k", 8, by=["g"], schema=KEEPING),
-    "some rows count": question("k", 8, where="b", schema=KEEPING),
+    "a real": tree_of("x", 16),
+    "an integer": tree_of("k", 4),
+    "leaves beyond an integer": tree_of("k", 64),
+    "a wide integer": tree_of("w", 8),
+    "groups": tree_of("x", 8, by=["g", "k > 0"]),
+    "a condition": tree_of("k", 8, where="x > 0 and b"),
+    "groups and a condition": tree_of("x", 2, by="b", where="k > 0"),
+    "every row counts": tree_of("x", 16, schema=KEEPING),
+    "every row counts, in groups": tree_of("k", 8, by=["g"], schema=KEEPING),
+    "some rows count": tree_of("k", 8, where="b", schema=KEEPING),
 }
 
 
@@ -159,7 +160,7 @@ def norms(change):
 @settings(max_examples=25)
 @given(data=st.data())
 def test_no_neighbour_changes_counts_by_more_than_the_bounds(name, data):
-    tree = TREES[name].tree
+    tree = TREES[name]
     others, first, second = data.draw(st.lists(ROW, max_size=3)), data.draw(ROW), data.draw(ROW)
     base, one, two = (counts(tree, [*others, *more]) for more in ([], [first], [second]))
     for neighbors, change in (("add_remove", one - base), ("replace_one", two - one)):
@@ -175,8 +176,7 @@ HIGH = {"x": 12, "k": 9, "w": 0, "b": True, "g": "c"}
 
 
 def test_the_bounds_are_attained():
-    for name, asked in TREES.items():
-        tree = asked.tree
+    for name, tree in TREES.items():
         low, high = LOW, HIGH | ({"b": False} if name == "groups and a condition" else {})
         if name == "a wide integer":
             low, high = low | {"w": -(2**53)}, high | {"w": 2**53}
@@ -195,7 +195,7 @@ def test_the_bounds_are_attained():
 
 def test_two_leaves_cost_what_a_vanishing_row_costs():
     for schema in (SCHEMA, KEEPING):
-        tree = question("x", 2, schema=schema).tree
+        tree = tree_of("x", 2, schema=schema)
         assert bound(tree, "replace_one", "l1") == bound(tree, "add_remove", "l1") == 2
 
 
@@ -204,8 +204,8 @@ def test_several_rows_of_a_person_move_counts_by_their_sum():
     for by in ((), "b"):
         for neighbors in NEIGHBORS:
             for norm in ("l1", "l2"):
-                one = bound(question("x", 8, by=by).tree, neighbors, norm)
-                assert bound(question("x", 8, by=by, schema=persons).tree, neighbors, norm) == 3 * one
+                one = bound(tree_of("x", 8, by=by), neighbors, norm)
+                assert bound(tree_of("x", 8, by=by, schema=persons), neighbors, norm) == 3 * one
 
 
 def test_the_number_of_rows_is_public_only_where_every_row_is_in_one_tree():
@@ -217,16 +217,16 @@ def test_the_number_of_rows_is_public_only_where_every_row_is_in_one_tree():
         (SCHEMA, (), None, "replace_one"): False,
     }
     for (schema, by, where, neighbors), public in expected.items():
-        assert question("x", 8, by, where, schema).tree.public(neighbors)[0] == public
+        assert tree_of("x", 8, by, where, schema).public(neighbors)[0] == public
 
 
 # Places on a grid
 
 GRIDS = {
-    "a real": question("x", 2),
-    "an integer": question("k", 2),
-    "groups": question("x", 2, by=["g", "b"], where="k > 0"),
-    "in groups of an integer": question("k", 2, by="x > 2"),
+    "a real": tree_of("x", 2),
+    "an integer": tree_of("k", 2),
+    "groups": tree_of("x", 2, by=["g", "b"], where="k > 0"),
+    "in groups of an integer": tree_of("k", 2, by="x > 2"),
 }
 
 
@@ -244,17 +244,16 @@ def placed(choice, cells):
 @settings(max_examples=30)
 @given(cells=st.lists(ROW, min_size=1, max_size=5))
 def test_a_row_has_one_place_that_depends_on_it_alone(name, cells):
-    asked = GRIDS[name]
-    choice = asked.points
+    choice = PointRows(GRIDS[name])
     found = placed(choice, cells)
     assert found == [placed(choice, [row])[0] for row in cells]
-    roots = counts(asked.tree, cells)[:, 0].tolist()
+    roots = counts(choice.tree, cells)[:, 0].tolist()
     assert np.bincount([group for _, group in found], minlength=choice.tree.size + 1)[:-1].tolist() == roots
 
 
 @given(st.lists(st.floats(-4, 12), min_size=1, max_size=20))
 def test_places_of_a_real_are_its_stretch_of_a_fine_grid(values):
-    choice = GRIDS["a real"].points
+    choice = PointRows(GRIDS["a real"])
     assert choice.points == 2**30
     points = [point for point, _ in placed(choice, [LOW | {"x": value} for value in values])]
     for value, point in zip(values, points, strict=True):
@@ -266,7 +265,7 @@ def test_places_of_a_real_are_its_stretch_of_a_fine_grid(values):
 
 
 def test_places_of_an_integer_are_its_whole_numbers():
-    choice = GRIDS["an integer"].points
+    choice = PointRows(GRIDS["an integer"])
     assert choice.points == 13
     cells = [LOW | {"k": value} for value in range(-3, 10)]
     assert placed(choice, cells) == [(place, 0) for place in range(13)]
@@ -275,7 +274,7 @@ def test_places_of_an_integer_are_its_whole_numbers():
 
 @pytest.mark.parametrize(("lower", "upper"), [(0, 1), (-4e139, 4e139), (1e-139, 1e-138), (1e15, 1e15 + 1)])
 def test_grids_of_extreme_bounds_hold_their_ends(lower, upper):
-    choice = question("x", 2, schema=Schema(x=Real(lower, upper))).points
+    choice = PointRows(tree_of("x", 2, schema=Schema(x=Real(lower, upper))))
     cells = np.array([lower, upper, -np.inf, 1.79e308, np.nan, lower / 2 + upper / 2])
     points, groups = choice.encode({"x": cells}, 6)
     assert points[[0, 1, 3]].tolist() == [0, choice.points - 1, choice.points - 1]
@@ -289,15 +288,15 @@ def test_grids_of_extreme_bounds_hold_their_ends(lower, upper):
 
 def test_trees_that_cannot_be_measured_are_refused():
     for asked, error, match in (
-        (question("g"), SchemaError, "'g' is not numeric"),
-        (question("b"), SchemaError, "'b' is not numeric"),
-        (question("z"), UnknownColumnError, "'z'"),
-        (question("k", by="k"), OptionError, "other than 'k'"),
-        (question("x", by=["g", "g"]), OptionError, "by="),
-        (question("x", by="x"), SchemaError, "'x' has no levels"),
-        (question("x", 16_384, by=["g", "k"]), OptionError, "39 groups"),
-        *((question("x", leaves), OptionError, "resolution=") for leaves in (0, 1, 3, -4, 12, 8.0, True)),
-        (question("x", 2 * MOST_LEAVES), OptionError, "16,384"),
+        (lambda: tree_of("g"), SchemaError, "'g' is not numeric"),
+        (lambda: tree_of("b"), SchemaError, "'b' is not numeric"),
+        (lambda: tree_of("z"), UnknownColumnError, "'z'"),
+        (lambda: tree_of("k", by="k"), OptionError, "other than 'k'"),
+        (lambda: tree_of("x", by=["g", "g"]), OptionError, "by="),
+        (lambda: tree_of("x", by="x"), SchemaError, "'x' has no levels"),
+        (lambda: tree_of("x", 16_384, by=["g", "k"]), OptionError, "39 groups"),
+        *((partial(tree_of, "x", leaves), OptionError, "resolution=") for leaves in (0, 1, 3, -4, 12, 8.0, True)),
+        (lambda: tree_of("x", 2 * MOST_LEAVES), OptionError, "16,384"),
     ):
         with pytest.raises(error, match=match):
-            _ = asked.tree
+            asked()

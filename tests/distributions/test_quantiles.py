@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
+from dpinfer.distributions.quantiles import largest_error
 from dpinfer.errors import (
     BudgetExceededError,
     DPInferError,
@@ -22,7 +23,6 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.distribution import largest_error
 from tests.logs import charged
 from tests.odd_cells import with_cells
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.numerics.bin_choice import Ladder, Merged, choose_measured, choose_merged, outlook
+from dpinfer.distributions.bins import Ladder, Merged, choose_measured, choose_merged, outlook
 
 SHARE = np.full(60, 1 / 60)
 WIDTHS = [60, 30, 20, 15, 12, 10, 6, 5, 4, 3, 2, 1]

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
+from dpinfer.distributions.density import density
 from dpinfer.errors import InferenceError, OptionError, ReleaseError
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.density import density
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), k=dpi.Integer(0, 30), full=dpi.Real(0, 10, missing=5, impossible=5))
 ASKED = {

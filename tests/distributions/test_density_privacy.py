@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
+from dpinfer.distributions.density import BinGrid, density
 from dpinfer.errors import BudgetExceededError
 from dpinfer.kernel import simulated as simulated_module
 from dpinfer.kernel.sources import open_source
@@ -18,8 +19,6 @@ from dpinfer.kernel.stage import Context
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.exact import binary, decimal
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.density import density
-from dpinfer.procedures.fine_grid import FineGrid
 from dpinfer.schema.axes import compile_condition
 
 NAN = float("nan")
@@ -38,7 +37,7 @@ CELLS = st.sampled_from(
 @cache
 def stages(column, where=None):
     """The row functions of all that may be counted in one release: rows, fine bins, bins."""
-    rows = FineGrid(SCHEMA, column, None if where is None else compile_condition(where, SCHEMA))
+    rows = BinGrid(SCHEMA, column, where=None if where is None else compile_condition(where, SCHEMA))
     return rows, [rows.stage(width) for width in (rows.size, 320, 4, 1)]
 
 
@@ -75,7 +74,7 @@ def test_every_stage_counts_what_the_grid_does(column):
     rng = np.random.default_rng(3)
     cells = np.concatenate([rng.normal(0.4, 0.4, 300), rng.integers(-9, 60, 300), [NAN, np.inf, -np.inf]])
     rows, _ = stages(column)
-    exact = counts_of(rows.cells, frame_of(cells))
+    exact = counts_of(rows.stage(1), frame_of(cells))
     for width in (1, 3, 4, 16, 160, rows.size):
         merged = np.add.reduceat(exact, np.arange(0, rows.size, width))
         assert merged.tolist() == counts_of(rows.stage(width), frame_of(cells)).tolist()
@@ -205,7 +204,7 @@ class TestAdaptivity:
             assert stage.names == rows.stage(cells).names
             assert len(stage.values) == len(stage.names) == len(stage.steps) == len(stage.law.scales)
             assert stage.array.tolist() == counts_of(rows.stage(cells), frame).tolist()
-        assert release.names == rows.names(fine, width)
+        assert release.names == tuple(name for cells in (rows.size, fine, width) for name in rows.stage(cells).names)
         assert release.cost == density(column).measurement(PRICES[unit], schema=SCHEMA, neighbors="add_remove").cost
 
 

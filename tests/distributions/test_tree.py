@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpinfer.inference.distribution import Tree, fit_tree, prefix_coefficients
+from dpinfer.distributions.tree import Tree, fit_tree
 
 VARIANCES = {
     "equal": [1.0, 1.0, 1.0, 1.0],
@@ -131,13 +131,13 @@ def test_a_distribution_function_never_falls_whatever_the_noise(counts, variance
 
 
 def test_coefficients_of_a_prefix_are_those_of_the_haar_basis():
-    size, edges = 8, np.arange(9)
+    (tree, _), size, edges = fitted(VARIANCES["equal"]), 8, np.arange(9)
     for j in range(1, 4):
         length = 2**j
         wavelets = np.kron(np.eye(size // length), np.repeat([1.0, -1.0], length // 2)) / np.sqrt(length)
         products = np.array([wavelets[:, :edge].sum(axis=1) for edge in edges])
         assert (np.count_nonzero(products, axis=1) <= 1).all()
-        np.testing.assert_allclose(prefix_coefficients(edges, size)[:, j - 1], np.abs(products).sum(axis=1))
+        np.testing.assert_allclose(tree.wavelets(edges)[:, j - 1], np.abs(products).sum(axis=1))
 
 
 def test_estimates_have_the_stated_variance():

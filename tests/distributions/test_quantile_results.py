@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
+from dpinfer.distributions.results import read_probabilities
+from dpinfer.distributions.tree import cdf_interval, simultaneous_width
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
-from dpinfer.inference.quantiles import cdf_interval, simultaneous_width
 from dpinfer.release import Release, read_release
-from dpinfer.results.quantiles import read_probabilities
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10, missing=0, impossible=0), k=dpi.Integer(0, 30), g=dpi.Category(["a_1", "b"]), b=dpi.Boolean()
@@ -168,7 +168,7 @@ import sys, types
 package = types.ModuleType("dpinfer")
 package.__path__ = [sys.argv[1]]
 sys.modules["dpinfer"] = package
-import dpinfer.procedures
+import dpinfer.procedures, dpinfer.distributions.quantiles
 from dpinfer.release import read_release
 for path in sys.argv[3:]:
     results = read_release(path).infer()

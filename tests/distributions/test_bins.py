@@ -7,13 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from dpinfer.inference.density import (
-    DensityEstimates,
-    density_intervals,
-    projected,
-    variance_error,
-)
-from dpinfer.inference.histograms import BinCounts
+from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected, variance_error
 from dpinfer.inference.moment_estimates import proportions
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.moments import MomentSums
@@ -24,7 +18,8 @@ COUNTS = np.array([[40.0, 60.0, 90.0, 10.0]])
 
 
 def estimates(counts=COUNTS, widths=WIDTHS, noise=1e-9, *, laplace=False, **options):
-    return DensityEstimates(np.asarray(counts, dtype=float), np.asarray(widths, dtype=float), noise, laplace, **options)
+    edges = np.append(0.0, np.cumsum(widths))
+    return DensityEstimates(np.asarray(counts, dtype=float), edges, noise, laplace, **options)
 
 
 def drawn(p, n, replicates, *, noise, laplace, seed, merged=1):
@@ -147,7 +142,7 @@ def test_the_bias_is_estimated_without_bias_and_with_its_error():
     p = np.diff(stats.beta(2, 5).cdf(np.linspace(0, 1, 49)))
     counts, noise = drawn(p, 3000, 2000, noise=40.0, laplace=False, seed=9)
     edges = np.linspace(0, 2, 49)
-    found = np.array([BinCounts(edges, one, noise).bias(8, nobs=3000) for one in counts])
+    found = np.array([DensityEstimates(one[None], edges, noise, laplace=False).bias(8, nobs=3000) for one in counts])
     truth = (48 * (p**2).sum() - 6 * (p.reshape(6, 8).sum(axis=1) ** 2).sum()) / 2.0
     spread = found[:, 0].std()
     assert abs(found[:, 0].mean() - truth) < 5 * spread / np.sqrt(2000)

@@ -5,21 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpinfer.distributions.density import CELLS, FINE, BinGrid, read_edges
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
-from dpinfer.procedures.fine_grid import CELLS, FINE, FineGrid, bin_edges, histogram_rows, read_edges
 from dpinfer.schema import Boolean, Integer, Real, Schema
 
 SCHEMA = Schema(x=Real(-2, 6), k=Integer(0, 60), few=Integer(3, 5), many=Integer(-50_000, 50_000), b=Boolean())
 
 
 def test_equal_bins_of_a_real_column():
-    assert bin_edges(SCHEMA, "x", 4).tolist() == [-2, 0, 2, 4, 6]
-    assert bin_edges(SCHEMA, "x", (-1.5, 0, 5)).tolist() == [-1.5, 0, 5]
+    assert BinGrid(SCHEMA, "x", 4).grid.tolist() == [-2, 0, 2, 4, 6]
+    assert BinGrid(SCHEMA, "x", (-1.5, 0, 5)).grid.tolist() == [-1.5, 0, 5]
 
 
 @given(st.integers(1, 61))
 def test_bins_of_whole_numbers_are_as_equal_as_can_be(bins):
-    edges = bin_edges(SCHEMA, "k", bins)
+    edges = BinGrid(SCHEMA, "k", bins).grid
     assert len(edges) == bins + 1
     assert (edges[0], edges[-1]) == (-0.5, 60.5)
     widths = np.diff(edges)
@@ -29,9 +29,9 @@ def test_bins_of_whole_numbers_are_as_equal_as_can_be(bins):
 
 def test_given_edges_of_whole_numbers_hold_what_they_hold_in_numpy():
     edges = [0, 10, 12.5, 60]
-    assert bin_edges(SCHEMA, "k", edges).tolist() == [-0.5, 9.5, 12.5, 60.5]
+    assert BinGrid(SCHEMA, "k", edges).grid.tolist() == [-0.5, 9.5, 12.5, 60.5]
     values = np.arange(61.0)
-    cells, _ = histogram_rows(SCHEMA, "k", bin_edges(SCHEMA, "k", edges), None).encode({"k": values}, 61)
+    cells, _ = BinGrid(SCHEMA, "k", edges).stage(1).encode({"k": values}, 61)
     np.testing.assert_array_equal(np.bincount(cells), np.histogram(values, edges)[0])
 
 
@@ -50,7 +50,7 @@ def test_given_edges_of_whole_numbers_hold_what_they_hold_in_numpy():
 )
 def test_bins_that_do_not_fit_are_refused(column, bins, error):
     with pytest.raises(error):
-        bin_edges(SCHEMA, column, bins)
+        _ = BinGrid(SCHEMA, column, bins).grid
 
 
 @pytest.mark.parametrize("bins", ["10", "", 0, -1, True, 5000, 2.5, None, [1], ["a", "b"], [[0, 1], [2, 3]], {"a": 1}])
@@ -66,9 +66,9 @@ def test_bins_are_read():
 
 
 def test_the_grid():
-    assert FineGrid(SCHEMA, "x").size == CELLS
-    assert FineGrid(SCHEMA, "k").grid.tolist() == [place - 0.5 for place in range(62)]
-    many = FineGrid(SCHEMA, "many").grid
+    assert BinGrid(SCHEMA, "x").size == CELLS
+    assert BinGrid(SCHEMA, "k").grid.tolist() == [place - 0.5 for place in range(62)]
+    many = BinGrid(SCHEMA, "many").grid
     assert (np.diff(many)[:-1] == 27).all()
     assert many[-1] == 50_000.5
     assert 0 < many[-1] - many[-2] <= 27
@@ -76,7 +76,7 @@ def test_the_grid():
 
 @pytest.mark.parametrize("column", ["x", "k", "few", "many"])
 def test_candidates_are_coarsenings_from_one_bin_on(column):
-    rows = FineGrid(SCHEMA, column)
+    rows = BinGrid(SCHEMA, column)
     for fine in FINE:
         if -(-rows.size // fine) < 2:
             continue
@@ -95,20 +95,20 @@ def test_candidates_are_coarsenings_from_one_bin_on(column):
 @given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e9))
 def test_the_first_stage_has_bins_for_any_noisy_number_of_rows(nobs, noise):
     for column in ("x", "k", "few", "many"):
-        rows = FineGrid(SCHEMA, column)
+        rows = BinGrid(SCHEMA, column)
         fine = rows.fine_width(nobs, noise)
         assert fine in FINE
         assert -(-rows.size // fine) <= max(12, 6 * max(nobs, 0) ** 0.5, 1)
 
 
 def test_more_rows_make_the_first_stage_finer_and_noise_makes_it_coarser():
-    rows = FineGrid(SCHEMA, "x")
+    rows = BinGrid(SCHEMA, "x")
     assert rows.fine_width(1e3, 5.0) > rows.fine_width(1e5, 5.0) > rows.fine_width(1e7, 5.0)
     assert rows.fine_width(1e5, 5000.0) > rows.fine_width(1e5, 5.0)
 
 
 def test_what_is_counted_can_be_merged_to_tenths():
-    rows = FineGrid(SCHEMA, "x")
+    rows = BinGrid(SCHEMA, "x")
     rng = np.random.default_rng(1)
     for n in (3e3, 1e5, 3e6):
         fine = rows.fine_width(n, 3.0)

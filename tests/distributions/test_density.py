@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import dpinfer as dpi
+from dpinfer.distributions.density import Density, density
 from dpinfer.errors import InferenceError, OptionError, SchemaError
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.density import Density, density
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), k=dpi.Integer(0, 30), full=dpi.Real(0, 10, missing=5, impossible=5))
 QUIET = dpi.PureDP(200.0)

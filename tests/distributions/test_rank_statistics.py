@@ -4,13 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpinfer.distributions.rank_statistics import (
+    ZEROS,
+    GivenDistribution,
+    GroupRanks,
+    RankAssociation,
+    SignedRanks,
+    TwoDistributions,
+    below,
+    centred_scores,
+    nearest_shares,
+    shrinkage,
+)
 from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.distributions import GivenDistribution, TwoDistributions
 from dpinfer.inference.testing.nulls import batch_pvalues, simulate
-from dpinfer.inference.testing.rank_association import RankAssociation
-from dpinfer.inference.testing.rank_effects import mean_ranks, rank_biserial, rank_correlation, superiority
-from dpinfer.inference.testing.ranks import ZEROS, GroupRanks, SignedRanks
-from dpinfer.inference.testing.scores import below, centred_scores, nearest_shares, shrinkage
 from dpinfer.release import NoiseLaw
 
 
@@ -37,20 +44,22 @@ def counted(*groups, leaves=12):
 
 
 def test_two_groups_without_noise_are_scipys():
-    model, table = GroupRanks((2, 12), NoNoise()), counted(X, Y)
+    model, table = GroupRanks(NoNoise(), shape=(2, 12)), counted(X, Y)
     expected = stats.mannwhitneyu(X, Y, method="asymptotic", use_continuity=False)
     assert 2 * stats.norm.sf(model.statistic(table)[0]) == pytest.approx(expected.pvalue, rel=1e-12)
     one = stats.mannwhitneyu(X, Y, method="asymptotic", use_continuity=False, alternative="less")
-    assert stats.norm.sf(GroupRanks((2, 12), NoNoise(), "less").statistic(table)[0]) == pytest.approx(one.pvalue)
+    assert stats.norm.sf(GroupRanks(NoNoise(), alternative="less", shape=(2, 12)).statistic(table)[0]) == pytest.approx(
+        one.pvalue
+    )
 
 
 def test_several_groups_without_noise_are_scipys():
-    found = GroupRanks((3, 12), NoNoise()).statistic(counted(X, Y, Z))[0]
+    found = GroupRanks(NoNoise(), shape=(3, 12)).statistic(counted(X, Y, Z))[0]
     assert found == pytest.approx(stats.kruskal(X, Y, Z).statistic, rel=1e-12)
 
 
 def test_two_groups_by_h_and_by_z_agree():
-    model, table = GroupRanks((2, 12), gaussian(3.0)), counted(X, Y)
+    model, table = GroupRanks(gaussian(3.0), shape=(2, 12)), counted(X, Y)
     sums, rows, variance = model.sums(table)
     length = (sums**2 / variance).sum() - ((sums * rows / variance).sum() ** 2) / (rows**2 / variance).sum()
     assert model.statistic(table)[0] ** 2 == pytest.approx(length)
@@ -59,13 +68,13 @@ def test_two_groups_by_h_and_by_z_agree():
 @pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
 def test_distances_without_noise_are_scipys(alternative):
     table = counted(X, Y)
-    found = TwoDistributions(12, NoNoise(), alternative).statistic(table)[0]
+    found = TwoDistributions(NoNoise(), alternative=alternative, shape=(2, 12)).statistic(table)[0]
     expected = stats.ks_2samp(X, Y, alternative=alternative)
     assert found == pytest.approx(expected.statistic * np.sqrt(40 * 60 / 100))
     if alternative == "two-sided":
-        assert TwoDistributions(12, NoNoise()).where(table)[0] == expected.statistic_location
+        assert TwoDistributions(NoNoise(), shape=(2, 12)).where(table)[0] == expected.statistic_location
     shares = np.full(12, 1 / 12)
-    given = GivenDistribution(shares, NoNoise(), alternative=alternative).statistic(counted(X))[0]
+    given = GivenDistribution(NoNoise(), alternative=alternative, shares=shares).statistic(counted(X))[0]
     apart = np.cumsum(counted(X)[0]) / 40 - np.cumsum(shares)
     largest = {"two-sided": np.abs(apart), "greater": apart, "less": -apart}[alternative].max()
     assert given == pytest.approx(largest * np.sqrt(40))
@@ -83,31 +92,31 @@ def test_signed_ranks_without_noise_are_scipys(zeros):
 def test_rank_correlation_without_noise_is_scipys():
     grid = np.zeros((12, 12))
     np.add.at(grid, (X, Y[:40]), 1)
-    model, flat = RankAssociation((12, 12), NoNoise()), grid.reshape(1, -1)
+    model, flat = RankAssociation(NoNoise(), shape=(12, 12)), grid.reshape(1, -1)
     expected = stats.spearmanr(X, Y[:40]).statistic
     assert model.signed(flat)[0] / np.sqrt(39) == pytest.approx(expected, rel=1e-9)
-    assert rank_correlation(model, flat, 0.05).estimate[0] == pytest.approx(expected, rel=1e-9)
+    assert model.effect(flat, 0.05).estimate[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_effects_without_noise_are_scipys():
-    found = superiority(GroupRanks((2, 12), NoNoise()), counted(X, Y), 0.05)
+    found = GroupRanks(NoNoise(), shape=(2, 12)).effect(counted(X, Y), 0.05)
     assert found.estimate[0] == pytest.approx(stats.mannwhitneyu(X, Y).statistic / 2400)
     assert found.noise_error[0] == 0
     apart = X - Y[:40]
     used = apart[apart != 0]
     ranks = stats.rankdata(np.abs(used)) - 0.5
-    signed = rank_biserial(SignedRanks(NoNoise()), counted(apart + 12, leaves=25), 0.05)
+    signed = SignedRanks(NoNoise()).effect(counted(apart + 12, leaves=25), 0.05)
     assert signed.estimate[0] == pytest.approx((np.sign(used) * ranks).sum() / ranks.sum())
-    mean, _, noise = mean_ranks(counted(X, Y).reshape(1, 2, 12), 0.0)
+    mean, _, noise = GroupRanks(NoNoise(), shape=(2, 12)).mean_ranks(counted(X, Y))
     assert mean[0, 0] == pytest.approx((stats.rankdata(np.append(X, Y))[:40].mean() - 0.5) / 100)
     assert (noise == 0).all()
 
 
 def test_groups_in_the_other_order_have_the_other_sign():
     noisy = counted(X, Y) + gaussian(5.0).rvs((1, 24), np.random.default_rng(2))
-    model, turned = GroupRanks((2, 12), gaussian(5.0)), np.roll(noisy, 12, axis=1)
+    model, turned = GroupRanks(gaussian(5.0), shape=(2, 12)), np.roll(noisy, 12, axis=1)
     assert model.signed(noisy)[0] == pytest.approx(-model.signed(turned)[0])
-    assert superiority(model, noisy, 0.1).estimate[0] == pytest.approx(1 - superiority(model, turned, 0.1).estimate[0])
+    assert model.effect(noisy, 0.1).estimate[0] == pytest.approx(1 - model.effect(turned, 0.1).estimate[0])
 
 
 def test_mirrored_values_have_the_other_sign():
@@ -143,12 +152,12 @@ def heavy(leaves):
 
 
 CASES = {
-    "two groups": (GroupRanks((2, 17), gaussian(5.0)), (20, 180)),
-    "to the right": (GroupRanks((2, 17), gaussian(5.0), "greater"), (20, 180)),
-    "four groups": (GroupRanks((4, 17), gaussian(5.0)), (20, 80, 50, 50)),
-    "distance": (TwoDistributions(17, gaussian(5.0)), (20, 180)),
-    "given": (GivenDistribution(heavy(17), gaussian(5.0)), (200,)),
-    "given, public n": (GivenDistribution(heavy(17), gaussian(5.0), 200), (200,)),
+    "two groups": (GroupRanks(gaussian(5.0), shape=(2, 17)), (20, 180)),
+    "to the right": (GroupRanks(gaussian(5.0), alternative="greater", shape=(2, 17)), (20, 180)),
+    "four groups": (GroupRanks(gaussian(5.0), shape=(4, 17)), (20, 80, 50, 50)),
+    "distance": (TwoDistributions(gaussian(5.0), shape=(2, 17)), (20, 180)),
+    "given": (GivenDistribution(gaussian(5.0), shares=heavy(17)), (200,)),
+    "given, public n": (GivenDistribution(gaussian(5.0), 200, shares=heavy(17)), (200,)),
 }
 
 
@@ -169,7 +178,7 @@ def test_signs_and_two_columns_keep_their_level():
     for model, shares in (
         (SignedRanks(noise), line),
         (SignedRanks(noise, 200, zeros="pratt"), line),
-        (RankAssociation((5, 4), noise), np.outer(heavy(5), np.full(4, 0.25)).ravel()),
+        (RankAssociation(noise, shape=(5, 4)), np.outer(heavy(5), np.full(4, 0.25)).ravel()),
     ):
         counts = rng.multinomial(200, shares, size=600)
         found = batch_pvalues(model, counts + noise.rvs(counts.shape, rng), draws=99, rng=rng)
@@ -178,7 +187,7 @@ def test_signs_and_two_columns_keep_their_level():
 
 def test_nothing_is_tested_where_noise_hides_the_rows():
     values = np.random.default_rng(7).normal(0, 30, 24)
-    for model in (TwoDistributions(12, gaussian(900.0)), RankAssociation((6, 4), gaussian(900.0))):
+    for model in (TwoDistributions(gaussian(900.0), shape=(2, 12)), RankAssociation(gaussian(900.0), shape=(6, 4))):
         assert bool(model.hidden(values[None])[0])
         assert simulate(model, values, draws=99).pvalue == 1.0
 
@@ -187,8 +196,12 @@ def test_a_large_difference_is_found():
     rng, noise = np.random.default_rng(8), gaussian(10.0)
     p = np.linspace(1, 3, 12) / np.linspace(1, 3, 12).sum()
     values = np.concatenate([rng.multinomial(3000, p), rng.multinomial(3000, p[::-1])]) + noise.rvs((24,), rng)
-    for model in (GroupRanks((2, 12), noise), TwoDistributions(12, noise), GroupRanks((2, 12), noise, "greater")):
+    for model in (
+        GroupRanks(noise, shape=(2, 12)),
+        TwoDistributions(noise, shape=(2, 12)),
+        GroupRanks(noise, alternative="greater", shape=(2, 12)),
+    ):
         assert simulate(model, values, draws=999).pvalue == 0.001
-    found = superiority(GroupRanks((2, 12), noise), values[None], 1e-6)
+    found = GroupRanks(noise, shape=(2, 12)).effect(values[None], 1e-6)
     middle = np.cumsum(p[::-1]) - p[::-1] / 2
     assert found.lower[0] < p @ middle < found.upper[0]

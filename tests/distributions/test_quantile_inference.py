@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from dpinfer.distributions.tree import QuantileInference, cdf_interval, fit_tree, simultaneous_width
 from dpinfer.errors import OptionError
-from dpinfer.inference.distribution import fit_tree
-from dpinfer.inference.quantiles import QuantileInference, cdf_interval, simultaneous_width
 
 EDGES = np.linspace(0, 1, 17)
 VARIANCES = np.array([6.0, 6.0, 6.0, 6.0, 6.0])

@@ -6,9 +6,8 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.distributions.ranks import best_leaves, best_sides, even_edges, leaf_shares, mirrored_edges, read_cdf
 from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, SchemaError
-from dpinfer.procedures.given_cdf import leaf_shares, read_cdf
-from dpinfer.procedures.leaves import best_leaves, best_sides, mirrored_edges, whole_edges
 from dpinfer.schema.axes import MirroredAxis, axis_from_dict, axis_to_dict
 from dpinfer.schema.expressions import compile_expression
 
@@ -90,8 +89,8 @@ def test_leaves_follow_from_schema_and_price_alone():
 
 
 def test_edges_of_whole_numbers_and_mirrored_ones():
-    assert whole_edges(0, 60, 20) == (*(float(k) for k in range(0, 60, 4)), 60.0)
-    assert mirrored_edges(3, 7, whole=True) == (0.5, 1.5, 2.5, 3.5)
+    assert even_edges(0, 60, 20, whole=True) == [*(float(k) for k in range(0, 60, 4)), 60.0]
+    assert mirrored_edges(3, 7, whole=True) == [0.5, 1.5, 2.5, 3.5]
     edges = mirrored_edges(10, 7, whole=False)
     assert edges[-1] == 10
     assert np.diff(edges) == pytest.approx(np.full(3, 2 * edges[0]))
@@ -140,7 +139,7 @@ def test_lumps_of_a_given_distribution_are_in_the_leaf_that_they_start():
         axis = dpi.ks_1samp("v", law, bins=edges).plan(schema).cells[0]
         place = axis.place({"v": np.arange(9.0)})
         known = np.array([law.pmf(np.arange(9))[place == k].sum() for k in range(axis.size)])
-        assert leaf_shares(axis, read_cdf(law, ())) == pytest.approx(known / known.sum())
+        assert leaf_shares(axis, **read_cdf(law, ())) == pytest.approx(known / known.sum())
 
 
 def test_bins_of_whole_numbers_that_do_not_mirror_each_other_are_refused():
@@ -161,11 +160,11 @@ def test_shares_of_a_given_distribution_are_those_of_clamped_values():
     assert asked.args == (90.0, 20.0)
     below = stats.norm.cdf(50, 90, 20)
     axis = asked.plan(SCHEMA).cells[0]
-    assert asked._given_shares(axis) == pytest.approx([below, 1 - below])
+    assert asked.given_shares(axis) == pytest.approx([below, 1 - below])
     whole = dpi.ks_1samp("kids", stats.poisson(2), data())
     law = stats.poisson.pmf(np.arange(9), 2)
     law[-1] += stats.poisson.sf(8, 2)
-    assert whole._given_shares(whole.plan(SCHEMA).cells[0]) == pytest.approx(law)
+    assert whole.given_shares(whole.plan(SCHEMA).cells[0]) == pytest.approx(law)
 
 
 @pytest.mark.parametrize(

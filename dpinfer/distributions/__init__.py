@@ -1,0 +1,1 @@
+"""Distributions: quantiles, distribution functions, densities, rank and Kolmogorov-Smirnov tests."""
