@@ -168,7 +168,7 @@ import sys, types
 package = types.ModuleType("dpinfer")
 package.__path__ = [sys.argv[1]]
 sys.modules["dpinfer"] = package
-import dpinfer.procedures, dpinfer.distributions.quantiles
+import dpinfer.procedures, dpinfer.distributions.quantiles, dpinfer.selection.question
 from dpinfer.release import read_release
 for path in sys.argv[3:]:
     results = read_release(path).infer()

@@ -39,7 +39,7 @@ from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.region import Region
 from tests.linear import gram_ols
 
-density, quantiles = (importlib.import_module(f"dpinfer.procedures.{name}") for name in ("density", "quantiles"))
+density, quantiles = (importlib.import_module(f"dpinfer.distributions.{name}") for name in ("density", "quantiles"))
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 1, missing=0.5, impossible=0.5),
