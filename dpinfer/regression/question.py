@@ -51,8 +51,8 @@ _LARGEST = 1e150
 _FAR_STEP = {"linear": 6.0, "binary": 4.0, "log": 2.0, "huber": 6.0, "quantile": 6.0}
 """Length of the last step, as a standard deviation of the linear predictor, at most."""
 
-_BEND = {"log": 1.0, "binary": 0.4}
-"""Relative change of the slope of the mean with the linear predictor, about."""
+_BEND = {"log": 1.0, "binary": 0.4, "quantile": 0.5}
+"""Relative change of the weights of a Hessian with the linear predictor, about: of a quantile's in bandwidths."""
 
 _INSTEAD = (
     "With few rows or a small price, iterations under PureDP may leave terms not determined. Where the declared bounds "
@@ -308,7 +308,7 @@ def estimated_from(
         length=start.length,
         longest=_FAR_STEP[plan.model.kind],
         flat=plan.norm == "l1",
-        bend=_BEND.get(plan.model.kind, 0.0),
+        bend=_BEND.get(plan.model.kind, 0.0) / (float(settings["cut"]) if plan.model.kind == "quantile" else 1.0),
         uneven=_uneven(plan, start) if plan.once else 0.0,
         scale=plan.mean_weight(start, last)[1] if plan.once else 0.0,
         robust=plan.robust,

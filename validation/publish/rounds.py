@@ -101,7 +101,7 @@ def constants() -> str:
         ("STEP", "of the last iteration", by_model(question._FAR_STEP)),
         ("", "of the others", by_model(iterations._LONGEST)),
         ("LOST", "in units of the noise", _number(clipping.LOST)),
-        ("BEND", "0 for other models", by_model(question._BEND)),
+        ("BEND", "0 for other models; quantiles: over the bandwidth", by_model(question._BEND)),
         ("MISSED", "part of eigenvalues", _number(iterations._MISSED)),
         ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),
         ("SURE", "standard errors", _number(clipping._SURE)),
