@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpinfer as dpi
 from dpinfer.errors import NotProvedError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
@@ -15,6 +16,7 @@ from dpinfer.kernel.rows.interpolants import LARGEST, Interpolant
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import SLACK, RoundSum, Term
 from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.regression.design import columns_of
 from dpinfer.schema.basis import UNIT, basis_of
 from tests.kernel.rows.round_bounds import (
     added_alone,
@@ -195,3 +197,18 @@ def test_what_is_not_proved_is_refused():
         binary(norm="l1").bounded("add_remove", "l2")
     with pytest.raises(NotProvedError, match="shares"):
         binary().bounded("add_remove", "l2", shares=[0.5, 0.5])
+
+
+def test_products_without_a_cut_are_priced_row_by_row_beside_a_cut():
+    """Rows p and -p of a person add to nothing, and their products to 2 p p'."""
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-1, 1)).with_people("id", max_rows=2)
+    columns = columns_of(schema, "y ~ x", None, None, None, None)
+    frame = columns.frame(0.7 * np.eye(2), np.zeros(2), (0.0, 1.0), norm="l2")
+    summed = RoundSum(frame, (Term("score", "vector", 0.5, cut=1.0), Term("meat", "outer", 0.5)))
+    weights = summed.usual_weights("add_remove", "l2")
+    for size in (0.2, 0.6, 1.0):
+        cells = {"x": np.array([1.0, 1.0]), "y": np.array([size, -size])}
+        added = summed.add(Batch(cells, 2, sets=1, persons=np.array([0, 0])))[0] / summed.units
+        moved = added / (weights[summed.part_of] * summed.pattern("l2") / summed.units)
+        assert np.linalg.norm(moved) <= float(summed.change(weights, "add_remove", "l2"))
+        assert size > 0.2 or added.any()
