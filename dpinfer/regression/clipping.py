@@ -36,6 +36,7 @@ _WINDOW, _CLEAR = 2, {"l2": 4.0, "l1": 6.5}
 """A bin or an octave is seen if it holds more than so many standard deviations of its noise, Gaussian or Laplace's."""
 
 _SURE = 3.0
+"""Standard errors taken off what counts beyond the edge add up to, before it is held against the law."""
 
 _FARTHEST = 8.0
 """Second moments are those of lengths of up to so many times the edge of what is seen."""
@@ -145,7 +146,7 @@ class Lengths:
         """Return the sum of what scores exceed each of some lengths (L,) by.
 
         Beyond the edge it is that of the law, for as many units as noise may hide, or what the counts up to any length
-        add up to, less their standard error, where that is more: a lump that no law of tails has.
+        add up to, less `_SURE` standard errors, where that is more: a lump that no law of tails has.
         """
         apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
         middles = self.edge * 2.0 ** ((np.arange(len(self.hidden)) + 0.5) / _OCTAVE)

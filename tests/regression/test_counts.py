@@ -113,3 +113,5 @@ def test_a_near_empty_level_has_a_long_interval_and_a_flag(rows: int) -> None:
     assert np.ptp(ends[empty]) > 20 * np.ptp(ends[~empty], axis=1).max()
     assert np.isfinite(ends[~empty]).all()
     assert "C(g)[T.c]" in found.flags[0]
+    by_score = found.with_method("score").intervals(np.eye(4), 0.05)
+    assert np.isinf(by_score[empty]).all()
