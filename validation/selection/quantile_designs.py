@@ -163,13 +163,13 @@ POPULATIONS = (
 class KnownTree(Tree):
     """A tree whose noise variances are looked up: they are the same in every replicate."""
 
-    known: dict[float, np.ndarray] = field(default_factory=dict)
+    known: dict[tuple[float, ...], np.ndarray] = field(default_factory=dict)
 
     def noise_variance(self, probability: float | np.ndarray) -> np.ndarray:
         """See `Tree.noise_variance`."""
-        key = float(probability)
+        key = tuple(np.ravel(probability).tolist())
         if key not in self.known:
-            self.known[key] = super().noise_variance(key)
+            self.known[key] = super().noise_variance(probability)
         return self.known[key]
 
 
@@ -184,7 +184,7 @@ class Fast:
     """
 
     measurement: Measurement
-    known: dict[float, np.ndarray] = field(default_factory=dict)
+    known: dict[tuple[float, ...], np.ndarray] = field(default_factory=dict)
 
     @property
     def rows(self) -> TreeSum:
