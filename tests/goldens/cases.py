@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
@@ -35,6 +36,8 @@ class Ask:
         Whether it is asked at home at all prices.
     formulas : tuple of str
         What is inferred from a Gram.
+    iterated : bool
+        Whether later stages are built from the linear algebra of earlier ones, whose last digits a machine may change.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Ask:
     home: str
     full: bool
     formulas: tuple[str, ...]
+    iterated: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,10 @@ def _ask(
     home: str = "add_remove",
     full: bool = False,
     formulas: tuple[str, ...] = (),
+    iterated: bool = False,
     **options: Any,
 ) -> Ask:
-    return Ask(name, function, options, prices or tuple(PRICES), home, full, formulas)
+    return Ask(name, function, options, prices or tuple(PRICES), home, full, formulas, iterated)
 
 
 WEIBULL = dpi.Family(
@@ -99,6 +104,8 @@ WEIBULL = dpi.Family(
     log_density=lambda x, rate: np.log(x) - rate * x**2,
     support=(0, np.inf),
 )
+GAMMA = sm.families.Gamma(link=sm.families.links.Log())
+CLOGLOG = sm.families.Binomial(link=sm.families.links.CLogLog())
 EQUATION = "income ~ age + educ + married + C(race)"
 NOT_PURE = ("zcdp", "gdp", "approx")
 BY_TWO = ["married", "race"]
@@ -139,6 +146,33 @@ REGRESSION = [
     _ask("ols where", "ols", method="gram", formula="income ~ age", where="age >= 18", inference="wald", target="data"),
     _ask("ols simulated", "ols", method="gram", formula="share ~ wait", inference="simulated", replicates=99),
     _ask("ols public n", "ols", method="gram", formula="share ~ smokes + C(region)"),
+]
+
+VOTES = "vote ~ age + smokes + C(race)"
+KIDS = "kids ~ age + educ"
+ITERATED = [
+    _ask(name, function, iterated=True, **{"full": False, **options})
+    for name, function, options in (
+        ("iterations ols", "ols", {"full": True, "formula": EQUATION}),
+        (
+            "iterations ols weights",
+            "ols",
+            {"formula": "income ~ age + educ", "weights": "weight", "where": "age >= 18"},
+        ),
+        ("iterations ols nonrobust", "ols", {"formula": "share ~ wait + smokes", "cov_type": "nonrobust"}),
+        ("iterations ols interaction", "ols", {"formula": "share ~ age*smokes", "method": "newton", "ranges": False}),
+        ("iterations logit", "logit", {"full": True, "formula": VOTES}),
+        ("iterations logit margins", "logit", {"formula": "smokes ~ age + educ", "margins": True}),
+        ("iterations logit score", "logit", {"formula": "vote ~ share", "inference": "score"}),
+        ("iterations probit", "probit", {"formula": VOTES}),
+        ("iterations poisson", "poisson", {"full": True, "formula": KIDS}),
+        ("iterations poisson exposure", "poisson", {"formula": "kids ~ age", "exposure": "wait"}),
+        ("iterations negative binomial", "glm", {"formula": KIDS, "family": sm.families.NegativeBinomial(alpha=0.5)}),
+        ("iterations gamma", "glm", {"formula": "wait ~ age + smokes", "family": GAMMA}),
+        ("iterations cloglog", "glm", {"formula": "smokes ~ age", "family": CLOGLOG}),
+        ("iterations rlm", "rlm", {"full": True, "formula": "income ~ age + educ"}),
+        ("iterations quantreg", "quantreg", {"full": True, "formula": "income ~ age + educ", "q": 0.25}),
+    )
 ]
 
 DESCRIPTIONS = [
@@ -393,7 +427,7 @@ RESAMPLED = [
 
 SHORTHANDS = [_ask("median", "median", column="age", by="smokes", where="kids > 0")]
 
-ASKS = (*REGRESSION, *DESCRIPTIONS, *FAMILIES, *PLACES, *THRESHOLDS, *TESTS, *RESAMPLED, *SHORTHANDS)
+ASKS = (*REGRESSION, *ITERATED, *DESCRIPTIONS, *FAMILIES, *PLACES, *THRESHOLDS, *TESTS, *RESAMPLED, *SHORTHANDS)
 
 
 def _cases(ask: Ask) -> list[Case]:

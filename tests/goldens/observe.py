@@ -77,8 +77,8 @@ def released(case: Case) -> Released:
     return Released(release, release.values, release.names, release.law.scales, release.nobs, settings)
 
 
-def exact_sums(case: Case) -> list[int]:
-    """Return the exact integer sums of a case, before the multiplier.
+def exact_sums(case: Case) -> list[list[int]]:
+    """Return the exact integer sums of a case, before the multiplier, stage by stage.
 
     A choice has the scores of its candidates, thresholds have what is compared with them; a density with chosen bins
     has the counts of its finest cells. The sums of blocks and of replicates are those of the labels and weights that
@@ -89,12 +89,12 @@ def exact_sums(case: Case) -> list[int]:
     measurement = procedure.measurement(case.privacy)
     if isinstance(measurement.stages[-1].stage.measure, Largest | Above):
         with data._open() as rows:
-            return sums_of(measurement.rows, rows)
-    exact: list[int] = []
+            return [sums_of(measurement.rows, rows)]
+    exact: list[list[int]] = []
     noisy = run.noisy
 
     def noted(priced: Any, totals: list[int], draws: Any) -> list[int]:
-        exact.extend(totals)
+        exact.append(list(totals))
         return noisy(priced, totals, draws)
 
     with mock.patch.object(run, "noisy", noted):

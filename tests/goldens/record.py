@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import warnings
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def record(case: Case) -> dict[str, Any]:
 
 
 def _record(case: Case) -> dict[str, Any]:
-    plan, released = observe.plan(case), observe.released(case)
+    plan, released, sums = observe.plan(case), observe.released(case), observe.exact_sums(case)
     kept: dict[str, Any] = {
         "kind": plan.kind,
         "names": _hashed(plan.names),
@@ -66,11 +67,19 @@ def _record(case: Case) -> dict[str, Any]:
         "scales": _floats(plan.scales),
         "steps": _floats(plan.steps),
         "cost": _cost(plan.cost),
-        "sums": _integers(observe.exact_sums(case)),
-        "released": _integers(released.values),
         "nobs": released.nobs,
         "results": _inferred(case, released.release),
     }
+    if case.ask.iterated:
+        stages = released.release.stages
+        return kept | {
+            "sums": _integers(sums[0]),
+            "released": _integers(stages[0].values),
+            "later sums": [_shares(one) for one in sums[1:]],
+            "later released": [_shares(one.values) for one in stages[1:]],
+            "settings": [_shares(_flat(one.settings)) for one in stages],
+        }
+    kept |= {"sums": _integers([one for stage in sums for one in stage]), "released": _integers(released.values)}
     if plan.choices:
         kept["choice scales"] = _floats(plan.choices)
     if released.settings:
@@ -91,6 +100,25 @@ def _inferred(case: Case, release: dpi.Release) -> list[dict[str, str]] | str:
 def digest(value: object) -> str:
     """Return the first 16 digits of the SHA-256 of a value as JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _shares(values: Sequence[float]) -> str:
+    """Count and a few weighted sums of a vector, in parts of its largest entry, to seven decimals."""
+    found = np.asarray(values, dtype=np.float64)
+    if not found.size:
+        return "0"
+    largest = float(np.abs(found).max())
+    waves = np.cos(np.outer(np.arange(4), np.arange(found.size))) @ found / (largest or 1.0) / math.sqrt(found.size)
+    return " ".join([str(found.size), f"{largest:.7e}", *(f"{wave:.7f}" for wave in waves)])
+
+
+def _flat(value: Any) -> list[float]:
+    """Return the numbers in nested settings, in order."""
+    if isinstance(value, Mapping):
+        return [one for _, part in sorted(value.items()) for one in _flat(part)]
+    if isinstance(value, np.ndarray | list | tuple):
+        return [one for part in value for one in _flat(part)]
+    return [float(value)] if isinstance(value, int | float | np.number) and math.isfinite(value) else []
 
 
 def _hashed(names: Sequence[str]) -> str:

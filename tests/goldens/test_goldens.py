@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import dpinfer as dpi
@@ -10,6 +11,8 @@ from tests.goldens.cases import CASES, PRICES
 from tests.goldens.record import record
 
 GOLDENS = read()
+CLOSE = ("later sums", "later released", "settings")
+"""Lists of texts, a stage each, of questions that iterate."""
 
 
 def close(found: str, golden: str) -> bool:
@@ -27,10 +30,24 @@ def _near(left: str, right: str) -> bool:
         return False
 
 
+def alike(found: list[str], golden: list[str]) -> bool:
+    """Compare stages that are built from the linear algebra of earlier ones."""
+    new, old = ([float(word) for text in texts for word in text.split()] for texts in (found, golden))
+    return len(new) == len(old) and np.allclose(new, old, rtol=3e-7, atol=3e-7)
+
+
 def differences(found: dict, golden: dict) -> list[str]:
     """Say in which entries two records differ."""
     differ = list(found.keys() ^ golden.keys())
-    differ += [key for key in found.keys() & golden.keys() if key != "results" and found[key] != golden[key]]
+    differ += [
+        key
+        for key in found.keys() & golden.keys() - {"results"}
+        if not (
+            alike(found[key], golden[key])
+            if key in CLOSE and isinstance(golden[key], list)
+            else found[key] == golden[key]
+        )
+    ]
     new, old = found.get("results", []), golden.get("results", [])
     if isinstance(new, str) or isinstance(old, str) or len(new) != len(old):
         return differ + ["results"] * (new != old)
@@ -43,15 +60,21 @@ def differences(found: dict, golden: dict) -> list[str]:
     return differ
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+EVERY = len(CASES) // 60
+"""Each of so many cases is asked in the quick run of the tests, too."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (place % EVERY != 0)) for place, name in enumerate(CASES)],
+)
 def test_a_case_is_as_it_was(name):
     assert differences(record(CASES[name]), GOLDENS[name]) == []
 
 
 def test_every_case_has_a_golden_and_every_golden_a_case():
     assert GOLDENS.keys() == CASES.keys()
-    assert FILE.stat().st_size < 500_000
+    assert FILE.stat().st_size < 650_000
 
 
 def test_every_question_is_served_somewhere_and_every_price_by_most_functions():
@@ -80,7 +103,6 @@ def test_every_public_procedure_is_asked():
     free |= {"read_codebook", "write_codebook"}  # no procedures: they read and write declarations
     free |= {"show_progress"}  # nor is the switch of progress bars
     free |= {"median", "workload"}  # a quantile; what marginals are asked for
-    free |= {"glm", "logit", "poisson", "probit", "quantreg", "rlm"}  # built when the goldens were made already
     free |= {"quality", "bounds"}  # the same; tests/contract asks them in every relation and unit
     public = {name for name in dpi.__all__ if name.islower() and callable(getattr(dpi, name))}
     assert public - free <= asked
