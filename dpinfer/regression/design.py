@@ -215,14 +215,18 @@ class Columns:
         return framed(Features(basis, self.features.where), np.vstack([maps, np.zeros((2, basis.width))]))
 
     def ranges(self, centres: Array, spreads: Array) -> dict[str, tuple[float, float]]:
-        """Return where public values of each column lie, from its centre and spread on the scale of `boxed`."""
+        """Return where public values of each column lie, from its centre and spread on the scale of `boxed`.
+
+        A range that a bound would cut is moved inside, so that its values keep their spread.
+        """
         found = {}
         for name, middle, spread in zip(self.spread_out, centres, spreads, strict=False):
             lower, upper = limits_of(self.schema[name])
             half = (upper - lower) / 2
             reach = max(spread * half * _RANGE, 0.75 if isinstance(self.schema[name], Integer) else 0.0)
             center = lower + (1 + middle) * half
-            low, high = max(center - reach, lower), min(center + reach, upper)
+            low = float(np.clip(center - reach, lower, max(upper - 2 * reach, lower)))
+            high = min(low + 2 * reach, upper)
             if high - low > 1e-9 * half:
                 found[name] = (low, high)
         return found

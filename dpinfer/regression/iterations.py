@@ -638,7 +638,8 @@ class Plan:
             settings |= self._tuned(before, start)
         finest = self._finest(width, 1.0)
         first = max(finest if early else self._finest(width, spread), self._shortest(start, whiten))
-        settings |= {"finest": first, "smallest": finest}
+        smallest = float(np.sqrt(width))  # the root mean square of lengths where coordinates are even
+        settings |= {"finest": first, "smallest": smallest}
         frame, _ = self._at(start, point, whiten / first)
         curves = None if early else self.curves(settings)
         score = Term("score", "vector", 1.0, None if curves is None else curves.score, cut=_LONGEST_SCORE)
@@ -647,7 +648,7 @@ class Plan:
             bins = Bins("length", "person", length_cuts(1.0), term=score)
         if self.norm == "l1":
             return Stage(Sum(RoundCounts(frame, (bins,))), settings=settings)
-        sizes = Bins("size", "size", length_cuts((finest / first) ** 2))
+        sizes = Bins("size", "size", length_cuts((smallest / first) ** 2))
         return Stage(Sum(RoundCounts(frame, (bins, sizes)), weights=(1.0, 2.0)), settings=settings)
 
     def _at(self, start: Start, point: Array, whiten: Array) -> tuple[RoundFrame, Tables]:
