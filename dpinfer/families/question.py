@@ -1,4 +1,4 @@
-"""Exponential families by clamped sufficient statistics."""
+"""Exponential families by clamped sufficient statistics: the question."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.expfam import ClampedProblem, clamped_problem
-from dpinfer.inference.expfam_batch import batch_family, family_oracle
-from dpinfer.inference.expfam_inference import family_inference
-from dpinfer.inference.families import ExponentialFamily, Family, as_family
-from dpinfer.inference.families.continuous import Normal
+from dpinfer.families.distributions import ExponentialFamily, Normal, as_family
+from dpinfer.families.estimation import ClampedProblem, FamilyFit, SumNoise, clamped_problem, estimate
+from dpinfer.families.inference import batch, oracle
+from dpinfer.families.multinormal import MultivariateNormal
+from dpinfer.families.results import FamilyResults, family_inference
+from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
@@ -23,17 +24,14 @@ from dpinfer.procedures.conditions import compiled_where, told_where, where_note
 from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.multinormal import MultivariateNormal
 from dpinfer.procedures.options import refuse_simulated
+from dpinfer.procedures.stored import context_of
 from dpinfer.procedures.sum_plan import check_summed
 from dpinfer.procedures.table_axes import axes_of
-from dpinfer.results.families import FamilyResults
 from dpinfer.results.people import alike_flags
-from dpinfer.schema.basis import basis_of
 
 if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
@@ -59,8 +57,7 @@ class ExpFam(Estimated):
 
     def rows(self, schema: Schema) -> CellSum:
         """Return the row sum: the sufficient statistics of the clamped column."""
-        texts = [expression.text for expression in self.problem(schema).expressions]
-        return CellSum(Features(basis_of(texts, schema), compiled_where(self.where, schema)))
+        return CellSum(Features(self.problem(schema).basis, compiled_where(self.where, schema)))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
@@ -84,13 +81,12 @@ class ExpFam(Estimated):
             epsilon 1 and at 1/2-zCDP, which epsilon 1 implies: with d statistics Laplace noise grows as d, Gaussian
             as the square root of d.
         """
-        spread = {}
+        spread = []
         for name, price in (("Laplace at PureDP(1)", PureDP(1.0)), ("Gaussian at ZCDP(0.5)", ZCDP(0.5))):
             other = self.measurement(price, schema=measured.context.schema, neighbors=measured.neighbors)
             noise = np.sqrt(other.law.variances) * np.asarray(other.steps)
-            spread[name] = float(noise.max())
-        beside = ", ".join(f"{name} {value:.4g}" for name, value in spread.items())
-        return f"{measured.describe()}\nstandard deviation of the noise of a scaled sum: {beside}"
+            spread.append(f"{name} {float(noise.max()):.4g}")
+        return f"{measured.describe()}\nstandard deviation of the noise of a scaled sum: {', '.join(spread)}"
 
     # Inference
 
@@ -100,8 +96,7 @@ class ExpFam(Estimated):
     ) -> FamilyResults:
         """Infer the parameters; ``family`` is needed for one of the author's own, whose log-density no file holds."""
         asked = cls.from_release(release)
-        if family is not None:
-            asked = replace(asked, family=as_family(family))
+        asked = asked if family is None else replace(asked, family=as_family(family))
         found: FamilyResults = asked.with_options(options).infer(release)
         return found
 
@@ -114,40 +109,24 @@ class ExpFam(Estimated):
             If the release was made for another question, or for a family of its author's own that was not given.
         """
         found, _ = self._asked_of(release)
-        if isinstance(self.family, Family):
-            self.family.require_density()
-        problem = self.problem(found.schema)
-        estimated = family_inference(
-            found,
-            problem=problem,
-            method=self.inference,
-            target=self.target,
-            replicates=self.replicates,
-            seed=self.seed,
-            rows_per_unit=found.schema.rows_per_unit,
-            notes=alike_flags(found.schema, self.target),
-        )
-        notes = where_notes(self.where)
-        notes.append(
-            f"The statistics are of values clamped to [{problem.lower:.6g}, {problem.upper:.6g}], and their "
+        rows = self.rows(found.schema)
+        fit = self._fit(Released.of_release(found, context_of(found), rows))
+        flags = alike_flags(found.schema, self.target)
+        clamped = (
+            f"The statistics are of values clamped to [{fit.problem.lower:.6g}, {fit.problem.upper:.6g}], and their "
             "expectation is that of clamped values: the parameters are of the family itself."
         )
         return FamilyResults(
-            estimated,
+            family_inference(found, fit, self.inference, self.replicates, self.seed, flags),
             found,
             model_name=f"Private {self.family.name} family",
             response=self.column,
-            notes=notes,
+            notes=[*where_notes(self.where), clamped],
             quantity="estimate",
         )
 
     def estimate(
-        self,
-        released: Released,
-        *,
-        alpha: float = 0.05,
-        contrasts: Contrasts = None,
-        pvalues: bool = False,
+        self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None, pvalues: bool = False
     ) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`.
 
@@ -159,39 +138,29 @@ class ExpFam(Estimated):
             Whether to test that parameters are zero; studies do not ask, since most parameters cannot be.
         """
         refuse_simulated(self.inference)
-        check_summed(released)
-        return batch_family(
-            released.values,
-            problem=self.problem(released.schema),
-            law=released.law,
-            steps=released.steps.tolist(),
-            alpha=alpha,
-            method=self.inference,
-            target=self.target,
-            contrasts=contrasts,
-            pvalues=pvalues,
-            rows_per_unit=released.schema.rows_per_unit,
-        )
+        fit = self._fit(released)
+        return batch(fit, alpha=alpha, method=self.inference, contrasts=contrasts, tests=pvalues)
 
     def oracle(
-        self,
-        released: Released,
-        *,
-        sampling: Array,
-        alpha: float = 0.05,
-        contrasts: Contrasts = None,
+        self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        noise_alone = replace(self, target="data")._fit(released)
+        return oracle(noise_alone, sampling=sampling, alpha=alpha, contrasts=contrasts)
+
+    def _fit(self, released: Released) -> FamilyFit:
+        """Fit the family to every release."""
         check_summed(released)
-        return family_oracle(
-            released.values[0],  # noqa: PD011
-            sampling=sampling,
-            problem=self.problem(released.schema),
-            law=released.law,
-            steps=released.steps.tolist(),
-            alpha=alpha,
-            contrasts=contrasts,
+        problem, variances = self.problem(released.schema), released.noise_variances
+        count, sums = released.values[:, 0], released.values[:, 1:]  # noqa: PD011
+        noise = SumNoise(
+            variances[1:],
+            float(variances[0]),
+            laplace=released.law.family == "laplace",
+            population=self.target == "population",
+            rows_per_unit=released.schema.rows_per_unit,
         )
+        return estimate(problem, noise, sums, count)
 
 
 @suggests
