@@ -55,7 +55,7 @@ numpydoc_xref_aliases = {
     "Gram": "dpinfer.regression.linear.Gram",
     "Measurement": "dpinfer.kernel.measurement.Measurement",
     "MeanPrediction": "dpinfer.results.MeanPrediction",
-    "MultivariateNormal": "dpinfer.families.multinormal.MultivariateNormal",
+    "MultivariateNormal": "dpinfer.families.question.MultivariateNormal",
     "NoiseLaw": "dpinfer.release.NoiseLaw",
     "OLS": "dpinfer.regression.linear.OLS",
     "Plan": "dpinfer.studies.Plan",

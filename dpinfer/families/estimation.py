@@ -22,6 +22,8 @@ from dpinfer.schema.expressions import compile_expression
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.schema import Schema
@@ -101,19 +103,14 @@ class ClampedProblem:
         """
         each = max(int(_POINTS ** (1 / len(self.box))), 5)
         share = np.linspace(-1.0, 1.0, each)
-        bent = np.where(self.free[:, None], np.sinh(4 * share) / np.sinh(4.0), share)
+        bent = np.where((self.links == "identity")[:, None], np.sinh(4 * share) / np.sinh(4.0), share)
         axes = [low + (high - low) * (0.5 + 0.5 * one) for (low, high), one in zip(self.box, bent, strict=True)]
         return axes, self.link_moments(_combined(axes))
 
     @cached_property
-    def free(self) -> Mask:
-        """Whether each parameter is on the whole line (p,)."""
-        return np.array([parameter.link == "identity" for parameter in self.family.parameters])
-
-    @cached_property
-    def between(self) -> Mask:
-        """Whether each parameter is between two finite ends (p,)."""
-        return np.array([parameter.link == "logit" for parameter in self.family.parameters])
+    def links(self) -> NDArray[np.str_]:
+        """Link of each parameter (p,)."""
+        return np.array([parameter.link for parameter in self.family.parameters])
 
     def features(self, values: Array) -> Array:
         """Scaled statistics (..., k) of clamped values (...)."""
@@ -280,14 +277,16 @@ class FamilyFit:
         The unit is 1 under a log link, a quarter of the range under a logit link, and a thirtieth of the range
         that is searched under the identity.
         """
-        share = 1 / (1 + np.exp(-np.abs(np.where(self.problem.between, self.eta, 0.0))))
-        unit = np.where(self.problem.free, self.problem.width / 30, 0.25 / (share * (1 - share)))
+        share = 1 / (1 + np.exp(-np.abs(np.where(self.problem.links == "logit", self.eta, 0.0))))
+        unit = np.where(self.problem.links == "identity", self.problem.width / 30, 0.25 / (share * (1 - share)))
         return np.asarray(self.errors / unit)
 
     @property
     def missing(self) -> Mask:
         """Whether the release does not determine a parameter (R, p): it is missing from the estimates."""
-        return np.asarray((self._spread > MOST_SPREAD) | (_at_end(self.problem, self.eta) & ~self.problem.between))
+        return np.asarray(
+            (self._spread > MOST_SPREAD) | (_at_end(self.problem, self.eta) & (self.problem.links != "logit"))
+        )
 
     @property
     def lost(self) -> Mask:
@@ -391,7 +390,7 @@ def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array
         np.sqrt(np.maximum(np.diagonal(one, axis1=1, axis2=2), 1e-300) * scale)
         for one, scale in ((row, size[:, None]), (total - cov_sampling, 1.0))
     )
-    kappa = (np.where(problem.free, of_row, 1.0) / (4 * of_noise)).min(axis=1)
+    kappa = (np.where(problem.links == "identity", of_row, 1.0) / (4 * of_noise)).min(axis=1)
     return FamilyFit(problem, noise, sums, count, size, eta, cov_sampling, total - cov_sampling, edge, kappa)
 
 
@@ -413,7 +412,7 @@ def _first(problem: ClampedProblem, means: Array) -> Array:
 def _solve(problem: ClampedProblem, noise: SumNoise, means: Array, size: Array) -> tuple[Array, Array]:
     """Levenberg-Marquardt within the box: linked parameters (R, p), and what is left of the distance (R,)."""
     width = problem.width
-    longest = np.where(problem.free, width / 8, np.minimum(_LARGEST_STEP, width / 8))
+    longest = np.where(problem.links == "identity", width / 8, np.minimum(_LARGEST_STEP, width / 8))
     with_sampling = SumNoise(noise.variances, noise.count_variance)
     eta = _first(problem, means)
     distance, damping = np.full(len(eta), np.inf), np.zeros(len(eta))
@@ -441,8 +440,8 @@ def _solve(problem: ClampedProblem, noise: SumNoise, means: Array, size: Array) 
         distance[active] = np.where(better, then, now)
         damping[active] = np.where(better, np.where(old < 1e-3, 0.0, old / 8), np.maximum(8 * old, 1e-3))
         keep = (distance[active] > 1e-22) & (moved > 1e-10) & (damping[active] < 1e8)
-        moments = Moments(*(np.where(better[(...,) + (None,) * (kept.ndim - 1)], new, kept)[keep]
-                            for new, kept in zip(found, moments, strict=True)))  # fmt: skip
+        moments = Moments(*(np.where(better[(...,) + (None,) * (previous.ndim - 1)], new, previous)[keep]
+                            for new, previous in zip(found, moments, strict=True)))  # fmt: skip
         active = active[keep]
         if not active.size:
             break

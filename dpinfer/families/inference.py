@@ -290,16 +290,15 @@ def degrees_of_freedom(fit: FamilyFit, index: int) -> Array:
     others = [other for other in range(total.shape[1]) if other != index]
     if not others:
         return np.full(len(fit.eta), _NORMAL_DF)
-    slopes = []
-    for other in others:
-        unit = np.minimum(0.5 * np.sqrt(total[:, other, other]), 0.05 * np.ptp(problem.box[other]))
-        logs = []
-        for sign in (-1.0, 1.0):
-            eta = fit.eta.copy()
-            eta[:, other] = np.clip(eta[:, other] + sign * unit, *problem.box[other])
-            logs.append(np.log(score_at(problem, fit.noise, eta, fit.size)[2][:, index, index]))
-        slopes.append((logs[1] - logs[0]) / (2 * unit))
-    slope = np.stack(slopes, axis=1)
+    units = np.minimum(0.5 * fit.errors, 0.05 * problem.width)
+
+    def log_variance(other: int, sign: float) -> Array:
+        eta = fit.eta.copy()
+        eta[:, other] = np.clip(eta[:, other] + sign * units[:, other], *problem.box[other])
+        return np.log(score_at(problem, fit.noise, eta, fit.size)[2][:, index, index])
+
+    changes = [log_variance(other, 1.0) - log_variance(other, -1.0) for other in others]
+    slope = np.stack(changes, axis=1) / (2 * units[:, others])
     given = total - total[:, :, index, None] * total[:, None, index] / total[:, index, index, None, None]
     spread = np.einsum("ri,rij,rj->r", slope, given[:, others][:, :, others], slope)
     return np.asarray(np.clip(2.0 / np.maximum(spread, 2.0 / _NORMAL_DF), _LEAST_DF, _NORMAL_DF))
@@ -468,10 +467,9 @@ def _profile_end(profile: _Profile, places: Places, sign: int, bound: Array) -> 
         following = places[active] + sign
         length, there[active] = profile.polished(active, following, profile.grid[following])
         beyond[active] = np.sqrt(length)
-        kept = beyond[active] <= bound[active]
-        places[active[kept]] = following[kept]
-        active = active[kept]
-        active = active[places[active] != border]
+        inside = beyond[active] <= bound[active]
+        places[active[inside]] = following[inside]
+        active = active[inside & (following != border)]
     result = profile.grid[places].copy()
     rows = np.flatnonzero(places != border)
     if rows.size:
@@ -482,9 +480,9 @@ def _profile_end(profile: _Profile, places: Places, sign: int, bound: Array) -> 
             share = np.clip((bound - low) / np.maximum(high - low, 1e-300), 0.1, 0.9)
             share = share if step % 3 < 2 else np.full_like(share, 0.5)
             length, eta = _least_length(fit, index, near + share[:, None] * (far - near), _CROSSING_ROUNDS)
-            kept = np.sqrt(length) <= bound
-            low, high = np.where(kept, np.sqrt(length), low), np.where(kept, high, np.sqrt(length))
-            near, far = np.where(kept[:, None], eta, near), np.where(kept[:, None], far, eta)
+            inside = np.sqrt(length) <= bound
+            low, high = np.where(inside, np.sqrt(length), low), np.where(inside, high, np.sqrt(length))
+            near, far = np.where(inside[:, None], eta, near), np.where(inside[:, None], far, eta)
         share = np.clip((bound - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
         result[rows] = near[:, index] + share * (far - near)[:, index]
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, cast
@@ -11,31 +11,20 @@ import numpy as np
 from scipy import special, stats
 from scipy.stats import qmc
 
-from dpinfer.errors import SchemaError
 from dpinfer.families.distributions import Normal
 from dpinfer.families.estimation import SumNoise, clamped_problem, estimate
 from dpinfer.inference.moments import Sizes, linearised
 from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.quadrature import composite_nodes
 from dpinfer.numerics.roots import bisected
-from dpinfer.procedures.described import Described
-from dpinfer.procedures.infer_sums import infer_sums
-from dpinfer.procedures.of_sums import OfMoments
-from dpinfer.procedures.sum_plan import SumPlan, check_summed
 from dpinfer.schema.columns import Real
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from dpinfer.inference.batch import Oracle
     from dpinfer.inference.moments import Estimates, Growth, MomentSums
-    from dpinfer.inference.released import Released
     from dpinfer.numerics.arrays import Array, Mask
-    from dpinfer.privacy.units import Neighbors
-    from dpinfer.procedures.options import Contrasts
-    from dpinfer.release import Release
-    from dpinfer.results.descriptions import DescriptionResults
 
-__all__ = ["MultivariateNormal", "clamped_product", "estimate_multinormal"]
+__all__ = ["clamped_product", "estimate_multinormal"]
 
 _POINTS = 2**11
 _LARGEST = 0.9999
@@ -44,58 +33,6 @@ _STEP = 1e-4
 _FEW = 5.0
 _BLURRED = 1.0
 """Standard error, of the logarithm of a standard deviation, from which on the fit tells nothing."""
-
-
-@dataclass(frozen=True, eq=False)
-class MultivariateNormal(OfMoments):
-    """Means, standard deviations and correlations of jointly normal columns. See `expfam`."""
-
-    procedures = ("multinormal",)
-
-    columns: tuple[str, ...] = ()
-    where: str | None = None
-
-    def plan(self, schema: Schema) -> SumPlan:
-        """Return the sums, compiled against a schema."""
-        return SumPlan("multinormal", schema, columns=self.columns, where=self.where, target="data")
-
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse columns that the schema cannot serve, and truth values."""
-        super().check(schema, neighbors)
-        for expression in self.plan(schema).expressions:
-            if expression.boolean:
-                raise SchemaError(
-                    f"the multivariate normal does not suit {expression.text}, which is a truth value: "
-                    "declare Real(lower, upper)"
-                )
-
-    def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question: free, and without any row."""
-        found, held = self._release_and_sums(release)
-        return infer_sums(found, held, estimated=self._describe, **self._inference_options)
-
-    def oracle(
-        self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
-    ) -> Oracle:
-        """Say how wide an interval would be that knew the population; see `OLS.oracle`.
-
-        Its kappa is, as of one column, the smallest ratio of a quarter of a unit to the standard deviation that noise
-        alone gives the estimate: the unit is one standard deviation for a mean, 1 for the logarithm of a standard
-        deviation and for a correlation's artanh.
-        """
-        estimates, _ = self._describe(released)
-        value, noise = estimates.value[0, 0], np.diagonal(estimates.noise[0, 0])
-        sd = value[len(self.columns) : 2 * len(self.columns)]
-        unit = np.concatenate([sd, sd, 1 - value[2 * len(sd) :] ** 2])
-        kappa = float((unit / 4 / np.sqrt(np.maximum(noise, 1e-300))).min())
-        return replace(super().oracle(released, sampling=sampling, alpha=alpha, contrasts=contrasts), kappa=kappa)
-
-    def _describe(self, released: Released) -> tuple[Estimates, Described]:
-        check_summed(released)
-        plan = self.plan(released.schema)
-        sums = plan.moment_sums(released.values, released.law, released.steps)
-        found = estimate_multinormal(sums, population=self.target == "population")
-        return found, Described(plan, plan.quantities, ())
 
 
 def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:

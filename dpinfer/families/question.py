@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, SchemaError
 from dpinfer.families.distributions import ExponentialFamily, Normal, as_family
 from dpinfer.families.estimation import ClampedProblem, FamilyFit, SumNoise, clamped_problem, estimate
 from dpinfer.families.inference import batch, oracle
-from dpinfer.families.multinormal import MultivariateNormal
+from dpinfer.families.multinormal import estimate_multinormal
 from dpinfer.families.results import FamilyResults, family_inference
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.cells import CellSum
@@ -21,24 +21,29 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import ZCDP, Neighbors, PureDP
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
+from dpinfer.procedures.described import Described
 from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.estimated import Estimated
+from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.keywords import suggests
+from dpinfer.procedures.of_sums import OfMoments
 from dpinfer.procedures.options import refuse_simulated
 from dpinfer.procedures.stored import context_of
-from dpinfer.procedures.sum_plan import check_summed
+from dpinfer.procedures.sum_plan import SumPlan, check_summed
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.people import alike_flags
 
 if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
+    from dpinfer.inference.moments import Estimates
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
+    from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
 
-__all__ = ["ExpFam", "expfam"]
+__all__ = ["ExpFam", "MultivariateNormal", "expfam"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +100,9 @@ class ExpFam(Estimated):
         cls, release: Release, *, family: ExponentialFamily | None = None, **options: Any
     ) -> FamilyResults:
         """Infer the parameters; ``family`` is needed for one of the author's own, whose log-density no file holds."""
-        asked = cls.from_release(release)
-        asked = asked if family is None else replace(asked, family=as_family(family))
-        found: FamilyResults = asked.with_options(options).infer(release)
+        question = cls.from_release(release)
+        question = question if family is None else replace(question, family=as_family(family))
+        found: FamilyResults = question.with_options(options).infer(release)
         return found
 
     def infer(self, release: Release | None = None) -> FamilyResults:
@@ -109,8 +114,7 @@ class ExpFam(Estimated):
             If the release was made for another question, or for a family of its author's own that was not given.
         """
         found, _ = self._asked_of(release)
-        rows = self.rows(found.schema)
-        fit = self._fit(Released.of_release(found, context_of(found), rows))
+        fit = self._fit(Released.of_release(found, context_of(found), self.rows(found.schema)))
         flags = alike_flags(found.schema, self.target)
         clamped = (
             f"The statistics are of values clamped to [{fit.problem.lower:.6g}, {fit.problem.upper:.6g}], and their "
@@ -153,14 +157,62 @@ class ExpFam(Estimated):
         check_summed(released)
         problem, variances = self.problem(released.schema), released.noise_variances
         count, sums = released.values[:, 0], released.values[:, 1:]  # noqa: PD011
-        noise = SumNoise(
-            variances[1:],
-            float(variances[0]),
-            laplace=released.law.family == "laplace",
-            population=self.target == "population",
-            rows_per_unit=released.schema.rows_per_unit,
-        )
+        laplace, population = released.law.family == "laplace", self.target == "population"
+        rows_per_unit = released.schema.rows_per_unit
+        noise = SumNoise(variances[1:], float(variances[0]), laplace, population, rows_per_unit)
         return estimate(problem, noise, sums, count)
+
+
+@dataclass(frozen=True, eq=False)
+class MultivariateNormal(OfMoments):
+    """Means, standard deviations and correlations of jointly normal columns. See `expfam`."""
+
+    procedures = ("multinormal",)
+
+    columns: tuple[str, ...] = ()
+    where: str | None = None
+
+    def plan(self, schema: Schema) -> SumPlan:
+        """Return the sums, compiled against a schema."""
+        return SumPlan("multinormal", schema, columns=self.columns, where=self.where, target="data")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
+        """Refuse columns that the schema cannot serve, and truth values."""
+        super().check(schema, neighbors)
+        for expression in self.plan(schema).expressions:
+            if expression.boolean:
+                raise SchemaError(
+                    f"the multivariate normal does not suit {expression.text}, which is a truth value: "
+                    "declare Real(lower, upper)"
+                )
+
+    def infer(self, release: Release | None = None) -> DescriptionResults:
+        """Infer from a release of this question: free, and without any row."""
+        found, held = self._release_and_sums(release)
+        return infer_sums(found, held, estimated=self._describe, **self._inference_options)
+
+    def oracle(
+        self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; see `OLS.oracle`.
+
+        Its kappa is, as of one column, the smallest ratio of a quarter of a unit to the standard deviation that noise
+        alone gives the estimate: the unit is one standard deviation for a mean, 1 for the logarithm of a standard
+        deviation and for a correlation's artanh.
+        """
+        estimates, _ = self._describe(released)
+        value, noise = estimates.value[0, 0], np.diagonal(estimates.noise[0, 0])
+        sd = value[len(self.columns) : 2 * len(self.columns)]
+        unit = np.concatenate([sd, sd, 1 - value[2 * len(sd) :] ** 2])
+        kappa = float((unit / 4 / np.sqrt(np.maximum(noise, 1e-300))).min())
+        return replace(super().oracle(released, sampling=sampling, alpha=alpha, contrasts=contrasts), kappa=kappa)
+
+    def _describe(self, released: Released) -> tuple[Estimates, Described]:
+        check_summed(released)
+        plan = self.plan(released.schema)
+        sums = plan.moment_sums(released.values, released.law, released.steps)
+        found = estimate_multinormal(sums, population=self.target == "population")
+        return found, Described(plan, plan.quantities, ())
 
 
 @suggests

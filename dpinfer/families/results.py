@@ -67,29 +67,6 @@ class FamilyInference(BaseInference):
 
     methods = ("auto", "wald", "score", "simulated")
 
-    def natural(self) -> tuple[tuple[str, ...], Array, Array]:
-        """Natural parameters of the family.
-
-        Returns
-        -------
-        names : tuple of str, length p
-        values : ndarray (p,)
-        cov : ndarray (p, p)
-            Sampling and noise together, by the delta method.
-
-        Raises
-        ------
-        InferenceError
-            If the family does not say what they are.
-        """
-        problem, steps = self.fit.problem, _STEP * np.eye(len(self.names))
-        values = problem.family.natural(self.fit.params)[0]
-        up, down = (problem.family.natural(problem.from_link(self.fit.eta + one)) for one in (steps, -steps))
-        slope = (up - down).T / (2 * _STEP)
-        known = np.where((slope != 0) @ self.fit.missing[0], np.nan, 1.0)
-        cov = np.outer(known, known) * (slope @ self.fit.cov[0] @ slope.T)
-        return problem.family.natural_names, known * values, cov
-
     @cached_property
     def _drawn(self) -> FamilyFit:
         rng = np.random.default_rng(self.seed)
@@ -171,21 +148,15 @@ def family_inference(
         f"{KAPPA_RELIABLE:g}; intervals may be wide or infinite": kappa < KAPPA_RELIABLE,
         "the noisy number of rows is not larger than three standard deviations of its noise": fit.few[0],
     }
-    return FamilyInference(
-        release,
-        fit,
-        "score",
-        replicates,
-        seed,
-        names=family.names,
-        params=np.where(missing, np.nan, fit.params[0]),
-        cov_sampling=fit.cov_sampling[0] * np.outer(slope, slope),
-        cov_noise=fit.cov_noise[0] * np.outer(slope, slope),
-        nobs=float(fit.count[0]),
-        nobs_is_public=noise.count_variance == 0,
-        target="population" if noise.population else "data",
-        flags=(*(text for text, holds in warnings.items() if holds), *notes),
-    ).with_method(method)
+    params = np.where(missing, np.nan, fit.params[0])
+    sampling, noisy = (one[0] * np.outer(slope, slope) for one in (fit.cov_sampling, fit.cov_noise))
+    count, public = float(fit.count[0]), noise.count_variance == 0
+    target = "population" if noise.population else "data"
+    flags = (*(text for text, holds in warnings.items() if holds), *notes)
+    found = FamilyInference(
+        release, fit, "score", replicates, seed, family.names, params, sampling, noisy, count, public, target, flags
+    )
+    return found.with_method(method)
 
 
 class FamilyResults(DescriptionResults):
@@ -206,6 +177,10 @@ class FamilyResults(DescriptionResults):
         """
         inference = self._inference
         assert isinstance(inference, FamilyInference)
-        names, values, covariance = inference.natural()
-        error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        return pd.DataFrame({"estimate": values, "std err": error}, index=list(names))
+        fit, family, steps = inference.fit, inference.fit.problem.family, _STEP * np.eye(len(inference.names))
+        up, down = (family.natural(fit.problem.from_link(fit.eta + one)) for one in (steps, -steps))
+        slope = (up - down).T / (2 * _STEP)
+        error = np.sqrt(np.maximum(np.diag(slope @ fit.cov[0] @ slope.T), 0.0))
+        frame = pd.DataFrame({"estimate": family.natural(fit.params)[0], "std err": error}, list(family.natural_names))
+        frame.loc[(slope != 0) @ fit.missing[0]] = np.nan
+        return frame

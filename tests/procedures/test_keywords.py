@@ -12,8 +12,7 @@ import pytest
 import dpinfer as dpi
 from dpinfer import procedures
 from dpinfer.errors import OptionError
-from dpinfer.families.multinormal import MultivariateNormal
-from dpinfer.families.question import ExpFam
+from dpinfer.families.question import ExpFam, MultivariateNormal
 from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.keywords import INSTEAD
 from dpinfer.procedures.proportions import ExactProportionModel
