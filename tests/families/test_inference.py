@@ -311,16 +311,6 @@ def test_methods_agree_where_there_is_much_data(inference):
         assert np.all(np.abs(other - ends[0]) < 0.25 * width[:, None])
 
 
-def test_natural_parameters_have_their_standard_errors(inference):
-    names, values, cov = inference.natural()
-    shape, scale = inference.params
-    assert names == ("-1/scale", "shape - 1")
-    np.testing.assert_allclose(values, [-1 / scale, shape - 1])
-    slope = np.array([[0.0, 1 / scale**2], [1.0, 0.0]])
-    total = inference.cov_sampling + inference.cov_noise
-    np.testing.assert_allclose(cov, slope @ total @ slope.T, rtol=1e-5)
-
-
 def test_flags_are_sentences():
     problem = pose(Exponential(), 0.0, 10.0)
     law = NoiseLaw("gaussian", (30 / STEP, 30 / STEP))
