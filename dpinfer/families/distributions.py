@@ -21,17 +21,7 @@ from dpinfer.schema.columns import Boolean, Integer, Real
 if TYPE_CHECKING:
     from dpinfer.schema.column import Column
 
-__all__ = [
-    "FAMILIES",
-    "Binomial",
-    "ExponentialFamily",
-    "Family",
-    "Moments",
-    "Normal",
-    "Parameter",
-    "as_family",
-    "limits",
-]
+__all__ = ["FAMILIES", "Binomial", "ExponentialFamily", "Family", "Moments", "Normal", "Parameter", "as_family"]
 
 Features = Callable[[Array], Array]
 
@@ -253,12 +243,10 @@ class ExponentialFamily(ABC):
         """
         found = []
         for index, parameter in enumerate(self.parameters):
-            eta, unit = parameter.to_link(theta[:, index]), np.asarray(1.0)
-            if parameter.link == "identity":
-                unit = np.maximum(1.0, np.abs(eta)) if span is None else np.asarray(span)
-            high, low = theta.copy(), theta.copy()
-            high[:, index] = parameter.from_link(eta + _STEP * unit)
-            low[:, index] = parameter.from_link(eta - _STEP * unit)
+            eta, high, low = parameter.to_link(theta[:, index]), theta.copy(), theta.copy()
+            size = np.maximum(1.0, np.abs(eta)) if span is None else span
+            unit = _STEP * (size if parameter.link == "identity" else 1.0)
+            high[:, index], low[:, index] = parameter.from_link(eta + unit), parameter.from_link(eta - unit)
             with np.errstate(invalid="ignore"):
                 found.append((values(high) - values(low)) / (high - low)[:, index, None])
         return found

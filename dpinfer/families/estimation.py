@@ -28,16 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.schema import Schema
 
-__all__ = [
-    "KAPPA_RELIABLE",
-    "ClampedProblem",
-    "FamilyFit",
-    "SumNoise",
-    "clamped_problem",
-    "estimate",
-    "score_at",
-    "take",
-]
+__all__ = ["KAPPA_RELIABLE", "ClampedProblem", "FamilyFit", "SumNoise", "clamped_problem", "estimate", "take"]
 
 KAPPA_RELIABLE = 3.0
 """Below this value of kappa, noise is called dominant: intervals cover, but may be wide or infinite."""
@@ -48,13 +39,9 @@ MOST_SPREAD = 2.0
 _CHUNK = 400
 _POINTS = 5_000
 """Points of a lattice of the parameters at most."""
-_ITERATIONS = 50
-_ROOT = 1e-6
-_FLOOR = 1e-16
-_RIDGE = 1e-6
-_LARGEST_STEP = 2.0
-_MOST_DRAWS = 5_000_000
-_DRAWS_AT_ONCE = 500_000
+_ITERATIONS, _ROOT, _LARGEST_STEP = 50, 1e-6, 2.0
+_FLOOR, _RIDGE = 1e-16, 1e-6
+_MOST_DRAWS, _DRAWS_AT_ONCE = 5_000_000, 500_000
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,11 +32,8 @@ TOWARD_TESTED = 0.8
 several parameters whose kappa is twice `KAPPA_RELIABLE` or more; all the way below `KAPPA_RELIABLE`, and in
 families of one parameter. Chosen by simulation at 50 rows."""
 
-_ROUNDS = 6
-_SETTLED = 2e-3
-_SEARCH = 40
-_CLOSE = 3e-4
-_SMOOTH = 9
+_ROUNDS, _SETTLED = 6, 2e-3
+_SEARCH, _CLOSE, _SMOOTH = 40, 3e-4, 9
 _MILESTONES = (1.5, 2.5, 4.3, 7.4, 12.5, 21.0, 36.0)
 _NORMAL_DF, _LEAST_DF = 1e9, 2.0
 _AT_ONCE = 200_000

@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["clamped_product", "estimate_multinormal"]
 
-_POINTS = 2**11
-_LARGEST = 0.9999
-_BISECTIONS = 40
-_STEP = 1e-4
+_POINTS, _STEP = 2**11, 1e-4
+_LARGEST, _BISECTIONS = 0.9999, 40
 _FEW = 5.0
 _BLURRED = 1.0
 """Standard error, of the logarithm of a standard deviation, from which on the fit tells nothing."""
