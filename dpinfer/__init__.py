@@ -14,7 +14,8 @@ from dpinfer.display.progress import show_progress
 from dpinfer.distributions.density import density
 from dpinfer.distributions.quantiles import cdf, median, quantile
 from dpinfer.distributions.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
-from dpinfer.inference.families import Binomial, Family
+from dpinfer.families.distributions import Binomial, Family
+from dpinfer.families.question import expfam
 from dpinfer.kernel.data import PrivateData
 from dpinfer.kernel.simulated import PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
@@ -23,7 +24,6 @@ from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.bounds import bounds
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
-from dpinfer.procedures.expfam import expfam
 from dpinfer.procedures.guesses import instead_of as _instead_of
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion

@@ -12,7 +12,7 @@ from dpinfer.errors import OptionError
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
 
-__all__ = ["TARGETS", "BaseInference", "Inference", "check_simulation"]
+__all__ = ["TARGETS", "BaseInference", "Inference"]
 
 TARGETS = ("population", "data")
 
@@ -52,19 +52,6 @@ class BaseInference:
             raise OptionError("inference", method, self.methods)
         chosen = self.automatic if method == "auto" else method
         return self if chosen == self.method else cast("Self", replace(cast("Any", self), method=chosen))
-
-
-def check_simulation(target: str, replicates: object) -> None:
-    """Refuse a target that is none, and too few simulated releases.
-
-    Raises
-    ------
-    OptionError
-    """
-    if target not in TARGETS:
-        raise OptionError("target", target, TARGETS)
-    if not (isinstance(replicates, int) and replicates >= 99):
-        raise OptionError("replicates", replicates, "a whole number of at least 99")
 
 
 class Inference(Protocol):

@@ -3,7 +3,6 @@
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.bounds import Bounds
 from dpinfer.procedures.description import Description
-from dpinfer.procedures.expfam import ExpFam
 from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.quality import DataQuality
@@ -13,7 +12,6 @@ __all__ = [
     "Bounds",
     "DataQuality",
     "Description",
-    "ExpFam",
     "MeanComparison",
     "Procedure",
 ]

@@ -9,16 +9,11 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import MissingFromReleaseError, named
-from dpinfer.inference.expfam import clamped_problem
-from dpinfer.inference.families.continuous import Normal
 from dpinfer.inference.moment_estimates import correlations, covariances, means, proportions, totals, variances
 from dpinfer.inference.moments import Estimates, MomentSums
-from dpinfer.inference.multinormal import estimate_multinormal
 from dpinfer.inference.noise_sums import NoiseSums, variables_of
 from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.release.laws import NORMAL_DRAWS
-from dpinfer.schema.columns import Real
-from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,17 +79,11 @@ def describe(
     return found, Described(plan, plan.quantities, plan.cells)
 
 
-def _multinormal(sums: MomentSums, *, population: bool) -> Estimates:
-    problem = clamped_problem(Normal(), "u", Schema(u=Real(-1.0, 1.0)))
-    return estimate_multinormal(sums, [problem] * sums.columns, population=population)
-
-
 _ESTIMATES = {
     "mean": means,
     "variance": variances,
     "cov": covariances,
     "corr": correlations,
-    "multinormal": _multinormal,
 }
 
 

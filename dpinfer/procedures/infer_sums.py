@@ -18,10 +18,12 @@ from dpinfer.results.descriptions import DescriptionResults, ProportionResults, 
 from dpinfer.results.people import alike_flags, separate_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from dpinfer.inference.moments import Estimates
+    from dpinfer.procedures.described import Described
     from dpinfer.procedures.sum_plan import SumPlan
     from dpinfer.release import Release
     from dpinfer.results.descriptions import CountedTable
@@ -48,11 +50,12 @@ def infer_sums(
     replicates: int = 999,
     seed: int = 0,
     table: CountedTable | None = None,
+    estimated: Callable[[Released], tuple[Estimates, Described]] | None = None,
 ) -> DescriptionResults:
     """Infer what a plan asks for from a release of its sums.
 
     The kind of the plan says whether counts or shares of a table are asked for. ``columns`` are the axes of the table
-    that are kept. ``table`` answers further questions.
+    that are kept. ``table`` answers further questions. ``estimated`` estimates what `describe` does not.
 
     Raises
     ------
@@ -69,7 +72,10 @@ def infer_sums(
             'target="population"'
         )
     released = Released.of_release(release, context_of(release), plan.rows)
-    estimates, described = describe(plan, released, target=chosen, columns=columns)
+    if estimated is None:
+        estimates, described = describe(plan, released, target=chosen, columns=columns)
+    else:
+        estimates, described = estimated(released)
     title = _TITLES.get(plan.kind, plan.kind)
     sizes = None
     if title not in ("total", "count") and not normal:

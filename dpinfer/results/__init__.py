@@ -3,7 +3,6 @@
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.combined import CombinedResults
 from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
-from dpinfer.results.families import FamilyResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.testing.base import TestResults
@@ -13,7 +12,6 @@ __all__ = [
     "BinomTestResults",
     "CombinedResults",
     "DescriptionResults",
-    "FamilyResults",
     "MarginalEffects",
     "MeanPrediction",
     "PrivateResults",

@@ -12,16 +12,16 @@ import pytest
 import dpinfer as dpi
 from dpinfer import procedures
 from dpinfer.errors import OptionError
+from dpinfer.families.question import ExpFam, MultivariateNormal
 from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.keywords import INSTEAD
-from dpinfer.procedures.multinormal import MultivariateNormal
 from dpinfer.procedures.proportions import ExactProportionModel
 from dpinfer.resampling.aggregate import SampleAggregate
 from dpinfer.resampling.bootstrap import Bootstrap
 from dpinfer.selection.question import AboveThreshold, ExponentialMechanism, MostFrequent
 from tests.linear import gram_ols
 
-TOPICS = ("dpinfer.procedures.", "dpinfer.resampling.", "dpinfer.selection.")
+TOPICS = ("dpinfer.families.", "dpinfer.procedures.", "dpinfer.resampling.", "dpinfer.selection.")
 QUESTIONS = [
     name for name in dpi.__all__ if name.islower() and getattr(getattr(dpi, name), "__module__", "").startswith(TOPICS)
 ]
@@ -99,7 +99,13 @@ def test_no_alternative_shadows_an_option():
 
 CLASSES = {
     cls.__name__: cls
-    for cls in (*map(vars(procedures).get, procedures.__all__), MultivariateNormal, Proportion, ExactProportionModel)
+    for cls in (
+        *map(vars(procedures).get, procedures.__all__),
+        ExpFam,
+        MultivariateNormal,
+        Proportion,
+        ExactProportionModel,
+    )
 }
 CLASSES |= {
     cls.__name__: cls for cls in (SampleAggregate, Bootstrap, ExponentialMechanism, MostFrequent, AboveThreshold)

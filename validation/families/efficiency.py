@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.expfam import clamped_problem
-from dpinfer.inference.families import as_family
+from dpinfer.families.distributions import as_family
+from dpinfer.families.estimation import clamped_problem
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.families.expfam_coverage import LAWS, Law

@@ -18,9 +18,9 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
+from dpinfer.families.question import ExpFam
 from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.expfam import ExpFam
 from tests.linear import gram_ols
 from tests.logs import charged
 from tests.odd_cells import with_cells

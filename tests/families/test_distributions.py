@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import FormulaError, InferenceError, OptionError, SchemaError, UnknownColumnError
-from dpinfer.inference.expfam import clamped_problem
-from dpinfer.inference.families import (
+from dpinfer.families.distributions import (
     FAMILIES,
     Bernoulli,
     Beta,
@@ -22,6 +21,7 @@ from dpinfer.inference.families import (
     Poisson,
     as_family,
 )
+from dpinfer.families.estimation import clamped_problem
 from dpinfer.numerics.quadrature import composite_nodes
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 

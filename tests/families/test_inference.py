@@ -1,3 +1,5 @@
+"""Exponential families: estimates, the score, Wald and simulated methods, and many releases at once."""
+
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -6,45 +8,30 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.inference.expfam import SumNoise, clamped_problem, estimate, influence, score_covariance, take
-from dpinfer.inference.expfam_batch import batch_family, family_oracle, simulate_releases
-from dpinfer.inference.expfam_inference import family_inference
-from dpinfer.inference.expfam_intervals import (
-    degrees_of_freedom,
-    score_interval,
-    score_pvalue,
-    score_root,
-    wald_interval,
-    wald_pvalue,
+from dpinfer.families.distributions import (
+    Bernoulli,
+    Beta,
+    Binomial,
+    Exponential,
+    Family,
+    Gamma,
+    Lognormal,
+    Normal,
+    Poisson,
 )
-from dpinfer.inference.families import Bernoulli, Beta, Binomial, Exponential, Family, Gamma, Lognormal, Normal, Poisson
+from dpinfer.families.estimation import SumNoise, estimate, influence, simulated
+from dpinfer.families.inference import degrees_of_freedom, oracle, score_root
+from dpinfer.families.results import family_inference
 from dpinfer.privacy import ZCDP
 from dpinfer.privacy.accounting import Cost
 from dpinfer.release import Release
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.release.stage import StageRelease
-from dpinfer.schema import Integer, Real, Schema
+from dpinfer.schema import Real, Schema
+from tests.families.drawn import STEP, batched, draw, fitted, interval, pose, pvalue
 
 if TYPE_CHECKING:
     from dpinfer.inference.base import Inference
-
-STEP = 2.0**-19
-
-
-def pose(family, lower, upper):
-    whole = isinstance(family, Bernoulli | Binomial | Poisson)
-    return clamped_problem(family, "v", Schema(v=(Integer if whole else Real)(lower, upper)))
-
-
-def draw(problem, theta, n, replicates, seed, *, scale=0.0, count_scale=0.0, family="gaussian"):
-    """Noisy sums of simulated rows as values of releases, and the law and steps of their noise."""
-    rng = np.random.default_rng(seed)
-    sums = problem.features(problem.sample(np.array(theta), (replicates, n), rng)).sum(axis=1)
-    width = sums.shape[1]
-    law = NoiseLaw(family, (count_scale / STEP, *[scale / STEP] * width))
-    steps = (STEP,) * (width + 1)
-    values = np.column_stack([np.full(replicates, float(n)), sums]) + law.rvs(replicates, rng) * np.array(steps)
-    return values, law, steps
 
 
 def release(values, law, steps):
@@ -65,6 +52,12 @@ def release(values, law, steps):
         charge_ids=(),
         public=True,
     )
+
+
+def inferred(released, problem, *, method="auto", target="population", replicates=999):
+    """Inference from one release."""
+    drawn = {"problem": problem, "law": released.law, "steps": released.steps, "target": target}
+    return family_inference(released, fitted(released.array[None], **drawn), method, replicates, 0)
 
 
 @pytest.mark.parametrize(
@@ -129,22 +122,22 @@ def test_impossible_sums_give_a_finite_flagged_estimate_and_an_honest_interval()
     assert np.linalg.eigvalsh(found.cov_sampling + found.cov_noise).min() > 0
     assert np.all(found.flagged)
     for index in range(2):
-        for method in (score_interval, wald_interval):
-            ends = method(found, index, 0.05)
+        for method in ("score", "wald"):
+            ends = interval(found, index, 0.05, method)
             assert not np.isnan(ends).any()
             assert np.all(ends[:, 0] <= found.params[:, index] * (1 + 1e-9))
             assert np.all(ends[:, 1] >= found.params[:, index] * (1 - 1e-9))
             assert np.all(ends[:, 0] >= 0)
         for value in (0.0, -1.0, 5.0):
-            for test in (score_pvalue, wald_pvalue):
-                pvalue = test(found, index, np.array([value]))
-                assert np.all((pvalue >= 0) & (pvalue <= 1))
+            for method in ("score", "wald"):
+                chance = pvalue(found, index, value, method)
+                assert np.all((chance >= 0) & (chance <= 1))
 
 
 def test_all_rows_at_a_bound_give_an_open_interval():
     problem = pose(Exponential(), 0.0, 10.0)
     found = estimate(problem, SumNoise(np.array([1.0])), np.array([[100.0]]), np.array([100.0]))
-    ends = score_interval(found, 0, 0.05)[0]
+    ends = interval(found, 0, 0.05)[0]
     assert found.edge[0]
     assert ends[1] == np.inf
     assert 100 < ends[0] < 1e6
@@ -153,21 +146,20 @@ def test_all_rows_at_a_bound_give_an_open_interval():
 def test_the_score_interval_holds_the_values_that_are_not_rejected():
     problem = pose(Gamma(), 0.2, 30.0)
     for family in ("gaussian", "laplace"):
-        values, law, _steps = draw(problem, (2.0, 3.0), 600, 6, seed=4, scale=3.0, count_scale=2.0, family=family)
-        noise = SumNoise(law.variances[1:] * STEP**2, float(law.variances[0]) * STEP**2, family == "laplace")
-        found = estimate(problem, noise, values[:, 1:], values[:, 0])
+        values, law, steps = draw(problem, (2.0, 3.0), 600, 6, seed=4, scale=3.0, count_scale=2.0, family=family)
+        found = fitted(values, problem=problem, law=law, steps=steps)
         for index in range(2):
-            ends = score_interval(found, index, 0.1)
+            ends = interval(found, index, 0.1)
             for side in range(2):
-                np.testing.assert_allclose(score_pvalue(found, index, ends[:, side]), 0.1, rtol=2e-2)
-            np.testing.assert_allclose(score_pvalue(found, index, found.params[:, index]), 1.0, atol=1e-5)
+                np.testing.assert_allclose(pvalue(found, index, ends[:, side]), 0.1, rtol=2e-2)
+            np.testing.assert_allclose(pvalue(found, index, found.params[:, index]), 1.0, atol=1e-5)
 
 
 def test_a_bernoulli_score_interval_without_noise_is_wilsons():
     problem = pose(Bernoulli(), 0, 1)
     found = estimate(problem, SumNoise(np.zeros(1)), np.array([[2 * 13.0 - 60.0]]), np.array([60.0]))
     expected = stats.binomtest(13, 60).proportion_ci(method="wilson")
-    np.testing.assert_allclose(score_interval(found, 0, 0.05)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(interval(found, 0, 0.05)[0], expected, rtol=1e-5)
 
 
 def test_a_normal_mean_has_the_degrees_of_freedom_of_its_variance():
@@ -196,14 +188,14 @@ def test_many_releases_at_once_equal_one_by_one(family, method):
     problem = pose(Normal(), 0.0, 3.0)
     values, law, steps = draw(problem, (1.0, 1.0), 80, 5, seed=7, scale=4.0, count_scale=3.0, family=family)
     contrasts = {"difference": {"mean": 1.0, "sd": -1.0}}
-    options = {"problem": problem, "law": law, "steps": steps, "method": method}
     released = [release(row, law, steps) for row in values]
-    together = batch_family(np.array([one.array for one in released]), alpha=0.1, contrasts=contrasts, **options)
+    values = np.array([one.array for one in released])
+    together = batched(values, problem=problem, law=law, steps=steps, method=method, contrasts=contrasts)
     wanted = np.array([[1.0, 0], [0, 1], [1, -1]])
     for row, one in enumerate(released):
-        alone = family_inference(one, problem=problem, method=method)
+        alone = inferred(one, problem, method=method)
         np.testing.assert_allclose(together.params[row], wanted @ alone.params, rtol=1e-9)
-        np.testing.assert_allclose(together.intervals[row], alone.intervals(wanted, 0.1), rtol=1e-7)
+        np.testing.assert_allclose(together.intervals[row], alone.intervals(wanted, 0.05), rtol=1e-7)
         np.testing.assert_allclose(together.pvalues[row], alone.contrast_pvalues(wanted, np.zeros(3)), rtol=1e-6)
         np.testing.assert_allclose(together.bse[row, 0], np.sqrt((alone.cov_sampling + alone.cov_noise)[0, 0]))
         assert together.flagged[row] == bool(alone.flags)
@@ -212,8 +204,7 @@ def test_many_releases_at_once_equal_one_by_one(family, method):
 def spread_without_noise(problem, theta, n, contrasts=None):
     """Variances of estimates of 1,000 data sets without noise, by simulation: within 14% (three standard errors)."""
     values, law, steps = draw(problem, theta, n, 1000, seed=77, scale=1e-6, count_scale=1e-6)
-    options = {"problem": problem, "law": law, "steps": steps, "alpha": 0.05, "contrasts": contrasts}
-    return batch_family(values, method="wald", **options).params.var(axis=0)
+    return batched(values, problem=problem, law=law, steps=steps, method="wald", contrasts=contrasts).params.var(axis=0)
 
 
 def cover(intervals, truth):
@@ -224,7 +215,7 @@ def cover(intervals, truth):
 def test_published_normal_design_is_covered_more_narrowly():
     problem = pose(Normal(), 0.0, 3.0)
     values, law, steps = draw(problem, (1.0, 1.0), 100, 1500, seed=8, scale=2.0)
-    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    found = batched(values, problem=problem, law=law, steps=steps)
     assert np.all(cover(found.intervals, [1.0, 1.0]) > 0.925)  # false alarm below 1e-4 at 95%
     assert np.all(np.diff(found.intervals).mean(axis=0)[:, 0] < [0.45, 0.40])
 
@@ -233,27 +224,21 @@ def test_published_normal_design_is_covered_more_narrowly():
 def test_published_exponential_designs_are_covered_more_narrowly(upper, widest):
     problem = pose(Exponential(), 0.0, float(upper))
     values, law, steps = draw(problem, (10.0,), 100, 2500, seed=9, scale=2.0, family="laplace")
-    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    found = batched(values, problem=problem, law=law, steps=steps)
     assert np.all(cover(found.intervals, [10.0]) > 0.933)  # false alarm 5e-5 at 95%
     assert np.diff(found.intervals).mean() < 1.01 * widest
     expected = 100 * problem.moments(np.array([[10.0]])).mean[0]
-    oracle = family_oracle(
-        np.concatenate([[100.0], expected]),
-        sampling=spread_without_noise(problem, (10.0,), 100),
-        problem=problem,
-        law=law,
-        steps=steps,
-        alpha=0.05,
-    )
-    assert np.diff(found.intervals).mean() < 1.1 * 2 * oracle.halfwidth[0]
-    assert oracle.ordinary[0] < oracle.halfwidth[0]
+    known = fitted(np.array([[100.0, *expected]]), problem=problem, law=law, steps=steps, target="data")
+    told = oracle(known, sampling=spread_without_noise(problem, (10.0,), 100), alpha=0.05)
+    assert np.diff(found.intervals).mean() < 1.1 * 2 * told.halfwidth[0]
+    assert told.ordinary[0] < told.halfwidth[0]
 
 
 @pytest.mark.slow
 def test_coverage_holds_where_noise_dominates():
     problem = pose(Gamma(), 0.05, 40.0)
     values, law, steps = draw(problem, (2.0, 3.0), 50, 500, seed=10, scale=4.0, count_scale=4.0)
-    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    found = batched(values, problem=problem, law=law, steps=steps)
     assert np.all(cover(found.intervals, [2.0, 3.0]) > 0.915)  # false alarm 3e-4 at 95%
     assert np.isinf(found.intervals).any()
     assert found.flagged.mean() > 0.9
@@ -264,19 +249,20 @@ def test_the_oracle_knows_the_spread_of_the_estimates():
     values, law, steps = draw(problem, (1.0, 0.5), 2000, 400, seed=11, scale=5.0, count_scale=5.0)
     expected = 2000 * problem.moments(np.array([[1.0, 0.5]])).mean[0]
     contrasts = {"sum": {"meanlog": 1.0, "sdlog": 1.0}}
-    options = {"problem": problem, "law": law, "steps": steps, "alpha": 0.05, "contrasts": contrasts}
-    known = spread_without_noise(problem, (1.0, 0.5), 2000, contrasts)
-    oracle = family_oracle(np.concatenate([[2000.0], expected]), sampling=known, **options)
-    found = batch_family(values, method="wald", **options)
-    np.testing.assert_allclose(oracle.halfwidth / stats.norm.isf(0.025), found.params.std(axis=0), rtol=0.15)
-    assert oracle.kappa > 3
+    drawn = {"problem": problem, "law": law, "steps": steps}
+    sampling = spread_without_noise(problem, (1.0, 0.5), 2000, contrasts)
+    known = fitted(np.array([[2000.0, *expected]]), **drawn, target="data")
+    told = oracle(known, sampling=sampling, alpha=0.05, contrasts=contrasts)
+    found = batched(values, **drawn, method="wald", contrasts=contrasts)
+    np.testing.assert_allclose(told.halfwidth / stats.norm.isf(0.025), found.params.std(axis=0), rtol=0.15)
+    assert told.kappa > 3
 
 
 @pytest.fixture(scope="module")
 def inference():
     problem = pose(Gamma(), 0.2, 30.0)
     values, law, steps = draw(problem, (2.0, 3.0), 400, 1, seed=12, scale=2.0, count_scale=2.0)
-    return family_inference(release(values[0], law, steps), problem=problem, replicates=199)
+    return inferred(release(values[0], law, steps), problem, replicates=199)
 
 
 def test_one_release_offers_the_whole_inference(inference):
@@ -325,21 +311,11 @@ def test_methods_agree_where_there_is_much_data(inference):
         assert np.all(np.abs(other - ends[0]) < 0.25 * width[:, None])
 
 
-def test_natural_parameters_have_their_standard_errors(inference):
-    names, values, cov = inference.natural()
-    shape, scale = inference.params
-    assert names == ("-1/scale", "shape - 1")
-    np.testing.assert_allclose(values, [-1 / scale, shape - 1])
-    slope = np.array([[0.0, 1 / scale**2], [1.0, 0.0]])
-    total = inference.cov_sampling + inference.cov_noise
-    np.testing.assert_allclose(cov, slope @ total @ slope.T, rtol=1e-5)
-
-
 def test_flags_are_sentences():
     problem = pose(Exponential(), 0.0, 10.0)
     law = NoiseLaw("gaussian", (30 / STEP, 30 / STEP))
     values = (20.0, 40.0)
-    found = family_inference(release(values, law, (STEP, STEP)), problem=problem)
+    found = inferred(release(values, law, (STEP, STEP)), problem)
     assert len(found.flags) == 4
     assert found.flags[0].startswith("not determined: mean;")
     assert "edge" in found.flags[1]
@@ -351,8 +327,8 @@ def test_the_target_data_counts_noise_only():
     problem = pose(Poisson(), 0, 12)
     values, law, steps = draw(problem, (3.0,), 300, 1, seed=13, scale=3.0)
     one = release(values[0], law, steps)
-    population = family_inference(one, problem=problem)
-    data = family_inference(one, problem=problem, target="data")
+    population = inferred(one, problem)
+    data = inferred(one, problem, target="data")
     assert data.cov_sampling == 0
     assert np.diff(data.intervals(np.eye(1), 0.05))[0, 0] < 0.6 * np.diff(population.intervals(np.eye(1), 0.05))[0, 0]
     simulated = data.with_method("simulated").intervals(np.eye(1), 0.05)
@@ -363,28 +339,10 @@ def test_simulated_releases_have_the_models_spread():
     problem = pose(Normal(), 0.0, 3.0)
     for n in (200, 40_000):
         values, law, steps = draw(problem, (1.0, 1.0), n, 1, seed=14, scale=2.0, count_scale=2.0)
-        noise = SumNoise(law.variances[1:] * STEP**2, float(law.variances[0]) * STEP**2)
-        fit = estimate(problem, noise, values[:, 1:], values[:, 0])
-        again = simulate_releases(fit, law, steps, 300, np.random.default_rng(0))
+        fit = fitted(values, problem=problem, law=law, steps=steps)
+        again = simulated(fit, law, steps, 300, np.random.default_rng(0))
         stated = np.sqrt(np.diagonal((fit.cov_sampling + fit.cov_noise)[0]))
         np.testing.assert_allclose(again.eta.std(axis=0), stated, rtol=0.2)
-
-
-def test_options_are_checked(inference):
-    one, problem = inference.release, inference.fit.problem
-    for options, name in [
-        ({"target": "rows"}, "target"),
-        ({"replicates": 5}, "replicates"),
-        ({"method": "exact"}, "inference"),
-    ]:
-        with pytest.raises(OptionError, match=name):
-            family_inference(one, problem=problem, **options)
-    law = NoiseLaw("gaussian", (1.0, 1.0))
-    short = replace(one, stages=(StageRelease(one.names[:2], one.values[:2], one.steps[:2], law),))
-    with pytest.raises(InferenceError, match="needs 3"):
-        family_inference(short, problem=problem)
-    with pytest.raises(OptionError, match="method"):
-        batch_family(np.ones((1, 3)), problem=problem, law=one.law, steps=one.steps, alpha=0.05, method="simulated")
 
 
 def test_a_family_of_ones_own_is_estimated():
@@ -395,9 +353,9 @@ def test_a_family_of_ones_own_is_estimated():
         log_density=lambda x, rate: np.log(x) - rate * x**2,
         support=(0, np.inf),
     )
-    problem = clamped_problem(own, "v", Schema(v=Real(0, 2)))
+    problem = pose(own, 0, 2)
     values, law, steps = draw(problem, (0.8,), 2000, 30, seed=15, scale=2.0)
-    found = batch_family(values, problem=problem, law=law, steps=steps, alpha=0.05)
+    found = batched(values, problem=problem, law=law, steps=steps)
     assert abs(found.params.mean() - 0.8) < 5 * found.bse.mean() / np.sqrt(30)  # false alarm 1e-6
     assert cover(found.intervals, [0.8])[0] > 0.7
 
@@ -407,14 +365,3 @@ def test_covariances_are_positive_definite_even_without_information():
     weights, cov = influence(np.zeros((1, 2, 2)), total, np.array([10.0]), np.array([4.0, 4.0]))
     assert np.all(weights == 0)
     assert np.linalg.eigvalsh(cov[0]).min() > 0
-
-
-def test_taking_releases_keeps_their_estimates():
-    problem = pose(Poisson(), 0, 12)
-    values, law, _ = draw(problem, (3.0,), 50, 4, seed=16, scale=3.0)
-    fit = estimate(problem, SumNoise(law.variances[1:] * STEP**2), values[:, 1:], values[:, 0])
-    some = take(fit, np.array([2, 0]))
-    np.testing.assert_array_equal(some.params, fit.params[[2, 0]])
-    sampling, noisy = score_covariance(fit.noise, problem.link_moments(some.eta), some.size)
-    assert np.all(sampling > 0)
-    np.testing.assert_allclose(noisy, 9.0, rtol=1e-6)

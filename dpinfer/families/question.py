@@ -1,4 +1,4 @@
-"""Exponential families by clamped sufficient statistics."""
+"""Exponential families by clamped sufficient statistics: the question."""
 
 from __future__ import annotations
 
@@ -9,38 +9,41 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError
-from dpinfer.inference.expfam import ClampedProblem, clamped_problem
-from dpinfer.inference.expfam_batch import batch_family, family_oracle
-from dpinfer.inference.expfam_inference import family_inference
-from dpinfer.inference.families import ExponentialFamily, Family, as_family
-from dpinfer.inference.families.continuous import Normal
+from dpinfer.errors import OptionError, SchemaError
+from dpinfer.families.distributions import ExponentialFamily, Normal, as_family
+from dpinfer.families.estimation import ClampedProblem, FamilyFit, SumNoise, clamped_problem, estimate
+from dpinfer.families.inference import batch, oracle
+from dpinfer.families.multinormal import estimate_multinormal
+from dpinfer.families.results import FamilyResults, family_inference
+from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import ZCDP, Neighbors, PureDP
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
+from dpinfer.procedures.described import Described
 from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.estimated import Estimated
+from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.multinormal import MultivariateNormal
+from dpinfer.procedures.of_sums import OfMoments
 from dpinfer.procedures.options import refuse_simulated
-from dpinfer.procedures.sum_plan import check_summed
+from dpinfer.procedures.stored import context_of
+from dpinfer.procedures.sum_plan import SumPlan, check_summed
 from dpinfer.procedures.table_axes import axes_of
-from dpinfer.results.families import FamilyResults
 from dpinfer.results.people import alike_flags
-from dpinfer.schema.basis import basis_of
 
 if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.inference.released import Released
+    from dpinfer.inference.moments import Estimates
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
+    from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
 
-__all__ = ["ExpFam", "expfam"]
+__all__ = ["ExpFam", "MultivariateNormal", "expfam"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +62,7 @@ class ExpFam(Estimated):
 
     def rows(self, schema: Schema) -> CellSum:
         """Return the row sum: the sufficient statistics of the clamped column."""
-        texts = [expression.text for expression in self.problem(schema).expressions]
-        return CellSum(Features(basis_of(texts, schema), compiled_where(self.where, schema)))
+        return CellSum(Features(self.problem(schema).basis, compiled_where(self.where, schema)))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
@@ -84,13 +86,12 @@ class ExpFam(Estimated):
             epsilon 1 and at 1/2-zCDP, which epsilon 1 implies: with d statistics Laplace noise grows as d, Gaussian
             as the square root of d.
         """
-        spread = {}
+        spread = []
         for name, price in (("Laplace at PureDP(1)", PureDP(1.0)), ("Gaussian at ZCDP(0.5)", ZCDP(0.5))):
             other = self.measurement(price, schema=measured.context.schema, neighbors=measured.neighbors)
             noise = np.sqrt(other.law.variances) * np.asarray(other.steps)
-            spread[name] = float(noise.max())
-        beside = ", ".join(f"{name} {value:.4g}" for name, value in spread.items())
-        return f"{measured.describe()}\nstandard deviation of the noise of a scaled sum: {beside}"
+            spread.append(f"{name} {float(noise.max()):.4g}")
+        return f"{measured.describe()}\nstandard deviation of the noise of a scaled sum: {', '.join(spread)}"
 
     # Inference
 
@@ -99,10 +100,9 @@ class ExpFam(Estimated):
         cls, release: Release, *, family: ExponentialFamily | None = None, **options: Any
     ) -> FamilyResults:
         """Infer the parameters; ``family`` is needed for one of the author's own, whose log-density no file holds."""
-        asked = cls.from_release(release)
-        if family is not None:
-            asked = replace(asked, family=as_family(family))
-        found: FamilyResults = asked.with_options(options).infer(release)
+        question = cls.from_release(release)
+        question = question if family is None else replace(question, family=as_family(family))
+        found: FamilyResults = question.with_options(options).infer(release)
         return found
 
     def infer(self, release: Release | None = None) -> FamilyResults:
@@ -114,40 +114,23 @@ class ExpFam(Estimated):
             If the release was made for another question, or for a family of its author's own that was not given.
         """
         found, _ = self._asked_of(release)
-        if isinstance(self.family, Family):
-            self.family.require_density()
-        problem = self.problem(found.schema)
-        estimated = family_inference(
-            found,
-            problem=problem,
-            method=self.inference,
-            target=self.target,
-            replicates=self.replicates,
-            seed=self.seed,
-            rows_per_unit=found.schema.rows_per_unit,
-            notes=alike_flags(found.schema, self.target),
-        )
-        notes = where_notes(self.where)
-        notes.append(
-            f"The statistics are of values clamped to [{problem.lower:.6g}, {problem.upper:.6g}], and their "
+        fit = self._fit(Released.of_release(found, context_of(found), self.rows(found.schema)))
+        flags = alike_flags(found.schema, self.target)
+        clamped = (
+            f"The statistics are of values clamped to [{fit.problem.lower:.6g}, {fit.problem.upper:.6g}], and their "
             "expectation is that of clamped values: the parameters are of the family itself."
         )
         return FamilyResults(
-            estimated,
+            family_inference(found, fit, self.inference, self.replicates, self.seed, flags),
             found,
             model_name=f"Private {self.family.name} family",
             response=self.column,
-            notes=notes,
+            notes=[*where_notes(self.where), clamped],
             quantity="estimate",
         )
 
     def estimate(
-        self,
-        released: Released,
-        *,
-        alpha: float = 0.05,
-        contrasts: Contrasts = None,
-        pvalues: bool = False,
+        self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None, pvalues: bool = False
     ) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`.
 
@@ -159,39 +142,77 @@ class ExpFam(Estimated):
             Whether to test that parameters are zero; studies do not ask, since most parameters cannot be.
         """
         refuse_simulated(self.inference)
-        check_summed(released)
-        return batch_family(
-            released.values,
-            problem=self.problem(released.schema),
-            law=released.law,
-            steps=released.steps.tolist(),
-            alpha=alpha,
-            method=self.inference,
-            target=self.target,
-            contrasts=contrasts,
-            pvalues=pvalues,
-            rows_per_unit=released.schema.rows_per_unit,
-        )
+        fit = self._fit(released)
+        return batch(fit, alpha=alpha, method=self.inference, contrasts=contrasts, tests=pvalues)
 
     def oracle(
-        self,
-        released: Released,
-        *,
-        sampling: Array,
-        alpha: float = 0.05,
-        contrasts: Contrasts = None,
+        self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        noise_alone = replace(self, target="data")._fit(released)
+        return oracle(noise_alone, sampling=sampling, alpha=alpha, contrasts=contrasts)
+
+    def _fit(self, released: Released) -> FamilyFit:
+        """Fit the family to every release."""
         check_summed(released)
-        return family_oracle(
-            released.values[0],  # noqa: PD011
-            sampling=sampling,
-            problem=self.problem(released.schema),
-            law=released.law,
-            steps=released.steps.tolist(),
-            alpha=alpha,
-            contrasts=contrasts,
-        )
+        problem, variances = self.problem(released.schema), released.noise_variances
+        count, sums = released.values[:, 0], released.values[:, 1:]  # noqa: PD011
+        laplace, population = released.law.family == "laplace", self.target == "population"
+        rows_per_unit = released.schema.rows_per_unit
+        noise = SumNoise(variances[1:], float(variances[0]), laplace, population, rows_per_unit)
+        return estimate(problem, noise, sums, count)
+
+
+@dataclass(frozen=True, eq=False)
+class MultivariateNormal(OfMoments):
+    """Means, standard deviations and correlations of jointly normal columns. See `expfam`."""
+
+    procedures = ("multinormal",)
+
+    columns: tuple[str, ...] = ()
+    where: str | None = None
+
+    def plan(self, schema: Schema) -> SumPlan:
+        """Return the sums, compiled against a schema."""
+        return SumPlan("multinormal", schema, columns=self.columns, where=self.where, target="data")
+
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:
+        """Refuse columns that the schema cannot serve, and truth values."""
+        super().check(schema, neighbors)
+        for expression in self.plan(schema).expressions:
+            if expression.boolean:
+                raise SchemaError(
+                    f"the multivariate normal does not suit {expression.text}, which is a truth value: "
+                    "declare Real(lower, upper)"
+                )
+
+    def infer(self, release: Release | None = None) -> DescriptionResults:
+        """Infer from a release of this question: free, and without any row."""
+        found, held = self._release_and_sums(release)
+        return infer_sums(found, held, estimated=self._describe, **self._inference_options)
+
+    def oracle(
+        self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
+    ) -> Oracle:
+        """Say how wide an interval would be that knew the population; see `OLS.oracle`.
+
+        Its kappa is, as of one column, the smallest ratio of a quarter of a unit to the standard deviation that noise
+        alone gives the estimate: the unit is one standard deviation for a mean, 1 for the logarithm of a standard
+        deviation and for a correlation's artanh.
+        """
+        estimates, _ = self._describe(released)
+        value, noise = estimates.value[0, 0], np.diagonal(estimates.noise[0, 0])
+        sd = value[len(self.columns) : 2 * len(self.columns)]
+        unit = np.concatenate([sd, sd, 1 - value[2 * len(sd) :] ** 2])
+        kappa = float((unit / 4 / np.sqrt(np.maximum(noise, 1e-300))).min())
+        return replace(super().oracle(released, sampling=sampling, alpha=alpha, contrasts=contrasts), kappa=kappa)
+
+    def _describe(self, released: Released) -> tuple[Estimates, Described]:
+        check_summed(released)
+        plan = self.plan(released.schema)
+        sums = plan.moment_sums(released.values, released.law, released.steps)
+        found = estimate_multinormal(sums, population=self.target == "population")
+        return found, Described(plan, plan.quantities, ())
 
 
 @suggests

@@ -6,21 +6,15 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.expfam import SumNoise, clamped_problem, estimate, score_covariance, take
-from dpinfer.inference.expfam_batch import batch_family
-from dpinfer.inference.expfam_inference import FamilyInference
-from dpinfer.inference.expfam_intervals import score_interval, score_pvalue, wald_interval
-from dpinfer.inference.families import Exponential, Gamma, Normal
+from dpinfer.families.distributions import Exponential, Gamma, Normal
+from dpinfer.families.estimation import SumNoise, estimate, score_covariance, take
+from dpinfer.families.results import FamilyResults, family_inference
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.schema import Real, Schema
+from tests.families.drawn import batched, interval, pose, pvalue
 
 LAW = stats.gamma(2.0, scale=3.0)
 TIGHT = (float(LAW.ppf(0.025)), float(LAW.isf(0.025)))
 NOISE = SumNoise(np.array([15.0, 15.0]), 15.0)  # about 0.1-zCDP under add_remove
-
-
-def pose(family, lower, upper):
-    return clamped_problem(family, "v", Schema(v=Real(lower, upper)))
 
 
 def drawn(replicates, n, seed):
@@ -59,14 +53,14 @@ def test_intervals_at_the_edge_hold_the_truth(fits):
     edge = take(fits, np.flatnonzero(fits.edge))
     assert len(edge.eta) >= 15
     for index, truth in enumerate((2.0, 3.0)):
-        low, high = score_interval(edge, index, 0.05).T
+        low, high = interval(edge, index, 0.05).T
         assert ((low <= truth) & (truth <= high)).mean() >= 0.6
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_ends_are_those_of_the_profile(fits, index):
     lost = np.flatnonzero(fits.lost)[:4]
-    found = score_interval(take(fits, lost), index, 0.05)
+    found = interval(take(fits, lost), index, 0.05)
     box = fits.problem.box
     for row, ends in zip(lost, found, strict=True):
         fit = take(fits, np.array([row]))
@@ -83,13 +77,13 @@ def test_ends_are_those_of_the_profile(fits, index):
 def test_pvalues_agree_with_intervals_where_a_parameter_is_open(fits):
     lost = take(fits, np.flatnonzero(fits.lost)[:8])
     for index in range(2):
-        ends = score_interval(lost, index, 0.1)
+        ends = interval(lost, index, 0.1)
         for end, sign in zip(ends.T, (-1.0, 1.0), strict=True):
             inside = np.isfinite(end) & (end > 1e-6)
             some = take(lost, np.flatnonzero(inside))
-            assert np.all(score_pvalue(some, index, end[inside] * np.exp(-0.1 * sign)) > 0.099)
-            assert np.all(score_pvalue(some, index, end[inside] * np.exp(0.1 * sign)) < 0.101)
-        np.testing.assert_allclose(wald_interval(lost, index, 0.1)[lost.missing[:, index]],
+            assert np.all(pvalue(some, index, end[inside] * np.exp(-0.1 * sign)) > 0.099)
+            assert np.all(pvalue(some, index, end[inside] * np.exp(0.1 * sign)) < 0.101)
+        np.testing.assert_allclose(interval(lost, index, 0.1, "wald")[lost.missing[:, index]],
                                    ends[lost.missing[:, index]], rtol=1e-11)  # fmt: skip
 
 
@@ -110,10 +104,10 @@ def test_a_parameter_at_a_finite_end_may_be_missing_alone():
     fit = estimate(problem, SumNoise(np.array([4.0, 4.0])), np.array([[20.0, -110.0]]), np.array([100.0]))
     assert fit.edge[0]
     assert fit.missing.tolist() == [[False, True]]
-    low, high = score_interval(fit, 1, 0.05)[0]
+    low, high = interval(fit, 1, 0.05)[0]
     assert low == 0
     assert high < 1
-    one = FamilyInference(None, fit, "score", 99, 0)
+    one = family_inference(None, fit, "score", 99, 0)
     assert np.isnan(one.params).tolist() == [False, True]
     assert np.isnan(one.cov_sampling + one.cov_noise).tolist() == [[False, True], [True, True]]
     assert one.flags[0].startswith("not determined: sd;")
@@ -125,10 +119,9 @@ def test_a_parameter_at_a_finite_end_may_be_missing_alone():
     assert one.contrast_pvalues(rows, np.array([5.0, 5.0, 5.0]))[2] == 1
     assert one.wald(rows[1:2], np.array([3.0])) == (0.0, 1.0, 1.0)
     assert one.wald(rows[:1], np.array([5.0]))[2] < 1e-6
-    names, values, cov = one.natural()
-    assert len(names) == 2
-    assert np.isnan(values).all()
-    assert np.isnan(np.diag(cov)).all()
+    natural = FamilyResults(one, None).natural_params()
+    assert natural.shape == (2, 2)
+    assert natural.isna().all(axis=None)
 
 
 def test_a_batch_says_what_is_missing():
@@ -136,13 +129,13 @@ def test_a_batch_says_what_is_missing():
     step = 2.0**-10
     law = NoiseLaw("gaussian", (0.0, 1.0 / step))
     values = np.array([[100.0, 100.0], [100.0, -20.0]])  # all rows clamped from above, and a mean of 4
-    found = batch_family(values, problem=problem, law=law, steps=(step, step), alpha=0.05)
+    found = batched(values, problem=problem, law=law, steps=(step, step))
     assert np.isnan(found.params[:, 0]).tolist() == [True, False]
     assert np.isnan(found.bse[:, 0]).tolist() == [True, False]
     assert found.intervals[0, 0, 1] == np.inf
     assert found.intervals[0, 0, 0] > 100
     assert found.flagged.tolist() == [True, False]
-    both = batch_family(values, problem=problem, law=law, steps=(step, step), alpha=0.05, contrasts={"c": {"mean": 2}})
+    both = batched(values, problem=problem, law=law, steps=(step, step), contrasts={"c": {"mean": 2}})
     assert both.intervals[0, 1].tolist() == [-np.inf, np.inf]
     assert both.pvalues[0, 1] == 1
 

@@ -402,6 +402,16 @@ def test_a_release_of_something_else_is_refused(whole, several):
                 release.infer(**{option: "bayes"})
 
 
+def test_a_release_of_too_few_sums_is_refused(whole):
+    (stage,) = whole.stages
+    law = dataclasses.replace(stage.law, scales=stage.law.scales[:2])
+    fewer = {name: getattr(stage, name)[:2] for name in ("names", "values", "steps")}
+    short = dataclasses.replace(whole, stages=(dataclasses.replace(stage, law=law, **fewer),))
+    for infer in (short.infer, lambda: LIKELIHOOD["gamma"][0].infer(short)):
+        with pytest.raises(ReleaseFormatError, match="not those that its question asks for"):
+            infer()
+
+
 # What is shown
 
 

@@ -4,17 +4,15 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special, stats
 
-from dpinfer.inference.expfam import clamped_problem
-from dpinfer.inference.families import Normal
+import dpinfer as dpi
+from dpinfer.families.multinormal import clamped_product, estimate_multinormal
 from dpinfer.inference.moment_inference import intervals, pvalues
 from dpinfer.inference.moments import MomentSums
-from dpinfer.inference.multinormal import clamped_product, estimate_multinormal, signal
-from dpinfer.schema import Real, Schema
-
-PROBLEM = clamped_problem(Normal(), "u", Schema(u=Real(-1.0, 1.0)))
+from dpinfer.inference.released import Released
 
 
 def table(columns):
@@ -41,7 +39,7 @@ def sums_of(u, noise=0.0, *, releases=None, laplace=False):
 
 
 def fit(sums, *, population=True):
-    return estimate_multinormal(sums, [PROBLEM] * sums.columns, population=population)
+    return estimate_multinormal(sums, population=population)
 
 
 def rows(mean, sd, correlation, n, seed=0):
@@ -211,7 +209,7 @@ def test_intervals_of_flagged_releases_cover():
     drawn = rng.normal(scale=30.0, size=(200, 1, 6))
     samples = [rows(truth[:2], truth[2:4], [[1, 0.6], [0.6, 1]], 300, seed=one) for one in range(200)]
     parts = [sums_of(u, 30.0, releases=one) for u, one in zip(samples, drawn, strict=True)]
-    found = fit(replace(parts[0], values=np.concatenate([part.values for part in parts])))
+    found = fit(replace(parts[0], values=np.concatenate([part.values for part in parts])))  # noqa: PD011
     assert found.flagged.mean() > 0.5
     for method in ("score", "wald"):
         ends = intervals(found, 0.05, method=method)[:, 0]
@@ -219,12 +217,17 @@ def test_intervals_of_flagged_releases_cover():
         assert (covered >= 177).all(), (method, covered)
 
 
-def test_the_signal_halves_where_noise_doubles():
+def test_the_oracles_signal_halves_where_noise_doubles():
     u = rows([0.2, -0.1], [0.3, 0.2], [[1, 0.5], [0.5, 1]], 2000)
-    quiet, loud = (signal(fit(sums_of(u, noise)), 2) for noise in (2.0, 4.0))
-    assert quiet == pytest.approx(2 * loud, rel=1e-6)
-    found = fit(sums_of(u, 2.0))
-    noise = np.sqrt(found.noise[0, 0].diagonal())
-    sd, rho = found.value[0, 0, 2:4], found.value[0, 0, 4]
-    expected = min((sd / 4 / noise[:2]).min(), (sd / 4 / noise[2:4]).min(), (1 - rho**2) / 4 / noise[4])
-    assert quiet == pytest.approx(expected)
+    schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-1, 1))
+    data = dpi.PublicData(pd.DataFrame(u, columns=["x", "y"]), schema, rng=np.random.default_rng(0))
+    asked = dpi.expfam(["x", "y"], data, target="data")
+    values = asked.measure(dpi.ZCDP(1e12)).array[None]
+    loud, quiet = (Released.of_study(asked.measurement(dpi.ZCDP(price)), values) for price in (0.1, 0.4))
+    kappa = asked.oracle(quiet, sampling=np.ones(5)).kappa
+    assert kappa == pytest.approx(2 * asked.oracle(loud, sampling=np.ones(5)).kappa, rel=1e-6)
+    found = asked.estimate(quiet)
+    noise, sd, rho = found.bse[0], found.params[0, 2:4], found.params[0, 4]
+    assert kappa == pytest.approx(
+        min((sd / 4 / noise[:2]).min(), (sd / 4 / noise[2:4]).min(), (1 - rho**2) / 4 / noise[4])
+    )

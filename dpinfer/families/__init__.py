@@ -1,0 +1,1 @@
+"""Exponential families: distributions fitted to noisy sums of clamped sufficient statistics."""

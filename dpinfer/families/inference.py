@@ -1,0 +1,500 @@
+"""Intervals and tests of the parameters of an exponential family: the score method, its profile, and Wald's.
+
+The signed root of the score statistic is inverted from the estimate. A release that leaves a parameter open is fitted
+nearly as well by laws that are far apart: the score's derivatives at the estimate then say nothing about the others,
+and the squared length of the score, ``g' S^-1 g`` with ``g = sums - count m(theta)`` and S its covariance at theta, is
+looked at on a lattice of the whole space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from dpinfer.families.estimation import KAPPA_RELIABLE, FamilyFit, influence, score_at, score_covariance, take
+from dpinfer.inference.batch import BatchEstimates, Oracle
+from dpinfer.inference.contrasts import Contrasts, contrast_rows
+from dpinfer.numerics.forms import inverse_form
+from dpinfer.numerics.tails import critical_value, pvalue_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dpinfer.numerics.arrays import Array, Mask, Places
+
+__all__ = ["batch", "in_units", "intervals", "located", "on_scale", "oracle", "pvalues"]
+
+TOWARD_TESTED = 0.8
+"""How far from the estimate (0) to the tested value (1) the covariance of the score is evaluated, in families of
+several parameters whose kappa is twice `KAPPA_RELIABLE` or more; all the way below `KAPPA_RELIABLE`, and in
+families of one parameter. Chosen by simulation at 50 rows."""
+
+_ROUNDS, _SETTLED = 6, 2e-3
+_SEARCH, _CLOSE, _SMOOTH = 40, 3e-4, 9
+_MILESTONES = (1.5, 2.5, 4.3, 7.4, 12.5, 21.0, 36.0)
+_NORMAL_DF, _LEAST_DF = 1e9, 2.0
+_AT_ONCE = 200_000
+_PROFILE_ROUNDS, _CROSSING_ROUNDS, _CROSSING_SEARCH = 4, 2, 6
+
+
+# Combinations of the parameters
+
+
+def located(fit: FamilyFit, rows: Array, single: Places) -> Contrasts:
+    """Combine the parameters by rows of weights (q, p), with a normal reference: arrays (R, q).
+
+    A row whose ``single`` is not -1 reads that one parameter, which is taken on the scale of its link; any other
+    combines the usual parameters, by the delta method.
+    """
+    weights = rows[None] * fit.slope[:, None, :]
+    error = np.sqrt(np.maximum(np.einsum("rqi,rij,rqj->rq", weights, fit.cov, weights), 1e-300))
+    center = np.where(single >= 0, fit.eta[:, single], fit.params @ rows.T)
+    return Contrasts(center, np.where(single >= 0, fit.errors[:, single], error))
+
+
+def in_units(fit: FamilyFit, rows: Array, single: Places, ends: Array) -> Array:
+    """Map ends (R, q, 2) on the scales of `located` to usual units, and ends of the box to those of the space."""
+    found = ends.copy()
+    for place in np.flatnonzero(single >= 0):
+        parameter, (low, high) = fit.problem.family.parameters[single[place]], fit.problem.box[single[place]]
+        own = ends[:, place]
+        inside = parameter.from_link(np.clip(own, low, high))
+        mapped = np.where(own <= low, parameter.lower, np.where(own >= high, parameter.upper, inside))
+        found[:, place] = mapped * rows[place, single[place]]
+    return np.sort(found, axis=2)
+
+
+def on_scale(fit: FamilyFit, rows: Array, single: Places, values: Array) -> Array:
+    """Map values (q,) of combinations to the scales of `located`, kept within the box."""
+    found = values.copy()
+    for place in np.flatnonzero(single >= 0):
+        index = single[place]
+        parameter = fit.problem.family.parameters[index]
+        inside = np.clip(values[place] / rows[place, index], parameter.lower, parameter.upper)
+        found[place] = np.clip(parameter.to_link(inside), *fit.problem.box[index])
+    return found
+
+
+def intervals(fit: FamilyFit, rows: Array, single: Places, alpha: float, method: str = "score") -> Array:
+    """Intervals (R, q, 2) of level ``1 - alpha`` of combinations (q, p); see `located`.
+
+    Of a single parameter by inversion of the score test; with "wald" by the normal law where the release determines
+    it. An end is the end of the parameter's space where nothing up to there is rejected. Other combinations have the
+    whole line where they read a parameter that the release does not determine.
+    """
+    ends = located(fit, rows, single).intervals(alpha)
+    ends[_open(fit, rows) & (single < 0)] = -np.inf, np.inf
+    for place in np.flatnonzero(single >= 0):
+        index = int(single[place])
+        lost, others = _by_score(fit, index, method)
+        if lost.size:
+            ends[lost, place] = _profile_interval(take(fit, lost), index, alpha)
+        if others.size:
+            some = take(fit, others)
+            offset, df, shares = _reference(some, index)
+            critical = critical_value(alpha, df, shares)
+            ends[others, place] = np.stack([_end(some, index, sign, critical, offset) for sign in (-1.0, 1.0)], axis=1)
+    return in_units(fit, rows, single, ends)
+
+
+def pvalues(fit: FamilyFit, rows: Array, single: Places, values: Array, method: str = "score") -> Array:
+    """Two-sided p-values (R, q) of values (q,) of combinations; otherwise as `intervals`.
+
+    Far from the estimate, where all rows would be clamped, the root can fall again: a value is as implausible
+    as the least plausible one met on the way to it, so that the values that are not rejected are those of
+    the interval. A value at an end of the parameter's space, or beyond it, is tested at the end of a wide
+    range inside the space; its p-value is small only if the sums exclude what lies before that end.
+    """
+    tested = on_scale(fit, rows, single, values)
+    found = located(fit, rows, single).pvalues(tested)
+    found[_open(fit, rows) & (single < 0)] = 1.0
+    for place in np.flatnonzero(single >= 0):
+        index = int(single[place])
+        lost, others = _by_score(fit, index, method)
+        if lost.size:
+            found[lost, place] = _profile_pvalue(take(fit, lost), index, np.full(lost.size, tested[place]))
+        if others.size:
+            some = take(fit, others)
+            offset, df, shares = _reference(some, index)
+            largest = _largest_root(some, index, np.full(others.size, tested[place]), offset)
+            found[others, place] = pvalue_of(largest, df, shares)
+    return found
+
+
+def _by_score(fit: FamilyFit, index: int, method: str) -> tuple[Places, Places]:
+    """Which releases the score serves: by the profile over the whole space, and by the root from the estimate."""
+    wanted = fit.missing[:, index] | (method != "wald")
+    return np.flatnonzero(wanted & fit.lost), np.flatnonzero(wanted & ~fit.lost)
+
+
+def _reference(fit: FamilyFit, index: int) -> tuple[Array, Array, Array | None]:
+    """Root at the estimate (R,), 0 but at the edge of the space; degrees of freedom (R,); shares of Laplace noise."""
+    at = score_root(fit, index, fit.eta[:, index], fit.eta)
+    offset = np.where(fit.edge, at.value, 0.0)
+    return offset, degrees_of_freedom(fit, index), at.shares if fit.noise.laplace else None
+
+
+def _open(fit: FamilyFit, rows: Array) -> Mask:
+    """Whether each combination reads a parameter that the release does not determine (R, q)."""
+    return np.asarray((fit.missing[:, None] & (rows != 0)).any(axis=2))
+
+
+def batch(
+    fit: FamilyFit, *, alpha: float, method: str, contrasts: Mapping[str, Mapping[str, float]] | None, tests: bool
+) -> BatchEstimates:
+    """Infer the parameters, and by the delta method further combinations, of R releases.
+
+    Whether parameters are zero is tested only with ``tests``, which takes about as long as the intervals; else those
+    p-values are NaN.
+    """
+    names = fit.problem.family.names
+    rows = contrast_rows(names, contrasts)
+    none, places = np.full(len(rows), -1), np.arange(len(rows))
+    single, normal = np.where(places < len(names), places, -1), located(fit, rows, none)
+    ends = intervals(fit, rows, single, alpha, method)
+    tested = pvalues(fit, rows, single if tests else none, np.zeros(len(rows)), method)
+    if not tests:
+        tested[:, : len(names)] = np.nan
+    params, bse = (np.where(_open(fit, rows), np.nan, one) for one in (normal.center, normal.error))
+    return BatchEstimates((*names, *(contrasts or {})), params, bse, tested, ends, fit.flagged)
+
+
+def oracle(
+    fit: FamilyFit, *, sampling: Array, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
+) -> Oracle:
+    """Say what an oracle's interval would be, and how far noise dominates.
+
+    The fit, to the target "data", is that of the number of rows and the expected noise-free sums; ``sampling`` (q,)
+    holds the true sampling variance of every parameter and contrast. ``kappa`` is that at the true parameters.
+    """
+    rows, noise = contrast_rows(fit.problem.family.names, contrasts), fit.noise
+    laplace = None
+    if noise.laplace:  # the variance of each combination that the noise of each sum and of the count brings
+        moments, reach, _ = score_at(fit.problem, noise, fit.eta, fit.size)
+        on_sums = (rows * fit.slope[0]) @ reach[0]
+        counted = (on_sums @ moments.mean[0]) ** 2 * noise.count_variance
+        laplace = np.column_stack([on_sums**2 * noise.variances, counted])
+    variance = located(fit, rows, np.full(len(rows), -1)).error[0] ** 2
+    return Oracle.of(variance, sampling, float(fit.kappa[0]), alpha=alpha, laplace=laplace)
+
+
+# The score method
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """Signed root of the score statistic, the parameters it was taken at, and the weights behind it.
+
+    Attributes
+    ----------
+    value : ndarray (R,)
+    eta : ndarray (R, p)
+        The tested value with the other parameters that suit it best.
+    along : ndarray (R, p)
+        How the parameters that suit a tested value best move with it.
+    shares : ndarray (R, k + 1)
+        Share of the variance carried by the noise of each sum and of the count.
+    """
+
+    value: Array
+    eta: Array
+    along: Array
+    shares: Array
+
+    def ahead(self, fit: FamilyFit, index: int, tested: Array) -> Array:
+        """Predict the parameters (R, p) at other tested values."""
+        return _moved(fit, self.eta, self.along, tested - self.eta[:, index])
+
+
+def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = None) -> _Root:
+    """Signed root of the score statistic for one parameter at tested values.
+
+    Parameters
+    ----------
+    fit : FamilyFit
+    index : int
+        Which parameter.
+    tested : ndarray (R,)
+        Values on the scale of the link.
+    start : ndarray (R, p), optional
+        Where to look for the other parameters; by default where a linear model puts them.
+
+    Notes
+    -----
+    With ``g = sums - count m(theta)`` and S its covariance, ``delta = J^-1 g / n`` points from theta to the
+    estimate; with ``V = J^-1 S J^-T / n^2`` the minimum of ``g' S^-1 g`` over the other parameters is, to first
+    order, ``delta_j^2 / V_jj``, reached at ``delta - V_j delta_j / V_jj``, which a few rounds find. S is taken
+    all the way or `TOWARD_TESTED` of it from the estimate to the tested value: all the way is the score test,
+    and none of it is Wald's; between, the interval has nearly the shape that a variance-stabilising
+    transformation gives it. Where the estimate is at the edge of the space, the score test.
+    """
+    eta = _predicted(fit, index, tested) if start is None else start.copy()
+    eta[:, index] = tested
+    value, along, shares = np.empty(len(eta)), np.empty(eta.shape), np.empty((len(eta), fit.sums.shape[1] + 1))
+    active, width = np.arange(len(eta)), fit.problem.width
+    for step in range(_ROUNDS):
+        some = fit if len(active) == len(eta) else take(fit, active)
+        there = between = fit.problem.link_moments(eta[active])
+        if len(width) > 1:
+            less = np.clip(some.kappa / KAPPA_RELIABLE - 1.0, 0.0, 1.0) * ~some.edge
+            fraction = 1.0 - (1.0 - TOWARD_TESTED) * less[:, None]
+            between = fit.problem.link_moments(some.eta + fraction * (eta[active] - some.eta))
+        total = np.add(*score_covariance(fit.noise, between, some.size))
+        weights, cov = influence(there.jacobian, total, some.size, width)
+        moved = np.einsum("rpk,rk->rp", weights, some.sums - some.count[:, None] * there.mean)
+        own = weights[:, index]
+        variance = np.maximum(np.einsum("rk,rkl,rl->r", own, total, own), 1e-300)
+        counted = np.einsum("rk,rk->r", own, between.mean) ** 2 * fit.noise.count_variance
+        value[active], along[active] = (
+            moved[:, index] / np.sqrt(variance),
+            cov[:, :, index] / cov[:, index, index, None],
+        )
+        shares[active] = np.column_stack([own**2 * fit.noise.variances, counted]) / variance[:, None]
+        change = moved - along[active] * moved[:, index, None]
+        change[:, index] = 0.0
+        open_ = np.any(np.abs(change) > _SETTLED * np.sqrt(np.diagonal(cov, axis1=1, axis2=2)), axis=1)
+        change *= np.minimum(1.0, (width / 6 / np.maximum(np.abs(change), 1e-300)).min(axis=1))[:, None]
+        active, change = active[open_], change[open_]
+        if step == _ROUNDS - 1 or not active.size:
+            break
+        eta[active] = np.clip(eta[active] + change, *fit.problem.box.T)
+        eta[active, index] = tested[active]
+    return _Root(value, eta, along, shares)
+
+
+def _predicted(fit: FamilyFit, index: int, tested: Array) -> Array:
+    """Other parameters at a tested value, from the covariance of the estimates."""
+    total = fit.cov
+    return _moved(fit, fit.eta, total[:, :, index] / total[:, index, index, None], tested - fit.eta[:, index])
+
+
+def _moved(fit: FamilyFit, eta: Array, along: Array, distance: Array) -> Array:
+    reach = fit.problem.width / 6
+    return np.clip(eta + np.clip(along * distance[:, None], -reach, reach), *fit.problem.box.T)
+
+
+def degrees_of_freedom(fit: FamilyFit, index: int) -> Array:
+    """Degrees of freedom of the variance of one estimate, (R,), after Satterthwaite.
+
+    The variance depends on the other parameters, which are estimated: ``2 / Var(log V)``, where the variance
+    of ``log V`` is that of the others given this one, by the delta method. For the mean of a Normal law
+    without noise this is n; it is infinite in families of one parameter.
+    """
+    problem, total = fit.problem, fit.cov
+    others = [other for other in range(total.shape[1]) if other != index]
+    if not others:
+        return np.full(len(fit.eta), _NORMAL_DF)
+    units = np.minimum(0.5 * fit.errors, 0.05 * problem.width)
+
+    def log_variance(other: int, sign: float) -> Array:
+        eta = fit.eta.copy()
+        eta[:, other] = np.clip(eta[:, other] + sign * units[:, other], *problem.box[other])
+        return np.log(score_at(problem, fit.noise, eta, fit.size)[2][:, index, index])
+
+    changes = [log_variance(other, 1.0) - log_variance(other, -1.0) for other in others]
+    slope = np.stack(changes, axis=1) / (2 * units[:, others])
+    given = total - total[:, :, index, None] * total[:, None, index] / total[:, index, index, None, None]
+    spread = np.einsum("ri,rij,rj->r", slope, given[:, others][:, :, others], slope)
+    return np.asarray(np.clip(2.0 / np.maximum(spread, 2.0 / _NORMAL_DF), _LEAST_DF, _NORMAL_DF))
+
+
+def _end(fit: FamilyFit, index: int, sign: float, critical: Array, offset: Array) -> Array:
+    """Where the root first leaves ``critical`` on one side of the estimate, on the scale of the link, (R,).
+
+    The distance is stretched until the root is beyond, then closed in by the Illinois rule. Infinite where
+    the root stays within up to the end of the box.
+    """
+    at = fit.eta[:, index]
+    furthest = np.maximum(sign * (fit.problem.box[index, int(sign > 0)] - at), 0.0)
+    trial = np.minimum(np.minimum(critical * fit.errors[:, index], np.maximum(0.05 * furthest, 1.0)), furthest)
+    low, below, side = np.zeros_like(trial), np.full_like(trial, -1.0), np.zeros_like(trial)
+    high, above, result = (np.full_like(trial, np.inf) for _ in range(3))
+    start = _predicted(fit, index, at + sign * trial)
+    active = np.flatnonzero(furthest > 0)
+    for step in range(1, _SEARCH + 1):
+        if not active.size:
+            break
+        some, tried = take(fit, active), trial[active]
+        root = score_root(some, index, at[active] + sign * tried, start[active])
+        reached = -sign * (root.value - offset[active]) / critical[active]
+        within = reached < 1.0
+        inner, outer = active[within], active[~within]
+        above[inner] = np.where(side[inner] < 0, 1 + (above[inner] - 1) / 2, above[inner])
+        below[outer] = np.where(side[outer] > 0, (below[outer] - 1) / 2, below[outer])
+        low[inner], below[inner], side[inner] = trial[inner], reached[within] - 1, -1.0
+        high[outer], above[outer], side[outer] = trial[outer], reached[~within], 1.0
+        stretch = np.clip(1.02 / np.clip(reached[within], 0.3, None), 1.05, 2.5)
+        trial[inner] = np.minimum(trial[inner] * stretch, furthest[inner])
+        held = active[np.isfinite(high[active])]
+        share = np.clip(-below[held] / np.maximum(above[held] - 1 - below[held], 1e-300), 0.01, 0.99)
+        halved = step > _SMOOTH and step % 3 == 0  # where that takes long
+        trial[held] = low[held] + (0.5 if halved else share) * (high[held] - low[held])
+        start[active] = root.ahead(some, index, at[active] + sign * trial[active])
+        result[active] = np.where(within & (tried >= furthest[active]), np.inf, tried)
+        wide = high[active] * (1 - 1e-6) > low[active]
+        active = active[(np.abs(reached - 1.0) >= _CLOSE) & wide & np.isfinite(result[active])]
+    return np.where(np.isinf(result), sign * np.inf, at + sign * result)
+
+
+def _largest_root(fit: FamilyFit, index: int, tested: Array, offset: Array) -> Array:
+    """Largest absolute root between the estimate and the tested value, looked for at a few points (R,)."""
+    largest, passed = np.zeros(len(tested)), np.zeros(len(tested))
+    away, error, start = tested - fit.eta[:, index], fit.errors[:, index], fit.eta.copy()
+    for multiple in (*_MILESTONES, np.inf):
+        first = multiple == _MILESTONES[0]
+        reach = np.minimum(np.abs(away), multiple * error)
+        active = np.flatnonzero((reach > passed) | first)
+        if not active.size:
+            break
+        some, at = take(fit, active), fit.eta[active, index] + np.sign(away[active]) * reach[active]
+        root = score_root(some, index, at, None if first else start[active])
+        following = np.minimum(np.abs(away), 1.7 * reach)[active] * np.sign(away[active]) + some.eta[:, index]
+        start[active], passed[active] = root.ahead(some, index, following), reach[active]
+        largest[active] = np.maximum(largest[active], np.abs(root.value - offset[active]))
+    return largest
+
+
+# The profile over the whole space
+
+
+class _Profile:
+    """Least squared length of the score at each value of one parameter, for R releases.
+
+    Attributes
+    ----------
+    grid : ndarray (T,)
+        Values of the parameter, on the scale of its link.
+    lengths : ndarray (R, T)
+        Least squared lengths on the lattice.
+    least : ndarray (R,)
+        The least of all.
+    place : ndarray of int (R,)
+        Where on the grid that is.
+    """
+
+    def __init__(self, fit: FamilyFit, index: int) -> None:
+        self.fit, self.index = fit, index
+        self.axes, moments = fit.problem.lattice
+        self.grid = self.axes[index]
+        width, shape = moments.mean.shape[1], tuple(len(axis) for axis in self.axes)
+        at_once = max(_AT_ONCE // len(moments.mean), 1)
+        points = np.moveaxis(np.arange(len(moments.mean)).reshape(shape), index, 0).reshape(len(self.grid), -1)
+        alike = fit.noise.rows_per_unit * fit.noise.population
+        outer = moments.mean.T[:, None] * moments.mean.T[None]
+        own, parts = np.arange(width), []
+        for rows in (slice(start, start + at_once) for start in range(0, len(fit.eta), at_once)):
+            size, count, sums = fit.size[rows], fit.count[rows], fit.sums[rows]
+            total = np.empty((width, width, len(size), len(moments.mean)))
+            total[...] = alike * size[:, None] * np.moveaxis(moments.cov, 0, -1)[:, :, None]
+            total += fit.noise.count_variance * outer[:, :, None]
+            total[own, own] += fit.noise.variances[:, None, None] + 1e-12 * size[:, None]
+            score = sums.T[:, :, None] - count[:, None] * moments.mean.T[:, None]
+            flat = inverse_form(total.reshape(width, width, -1), score.reshape(width, -1)).reshape(len(size), -1)
+            ordered = flat[:, points]
+            parts.append((ordered.min(axis=2), points[np.arange(len(points)), ordered.argmin(axis=2)]))
+        self.lengths, self._nearest = (np.concatenate(part) for part in zip(*parts, strict=True))
+        self.place = self.lengths.argmin(axis=1)
+        self.least = np.minimum(self.lengths.min(axis=1), _least_length(fit, index, fit.eta, 1)[0])
+
+    def polished(self, rows: Places, places: Places, tested: Array) -> tuple[Array, Array]:
+        """Least squared lengths (r,) at tested values, and where (r, p), from the points of the lattice at places."""
+        best = np.unravel_index(self._nearest[rows, places], tuple(len(axis) for axis in self.axes))
+        eta = np.stack([axis[one] for axis, one in zip(self.axes, best, strict=True)], axis=1)
+        eta[:, self.index] = tested
+        return _least_length(take(self.fit, rows), self.index, eta, _PROFILE_ROUNDS)
+
+
+def _least_length(fit: FamilyFit, index: int, start: Array, rounds: int) -> tuple[Array, Array]:
+    """Least squared length (R,) near linked parameters, one of them held, and where: Newton's steps that shorten it."""
+    others = [other for other in range(start.shape[1]) if other != index]
+    reach, ends = fit.problem.width[others] / 30, fit.problem.box[others].T
+    least, eta, trial = np.full(len(start), np.inf), start, start.copy()
+    step, scale = np.zeros((len(start), len(others))), np.ones(len(start))
+    for _ in range(rounds):
+        moments = fit.problem.link_moments(trial)
+        total = np.add(*score_covariance(fit.noise, moments, fit.size))
+        score = fit.sums - fit.count[:, None] * moments.mean
+        slopes = fit.size[:, None, None] * moments.jacobian[:, :, others]
+        solved = np.linalg.solve(total, np.concatenate([score[..., None], slopes], axis=2))
+        length = np.einsum("rk,rk->r", score, solved[..., 0])
+        better = length < least
+        least, eta = np.where(better, length, least), np.where(better[:, None], trial, eta)
+        information = np.swapaxes(slopes, 1, 2) @ solved[..., 1:]
+        gradient = np.einsum("rko,rk->ro", slopes, solved[..., 0])
+        ridge = np.eye(len(others)) * (1e-9 + 1e-6 * np.trace(information, axis1=1, axis2=2))[:, None, None]
+        newton = np.linalg.solve(information + ridge, gradient[..., None])[..., 0]
+        scale = np.where(better, 1.0, 0.4 * scale)
+        step = np.where(better[:, None], np.clip(newton, -reach, reach), step)
+        trial = eta.copy()
+        trial[:, others] = np.clip(eta[:, others] + scale[:, None] * step, *ends)
+    return least, eta
+
+
+def _profile_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
+    """Give the ends (R, 2), on the scale of the link, of the values whose squared length is near the least of all.
+
+    A value is kept where the least squared length that the other parameters allow is at most that of the whole space
+    plus the squared critical value; under Laplace noise that is at least the one of one Laplace variable, whatever its
+    share. What lies between kept values is kept too. An end of the box stands for the end of the parameter's space.
+    """
+    profile, critical = _Profile(fit, index), float(stats.norm.isf(alpha / 2))
+    if fit.noise.laplace:
+        critical = max(critical, -np.log(alpha) / np.sqrt(2))
+    bound = np.sqrt(profile.least + critical**2)
+    within = profile.lengths <= (profile.least + critical**2)[:, None]
+    within[np.arange(len(within)), profile.place] = True
+    low, high = within.argmax(axis=1), len(profile.grid) - 1 - within[:, ::-1].argmax(axis=1)
+    ends = [_profile_end(profile, places, sign, bound) for sign, places in ((-1, low), (1, high))]
+    here = fit.eta[:, index]
+    return np.stack([np.minimum(ends[0], here), np.maximum(ends[1], here)], axis=1)
+
+
+def _profile_end(profile: _Profile, places: Places, sign: int, bound: Array) -> Array:
+    """Where the root of the least squared length passes a bound, beyond places on the grid, to one side (R,).
+
+    First along the grid, then between two of its points by the rule of false position, safeguarded.
+    """
+    border = len(profile.grid) - 1 if sign > 0 else 0
+    beyond, there = np.zeros(len(places)), np.zeros((len(places), len(profile.axes)))
+    active = np.flatnonzero(places != border)
+    while active.size:
+        following = places[active] + sign
+        length, there[active] = profile.polished(active, following, profile.grid[following])
+        beyond[active] = np.sqrt(length)
+        inside = beyond[active] <= bound[active]
+        places[active[inside]] = following[inside]
+        active = active[inside & (following != border)]
+    result = profile.grid[places].copy()
+    rows = np.flatnonzero(places != border)
+    if rows.size:
+        fit, index, bound, far = take(profile.fit, rows), profile.index, bound[rows], there[rows]
+        length, near = profile.polished(rows, places[rows], result[rows])
+        low, high = np.minimum(np.sqrt(length), bound), np.maximum(beyond[rows], bound)
+        for step in range(_CROSSING_SEARCH):
+            share = np.clip((bound - low) / np.maximum(high - low, 1e-300), 0.1, 0.9)
+            share = share if step % 3 < 2 else np.full_like(share, 0.5)
+            length, eta = _least_length(fit, index, near + share[:, None] * (far - near), _CROSSING_ROUNDS)
+            inside = np.sqrt(length) <= bound
+            low, high = np.where(inside, np.sqrt(length), low), np.where(inside, high, np.sqrt(length))
+            near, far = np.where(inside[:, None], eta, near), np.where(inside[:, None], far, eta)
+        share = np.clip((bound - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+        result[rows] = near[:, index] + share * (far - near)[:, index]
+    return result
+
+
+def _profile_pvalue(fit: FamilyFit, index: int, tested: Array) -> Array:
+    """P-values (R,) of values on the scale of the link, that of the most plausible value beyond: as the intervals."""
+    profile, rows, here = _Profile(fit, index), np.arange(len(tested)), fit.eta[:, index]
+    best = profile.grid[profile.place]
+    right = np.clip(np.searchsorted(profile.grid, tested, side="right"), 1, len(profile.grid) - 1)
+    own = np.minimum(*(profile.polished(rows, place, tested)[0] for place in (right - 1, right)))
+    side = np.where(tested >= best, 1.0, -1.0)[:, None]
+    beyond = side * (profile.grid[None] - tested[:, None]) >= 0
+    least = np.minimum(np.where(beyond, profile.lengths, np.inf).min(axis=1), own)
+    root = np.sqrt(np.maximum(least - profile.least, 0.0))
+    normal = 2 * stats.norm.sf(root)
+    found = np.maximum(normal, np.exp(-np.sqrt(2) * root)) if fit.noise.laplace else normal
+    return np.where((np.minimum(best, here) <= tested) & (tested <= np.maximum(best, here)), 1.0, found)
