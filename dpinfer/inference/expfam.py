@@ -19,8 +19,8 @@ from dpinfer.inference.families.base import Moments
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = [
     "KAPPA_RELIABLE",

@@ -17,13 +17,13 @@ from dpinfer.inference.expfam_intervals import (
     wald_interval,
     wald_pvalue,
 )
-from dpinfer.numerics.forms import root_of
+from dpinfer.statistics.arrays import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["BATCH_METHODS", "batch_family", "family_oracle", "simulate_releases"]
 

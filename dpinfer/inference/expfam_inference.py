@@ -25,11 +25,11 @@ from dpinfer.inference.expfam_intervals import (
     wald_pvalue,
 )
 from dpinfer.inference.restrictions import independent, wald_lengths
-from dpinfer.release.stage import StageRelease
+from dpinfer.release.laws import StageRelease
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.release import Release
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["FamilyInference", "family_inference"]
 

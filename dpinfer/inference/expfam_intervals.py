@@ -10,10 +10,10 @@ import numpy as np
 from dpinfer.inference.contrasts import Contrasts
 from dpinfer.inference.expfam import KAPPA_RELIABLE, FamilyFit, influence, score_covariance, spread_at, take
 from dpinfer.inference.expfam_profile import profile_interval, profile_pvalue
-from dpinfer.numerics.tails import critical_value, pvalue_of
+from dpinfer.statistics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = [
     "TOWARD_TESTED",

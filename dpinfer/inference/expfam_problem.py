@@ -13,9 +13,9 @@ from dpinfer.inference.families.base import ExponentialFamily, Moments, limits
 from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["ClampedProblem", "clamped_problem"]
 

@@ -13,11 +13,11 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.inference.expfam import score_covariance, take
-from dpinfer.numerics.forms import inverse_form
+from dpinfer.statistics.arrays import inverse_form
 
 if TYPE_CHECKING:
     from dpinfer.inference.expfam import FamilyFit
-    from dpinfer.numerics.arrays import Array, Places
+    from dpinfer.statistics.arrays import Array, Places
 
 __all__ = ["profile_interval", "profile_pvalue"]
 

@@ -28,9 +28,8 @@ from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.spill import BUCKETS, check_disk
 from dpinfer.kernel.spilled_people import SpilledPeople
-from dpinfer.privacy.account import Account
-from dpinfer.privacy.store import ROWS
-from dpinfer.release.asked import Asked
+from dpinfer.privacy.store import ROWS, Account
+from dpinfer.release.request import Asked
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from dpinfer.privacy.accounting import (
     least_scale,
 )
 from dpinfer.privacy.ledger import Ledger
-from dpinfer.privacy.planning import attained
 from dpinfer.privacy.units import (
     GDP,
     NEIGHBORS,
@@ -33,7 +32,6 @@ __all__ = [
     "Neighbors",
     "Privacy",
     "PureDP",
-    "attained",
     "calibrate",
     "coordinate_scales",
     "discrete_gaussian_tau",

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dpinfer.errors import LedgerError, NotProvedError, OptionError
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount, tau_allowance
 from dpinfer.privacy.exact import float_above, float_below, sqrt_above, sqrt_below
-from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
+from dpinfer.privacy.units import GDP, OUTWARD, ZCDP, ApproxDP, Privacy, PureDP, gaussian_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
 
 __all__ = ["Entry", "Filter", "filter_for"]
 

@@ -3,25 +3,77 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pandas as pd
 
-from dpinfer.errors import LedgerError, OptionError, ReleaseLostError, type_of
-from dpinfer.privacy.account import Account, found_header
-from dpinfer.privacy.described import check_keep, check_same, described
-from dpinfer.privacy.kept import KeptRelease, as_release, read_kept, start_keeping
-from dpinfer.privacy.showing import ledger_report
-from dpinfer.privacy.store import Charge, FileStore, Header, MemoryStore, Store
+from dpinfer.display.report import Report, Table, count
+from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, ReleaseLostError, type_of
+from dpinfer.privacy.filters import filter_for
+from dpinfer.privacy.store import (
+    Account,
+    Charge,
+    FileStore,
+    Header,
+    KeptRelease,
+    MemoryStore,
+    Store,
+    filter_of,
+    found_header,
+    read_kept,
+    start_keeping,
+)
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.filters import Entry
-    from dpinfer.privacy.units import Neighbors, Privacy
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "ledger_facts", "read_releases_with"]
+
+_readers: list[Callable[[str], Any]] = []
+
+
+def read_releases_with(reader: Callable[[str], Any]) -> None:
+    """Set what makes a release of its text; for the layer of releases, which is above this one."""
+    _readers[:] = [reader]
+
+
+def check_keep(keep: object) -> None:
+    """Refuse a ``keep`` that is no truth value."""
+    if not isinstance(keep, bool):
+        raise OptionError("keep", keep, "True or False")
+
+
+def described(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None) -> Header:
+    """Check what describes a ledger, and write it as text."""
+    if not isinstance(dataset, str) or not dataset:
+        raise OptionError("dataset", dataset, "a name for the confidential data")
+    if type(neighbors) is not str or neighbors not in NEIGHBORS:
+        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    chosen = filter_for(budget, currency).currency
+    return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
+
+
+def check_same(store: Store, found: Header, asked: Header) -> None:
+    """Refuse the ledger of another study."""
+    if found[1:] == asked[1:]:
+        return
+    told = zip(_PROPERTIES, _readable(store, found), _readable(store, asked), strict=True)
+    differing = [f"its {name} is {there}, not {here}" for name, there, here in told if there != here]
+    raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
+
+
+_PROPERTIES = Header._fields[1:]
+
+
+def _readable(store: Store, header: Header) -> tuple[str, ...]:
+    """Return the properties that two ledgers of one study share, for a message."""
+    return repr(header.dataset), str(filter_of(store, header).budget), header.neighbors, header.currency
 
 
 class Ledger:
@@ -390,7 +442,7 @@ class Ledger:
                 f"the release of charge {id} is not in the ledger: it is being measured, or was lost after it was paid",
                 found.charge,
             )
-        return as_release(found.release)
+        return _readers[0](found.release)
 
     def kept(self) -> list[KeptRelease]:
         """Return what the ledger keeps as texts, the oldest first; `releases` lists it for people."""
@@ -442,3 +494,40 @@ def _refuse_copy() -> NoReturn:
     raise LedgerError(
         "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; use a ledger file"
     )
+
+
+_SHOWN = 20
+"""Charges that are shown: the last ones."""
+
+
+def ledger_facts(ledger: Ledger) -> tuple[tuple[str, str], ...]:
+    """Return what is kept and spent; where the file cannot be read, why."""
+    where = "in memory" if ledger.path is None else str(ledger.path)
+    try:
+        spent, remaining, made = str(ledger.spent), str(ledger.remaining), len(ledger.charges())
+    except LedgerError as error:
+        return (("ledger", where), ("cannot be read", str(error)))
+    return (
+        ("ledger", where),
+        ("dataset", ledger.dataset),
+        ("relation", f"{ledger.neighbors}, counted in {ledger.currency}"),
+        ("budget", str(ledger.budget)),
+        ("spent", f"{spent} in {count(made)} charge{'' if made == 1 else 's'}"),
+        ("remaining", remaining),
+    )
+
+
+def ledger_report(ledger: Ledger) -> Report:
+    """Return budget, spent, remaining, and the last charges."""
+    facts = ledger_facts(ledger)
+    if len(facts) == 2:
+        return Report("Ledger", facts)
+    made = ledger.charges()
+    rows = [
+        (f"{time:%Y-%m-%d %H:%M}", text, str(price))
+        for time, text, price in made[["time", "description", "price"]].tail(_SHOWN).itertuples(index=False)
+    ]
+    left = len(made) - len(rows)
+    notes = (f"{count(left)} earlier charges are in charges().",) if left else ()
+    table = Table(("charged (UTC)", "for", "price"), tuple(rows), frozenset({1, 2}))
+    return Report("Ledger", facts, (table,) if rows else (), notes)

@@ -19,11 +19,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from dpinfer.errors import OptionError, PrivacyUnitError
-from dpinfer.privacy.accounting import RESERVED, gaussian_amount
-from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.accounting import RESERVED, Cost, gaussian_amount
 from dpinfer.privacy.exact import digits_below
-from dpinfer.privacy.profiles import OUTWARD
-from dpinfer.privacy.units import GDP, ApproxDP
+from dpinfer.privacy.units import GDP, OUTWARD, ApproxDP
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -41,6 +39,7 @@ __all__ = [
     "POISSON",
     "Weights",
     "composed",
+    "composed_epsilon",
     "cost_of",
     "dominating_mu",
     "noise_mu",
@@ -135,6 +134,11 @@ def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistrib
         grid = min(1 / (25 * scale), 4e-3)  # coarser: it takes much longer
         single = pld.from_mixture_gaussian_mechanism(scale, sizes, chances, value_discretization_interval=grid)
     return single.self_compose(replicates)
+
+
+def composed_epsilon(weights: Weights, mu: float, replicates: int, delta: float) -> float:
+    """Exact epsilon at a delta of B noisy sums under secret weights, rounded up; parameters as in `composed`."""
+    return float(composed(weights, mu, replicates).get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=256)

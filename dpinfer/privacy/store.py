@@ -1,12 +1,16 @@
-"""Where a ledger is kept: one SQLite file, or one SQLite database in memory.
+"""Where a ledger is kept, and the one way to charge it: one SQLite file, or one SQLite database in memory.
 
 Everything is written in immediate transactions that are on disk before they return. A file is opened anew for
 every operation, so that threads, forked processes and pickled ledgers share nothing but the file. A new file appears
 whole or not at all, with a marker beside it: one that is empty or gone later is then not taken for a new one.
+
+A ledger that stores releases writes what is asked with the charge, in one transaction, and the release after the draw,
+both as texts. So a charge whose release is missing was paid and is lost, or is being measured.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
@@ -16,14 +20,24 @@ import weakref
 from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar, cast
 
-from dpinfer.errors import LedgerError, shown
-from dpinfer.privacy.cost import Cost
+from dpinfer.errors import (
+    BudgetExceededError,
+    DPInferError,
+    LedgerError,
+    LedgerMismatchError,
+    OptionError,
+    shown,
+    type_of,
+)
+from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.exact import fraction_of
+from dpinfer.privacy.filters import Entry, Filter, filter_for
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, privacy_from_dict
 from dpinfer.writing import sync_folder
 
 if TYPE_CHECKING:
@@ -33,15 +47,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS",
+    "Account",
     "Charge",
     "FileStore",
     "Header",
+    "KeptRelease",
+    "LedgerMovedError",
     "MemoryStore",
     "Store",
     "add_charge",
+    "book",
+    "filter_of",
+    "found_header",
     "keep_unit",
+    "keeps",
+    "kept_count",
     "read_charges",
     "read_header",
+    "read_kept",
+    "start_keeping",
+    "store_release",
 ]
 
 T = TypeVar("T")
@@ -52,7 +77,7 @@ BUSY_SECONDS = 60.0
 _UNTOLD_SECONDS = 1.0
 """After how long that is logged."""
 
-_LOG = logging.getLogger("dpinfer")
+_LOG = logging.getLogger("dpinfer")  # prices and questions of charges: public, and the same for all rows
 
 ROWS = "rows"
 """The unit where every row is protected by itself."""
@@ -319,7 +344,7 @@ def read_charges(connection: sqlite3.Connection, name: str) -> list[Charge]:
 
 # Many charges are alike, and all are read for every new one: what a text means is worked out once.
 _cost = lru_cache(2**14)(Cost.from_json)
-_fraction = lru_cache(2**14)(fraction_of)
+_stored_fraction = lru_cache(2**14)(fraction_of)
 
 
 def _charge(name: str, number: int, *stored: object) -> Charge:
@@ -339,8 +364,8 @@ def _charge(name: str, number: int, *stored: object) -> Charge:
         read("time", _time),
         read("description", str),
         read("cost", _cost),
-        read("amount", _fraction),
-        read("reserve", _fraction),
+        read("amount", _stored_fraction),
+        read("reserve", _stored_fraction),
     )
 
 
@@ -379,3 +404,179 @@ def add_charge(connection: sqlite3.Connection, charge: Charge) -> None:
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
+
+
+_CREATE_KEPT = """CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY AUTOINCREMENT,
+    charge TEXT NOT NULL UNIQUE, asked TEXT NOT NULL, release TEXT)"""
+
+
+class LedgerMovedError(LedgerError):
+    """Another process was charged since the kept releases were read: they are to be read again; nothing was charged."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRelease:
+    """One charge of a ledger that keeps releases: its id, what was asked, and the release, as JSON texts.
+
+    ``release`` is None where it was paid for and not stored.
+    """
+
+    charge: str
+    asked: str
+    release: str | None
+
+
+def start_keeping(connection: sqlite3.Connection) -> None:
+    """Have a ledger keep releases from now on, in a write transaction."""
+    connection.execute(_CREATE_KEPT)
+
+
+def keeps(connection: sqlite3.Connection) -> bool:
+    """Whether a ledger keeps releases."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'kept'").fetchone()
+    return found is not None
+
+
+def kept_count(connection: sqlite3.Connection) -> int:
+    """Return how many charges were made since the ledger keeps releases."""
+    found: int = connection.execute("SELECT count(*) FROM kept").fetchone()[0]
+    return found
+
+
+def book(connection: sqlite3.Connection, charge: str, asked: str) -> None:
+    """Write what a charge was asked, in the transaction of the charge."""
+    connection.execute("INSERT INTO kept (charge, asked) VALUES (?, ?)", (charge, asked))
+
+
+def store_release(store: Store, charge: str, release: str) -> None:
+    """Store what was released for a charge; `LedgerError` if it cannot be written."""
+    with store.transaction(write=True) as connection:
+        connection.execute("UPDATE kept SET release = ? WHERE charge = ?", (release, charge))
+
+
+def read_kept(connection: sqlite3.Connection, name: str) -> list[KeptRelease]:
+    """Read all that a ledger keeps, the oldest first; `LedgerError` if a field is damaged."""
+    if not keeps(connection):
+        return []
+    rows = connection.execute("SELECT charge, asked, release FROM kept ORDER BY number").fetchall()
+    for charge, asked, release in rows:
+        if not (isinstance(charge, str) and isinstance(asked, str) and isinstance(release, str | None)):
+            raise LedgerError(f"{name} is damaged: a release that it keeps is not what was written")
+    return [KeptRelease(*row) for row in rows]
+
+
+class Account:
+    """What a ledger keeps, and the only way to charge it; `dpinfer.privacy.ledger.Ledger` is its face."""
+
+    __slots__ = ("filter", "header", "store")
+    filter: Filter
+    header: Header
+    store: Store
+
+    def __init__(self, store: Store, header: Header) -> None:
+        if type(store) not in (FileStore, MemoryStore):  # not a subclass, which might keep nothing
+            raise OptionError("store", type_of(store), "a FileStore or a MemoryStore")
+        for name, value in (("store", store), ("header", header), ("filter", filter_of(store, header))):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an account cannot be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("an account cannot be changed")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation of every charge."""
+        return cast("Neighbors", self.header.neighbors)
+
+    def charge(
+        self,
+        cost: Cost,
+        description: str,
+        *,
+        unit: str | None,
+        asked: Callable[[], str] | None = None,
+        identifier: str | None = None,
+        seen: int | None = None,
+    ) -> str:
+        """Check that a cost fits, store it, and return the id of the charge, which is on disk then.
+
+        Nothing is stored where it does not fit, has no guarantee in the currency, or protects another unit than the
+        charges before; see `dpinfer.privacy.ledger.Ledger.charge`. A ledger that keeps releases stores what was
+        ``asked`` with the charge. ``identifier`` is an id of one's own, which no charge has; where ``seen`` is not how
+        many kept releases there are, the charge is refused (`LedgerMovedError`).
+        """
+        entry = self.entry(cost)
+        if not isinstance(description, str) or not description:
+            raise OptionError("description", description, "a text that says what is measured")
+        identifier = uuid.uuid4().hex if identifier is None else identifier
+        with self.store.transaction(write=True) as connection:
+            self.check(connection, cost, entry)
+            if unit is not None and (held := keep_unit(connection, unit)) != unit:
+                raise LedgerMismatchError(
+                    f"the charges of {self.store} protect {held}, and these data {unit}: what they cost does not add "
+                    "up; use the same id= for all, or a ledger of their own for rows that are not in the other"
+                )
+            time = datetime.now(UTC).isoformat(timespec="microseconds")
+            if seen is not None and kept_count(connection) != seen:
+                raise LedgerMovedError(f"{self.store} was charged by another process meanwhile; nothing was charged")
+            add_charge(connection, Charge(identifier, time, description, cost, entry.amount, entry.reserve))
+            if asked is not None and keeps(connection):
+                book(connection, identifier, asked())
+        with suppress(Exception):  # a handler that fails must not lose what is paid for
+            _LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
+        return identifier
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the ledger keeps releases."""
+        with self.store.transaction(write=False) as connection:
+            return keeps(connection)
+
+    def keep(self, identifier: str, release: str) -> None:
+        """Store what was released for a charge."""
+        store_release(self.store, identifier, release)
+
+    def entry(self, cost: Cost) -> Entry:
+        """Return what a cost uses up."""
+        if not isinstance(cost, Cost):
+            raise OptionError("cost", cost, "the Cost of a mechanism")
+        return self.filter.entry(cost)
+
+    def check(self, connection: sqlite3.Connection, cost: Cost, entry: Entry) -> None:
+        """Raise unless the entry fits, within the caller's transaction."""
+        total, _ = self.total(connection)
+        reason = self.filter.excess(total, entry)
+        if reason is not None:
+            raise BudgetExceededError(cost.price, self.filter.remaining(total), reason)
+
+    def total(self, connection: sqlite3.Connection) -> tuple[Entry, list[Charge]]:
+        """Read the charges, check them, and return their sum and themselves."""
+        if read_header(connection, str(self.store)) != self.header:
+            raise LedgerMismatchError(f"{self.store} has been replaced by another ledger since it was opened")
+        made = read_charges(connection, str(self.store))
+        return self.filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in made), made
+
+
+def filter_of(store: Store, header: Header) -> Filter:
+    """Return the filter that a header asks for; `LedgerError` if a field of it is damaged."""
+    if header.neighbors not in NEIGHBORS:
+        raise LedgerError(f"{store} is damaged: its neighbors are {header.neighbors!r}")
+    try:
+        budget = privacy_from_dict(json.loads(header.budget))
+    except (ValueError, TypeError, AttributeError, DPInferError):
+        raise LedgerError(f"{store} is damaged: its budget is no amount of privacy") from None
+    try:
+        return filter_for(budget, header.currency)
+    except OptionError:
+        raise LedgerError(f"{store} is damaged: its currency {header.currency!r} is none of {budget}") from None
+
+
+def found_header(store: FileStore) -> Header:
+    """Return the header of a ledger file, and see to its marker before anything is charged."""
+    with store.transaction(write=False) as connection:
+        header = read_header(connection, str(store))
+    with suppress(OSError):  # in a folder that takes no file nothing can be charged either
+        store.mark()
+    return header

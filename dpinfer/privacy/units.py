@@ -1,26 +1,289 @@
 """Units of privacy: how much a mechanism may cost, what a ledger may spend, what a release guarantees.
 
 Amounts are frozen values. Floats mean the decimals that they print as, so that 0.1 + 0.2 == 0.3, and every
-rounding goes toward less claimed privacy: what a composition costs is rounded up, a share is rounded down.
+rounding goes toward less claimed privacy: what a composition costs is rounded up, a share is rounded down. So it is
+with conversions: an epsilon or a mu that a guarantee *implies* is rounded up, a mu that a price *buys* is rounded down,
+by a relative ``OUTWARD`` that covers the error of the evaluation.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from fractions import Fraction
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import erfcx, erfinv, log_expit, log_ndtr, ndtr, ndtri_exp
 
 from dpinfer.errors import PrivacyUnitError, shown
-from dpinfer.privacy.amount import Amount, nonnegative, probability
-from dpinfer.privacy.exact import decimal, float_above, float_below, sqrt_above, sqrt_below
-from dpinfer.privacy.profiles import gaussian_epsilon, pure_mu, zcdp_epsilon
+from dpinfer.privacy.exact import decimal, digits_below, float_above, float_below, sqrt_above, sqrt_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from fractions import Fraction
 
-__all__ = ["GDP", "NEIGHBORS", "ZCDP", "ApproxDP", "Neighbors", "Privacy", "PureDP", "privacy_from_dict"]
+__all__ = [
+    "GDP",
+    "NEIGHBORS",
+    "ZCDP",
+    "Amount",
+    "ApproxDP",
+    "Neighbors",
+    "Privacy",
+    "PureDP",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "log_gaussian_delta",
+    "nonnegative",
+    "privacy_from_dict",
+    "probability",
+    "pure_mu",
+    "zcdp_epsilon",
+]
+
+OUTWARD = 1e-9
+"""Relative step by which results of root finding and minimisation are moved to the safe side."""
+
+_LOG_MARGIN = 1e-10
+"""Margin on log(delta), well above the error of `log_gaussian_delta`."""
+
+_TINY, _HUGE = 1e-200, 1e9
+"""Outside of this range a simple bound stands in for the root, whose evaluation would lose its digits."""
+
+_LEGENDRE = np.polynomial.legendre.leggauss(16)
+_NODES, _WEIGHTS = 0.5 * (_LEGENDRE[0] + 1), 0.5 * _LEGENDRE[1]  # on the unit interval
+
+
+def log_gaussian_delta(epsilon: float, mu: float) -> float:
+    """Logarithm of the smallest delta with which mu-GDP implies (epsilon, delta)-DP.
+
+    delta = Phi(-x) - e^epsilon Phi(-y) with x = epsilon/mu - mu/2 and y = x + mu (Balle & Wang 2018, theorem 8; Dong,
+    Roth & Su 2022, corollary 2.13). With M the Mills ratio this is phi(x)(M(x) - M(y)), whose difference is integrated
+    where mu is small, so that no digits cancel.
+    """
+    x = epsilon / mu - 0.5 * mu
+    y = x + mu
+    if mu <= 0.5:
+        nodes = x + mu * _NODES
+        slope = 1.0 - nodes * _mills(nodes)
+        return -0.5 * x * x - 0.5 * math.log(2 * math.pi) + math.log(mu * float(_WEIGHTS @ slope))
+    if x >= 0:
+        difference = float(erfcx(x / math.sqrt(2)) - erfcx(y / math.sqrt(2)))
+        return -0.5 * x * x + math.log(0.5 * difference) if difference > 0 else float(log_ndtr(-x))
+    density = math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return math.log(float(ndtr(-x)) - density * float(_mills(np.array(y))))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon with which mu-GDP implies (epsilon, delta)-DP, rounded up."""
+    target = math.log(delta) - _LOG_MARGIN
+    if mu == 0 or log_gaussian_delta(0.0, mu) <= target:
+        return 0.0
+    upper = 0.5 * mu * mu + mu * math.sqrt(-2 * target)  # P(N > t) <= exp(-t^2/2)/2
+    if mu > _HUGE:
+        return upper * (1 + OUTWARD)
+    root = brentq(lambda e: log_gaussian_delta(e, mu) - target, 0.0, upper, xtol=1e-13 * upper, rtol=1e-14)
+    epsilon = float(root) * (1 + OUTWARD)
+    while log_gaussian_delta(epsilon, mu) > math.log(delta):
+        epsilon += OUTWARD * upper
+    return epsilon
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down to 12 digits.
+
+    At epsilon 0 the answer is 0: an epsilon of zero buys nothing here.
+    """
+    if epsilon == 0:
+        return 0.0
+    target = math.log(delta) - _LOG_MARGIN
+    tail = math.sqrt(-2 * target)
+    lower = 2 * (epsilon / (math.sqrt(2) * math.sqrt(0.5 * tail * tail + epsilon) + tail))
+    if not _TINY < epsilon < _HUGE:
+        return digits_below(lower * (1 - OUTWARD))
+    upper = 2 * lower
+    while log_gaussian_delta(epsilon, upper) <= target:
+        lower, upper = upper, 2 * upper
+    xtol = 1e-14 * lower
+    root = brentq(lambda m: log_gaussian_delta(epsilon, m) - target, lower, upper, xtol=xtol, rtol=1e-14)
+    mu = digits_below(float(root) * (1 - OUTWARD))
+    while mu > 0 and log_gaussian_delta(epsilon, mu) > math.log(delta):
+        mu = digits_below(mu * (1 - OUTWARD))
+    return mu
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Smallest epsilon with which rho-zCDP is known to imply (epsilon, delta)-DP, rounded up.
+
+    Canonne, Kamath & Steinke (2020), proposition 12: for every order alpha > 1, epsilon = alpha rho + log(1 - 1/alpha)
+    - log(delta alpha)/(alpha - 1) is enough; the least is taken. Any order gives a valid epsilon, so that an inexact
+    minimum is still safe.
+    """
+    if rho == 0:
+        return 0.0
+
+    def bound(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        alpha = 1 + excess
+        log_ratio = log_excess - math.log1p(excess)  # log(1 - 1/alpha)
+        return alpha * rho + log_ratio - (math.log(delta) + math.log1p(excess)) / excess
+
+    centre = 0.5 * (math.log(max(-math.log(delta), 1e-6)) - math.log(rho))
+    grid = centre + np.linspace(-12, 12, 97)
+    best = grid[int(np.argmin([bound(float(t)) for t in grid]))]
+    around = (float(best) - 0.25, float(best) + 0.25)
+    refined = minimize_scalar(bound, bounds=around, method="bounded", options={"xatol": 1e-9})
+    return max(0.0, min(bound(float(best)), float(refined.fun))) * (1 + OUTWARD)
+
+
+def pure_mu(epsilon: float) -> float:
+    """Smallest mu with which pure epsilon-DP implies mu-GDP, rounded up.
+
+    mu = 2 Phi^{-1}(e^eps/(1 + e^eps)): the worst case is randomised response (Dong, Roth & Su 2022; Smith & Thakurta
+    2022).
+    """
+    if epsilon < 1:
+        mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(0.5 * epsilon)))
+    else:
+        mu = -2 * float(ndtri_exp(log_expit(-epsilon)))
+    return mu * (1 + OUTWARD)
+
+
+def _mills(x: np.ndarray) -> np.ndarray:
+    """Mills ratio (1 - Phi)/phi of an array."""
+    ratio: np.ndarray = math.sqrt(0.5 * math.pi) * erfcx(x / math.sqrt(2))
+    return ratio
+
+
+class Amount(ABC):
+    """A privacy loss in one unit, with the arithmetic that all units share.
+
+    Notes
+    -----
+    ``a + b`` is what two mechanisms cost together, ``a - b`` what is left of ``a`` after ``b``. For a number
+    k < 1, ``k * a`` is a share: 1/k of them compose to ``a``, and it is rounded down. For k > 1 it is the
+    cost of k mechanisms, rounded up. For `GDP` that makes it sqrt(k) mu. Amounts compare within a unit only.
+    """
+
+    __slots__ = ()
+    __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `*` to this class
+
+    @property
+    @abstractmethod
+    def composable(self) -> tuple[Fraction, ...]:
+        """The exact quantities that add up when mechanisms are composed (for GDP, mu squared)."""
+
+    @classmethod
+    @abstractmethod
+    def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
+        """Build an amount from its composable quantities, rounded up or down."""
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing can be bought for this amount (for ApproxDP: its epsilon is 0)."""
+        return self.composable[0] == 0
+
+    def to_dict(self) -> dict[str, str | float]:
+        """Return a JSON-ready form that `privacy_from_dict` reads back without loss."""
+        values = {f.name: getattr(self, f.name) for f in fields(cast("Any", self))}
+        return {"unit": type(self).__name__} | values
+
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, Amount):
+            return NotImplemented
+        parts = zip(self.composable, self._same_unit(other, "added").composable, strict=True)
+        return self._of_composable(tuple(a + b for a, b in parts), up=True)
+
+    def __radd__(self, other: int) -> Self:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+
+    def __sub__(self, other: Self) -> Self:
+        if not isinstance(other, Amount):
+            return NotImplemented
+        parts = zip(self.composable, self._same_unit(other, "subtracted").composable, strict=True)
+        rest = tuple(a - b for a, b in parts)
+        if min(rest) < 0:
+            raise PrivacyUnitError(f"{self} - {other} is below zero")
+        return self._of_composable(rest, up=False)
+
+    def __mul__(self, factor: float) -> Self:
+        if not isinstance(factor, Real) or isinstance(factor, bool):
+            return NotImplemented
+        return self._scaled(_exact_factor(factor))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Self:
+        if not isinstance(divisor, Real) or isinstance(divisor, bool):
+            return NotImplemented
+        return self._scaled(1 / _exact_factor(divisor))
+
+    def _scaled(self, factor: Fraction) -> Self:
+        return self._of_composable(tuple(factor * part for part in self.composable), up=factor > 1)
+
+    def __le__(self, other: Self) -> bool:
+        pairs = zip(self.composable, self._same_unit(other, "compared").composable, strict=True)
+        return all(a <= b for a, b in pairs)
+
+    def __lt__(self, other: Self) -> bool:
+        return self <= other and self.composable != other.composable
+
+    def __ge__(self, other: Self) -> bool:
+        return self._same_unit(other, "compared") <= self
+
+    def __gt__(self, other: Self) -> bool:
+        return self._same_unit(other, "compared") < self
+
+    def _same_unit(self, other: object, done: str) -> Self:
+        if type(other) is not type(self):
+            told = str(other) if isinstance(other, Amount) else shown(other)
+            raise PrivacyUnitError(
+                f"{self} and {told} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
+            )
+        return other
+
+
+def _number(name: str, given: object, right: str) -> float:
+    """Return a finite float, or complain in the name of the argument."""
+    if isinstance(given, Real) and not isinstance(given, bool):
+        try:
+            value = float(given)
+        except OverflowError:
+            value = math.inf
+        if math.isfinite(value):
+            return value + 0.0  # -0.0 becomes 0.0
+    raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected {right}")
+
+
+def nonnegative(name: str, given: object) -> float:
+    """Return a finite float of at least 0; `PrivacyUnitError`, in the name of the argument, for anything else."""
+    right = "a finite number, at least 0"
+    value = _number(name, given, right)
+    if value < 0:
+        raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected {right}")
+    return value
+
+
+def probability(given: object) -> float:
+    """Return a delta as a float between 0 and 1, both excluded; `PrivacyUnitError` for anything else."""
+    right = "a number between 0 and 1, both excluded"
+    value = _number("delta", given, right)
+    if not 0 < value < 1:
+        raise PrivacyUnitError(f"delta={shown(given)} is not valid: expected {right}")
+    return value
+
+
+def _exact_factor(factor: Real | float) -> Fraction:
+    """Read a factor: whole numbers and fractions as they are, floats as the decimals they print as."""
+    exact = factor if isinstance(factor, Fraction) else decimal(_number("factor", factor, "a finite number above 0"))
+    if exact <= 0:
+        raise PrivacyUnitError(f"factor={shown(factor)} is not valid: expected a finite number above 0")
+    return exact
+
 
 Neighbors = Literal["add_remove", "replace_one"]
 NEIGHBORS: tuple[Neighbors, ...] = ("add_remove", "replace_one")
@@ -34,7 +297,7 @@ class Privacy(Amount):
 
     Notes
     -----
-    The arithmetic (``+``, ``-``, ``*``, ``/``, comparisons) is that of `dpinfer.privacy.amount.Amount`.
+    The arithmetic (``+``, ``-``, ``*``, ``/``, comparisons) is that of `dpinfer.privacy.units.Amount`.
     """
 
     __slots__ = ()
@@ -116,9 +379,9 @@ class Privacy(Amount):
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook, with what it guarantees."""
-        from dpinfer.privacy.showing import price_report  # noqa: PLC0415  (no part of a private run)
+        from dpinfer.display.report import Report  # noqa: PLC0415  (no part of a private run)
 
-        return price_report(self).html()
+        return Report(str(self), (("guarantees", self.describe()),)).html()
 
     def _implied(self, unit: type[Privacy]) -> Privacy | None:
         """Return the amount in another unit, or None where no conversion is proved."""

@@ -19,11 +19,11 @@ from dpinfer.errors import (
     ReleaseMismatchError,
     ReleaseNotSavedError,
 )
-from dpinfer.privacy.kept import LedgerMovedError
+from dpinfer.privacy.store import LedgerMovedError
 from dpinfer.procedures.stored import stored_fields
-from dpinfer.release.asked import Asked
 from dpinfer.release.quality import QUALITY
 from dpinfer.release.release import Release
+from dpinfer.release.request import Asked
 from dpinfer.release.saving import Reservation, SavedRelease
 
 if TYPE_CHECKING:

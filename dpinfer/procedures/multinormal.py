@@ -14,12 +14,12 @@ from dpinfer.procedures.sum_plan import SumPlan
 if TYPE_CHECKING:
     from dpinfer.inference.batch import Oracle
     from dpinfer.inference.released import Released
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["MultivariateNormal"]
 

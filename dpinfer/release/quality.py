@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.release.laws import NoiseLaw
+from dpinfer.release.laws import NoiseLaw, StageRelease
 from dpinfer.schema.boolean import Boolean
 from dpinfer.schema.classes import CELL_CLASSES, HIGH, IMPOSSIBLE, LOW, MISSING, ROWS_KEPT, UNKNOWN, cell_classes
 from dpinfer.schema.column import DROP
@@ -18,13 +18,12 @@ from dpinfer.schema.real import Integer, Real
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.release.release import Release
     from dpinfer.schema.column import Column
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
-__all__ = ["QUALITY", "Advice", "Quality", "advice_of"]
+__all__ = ["QUALITY", "Advice", "Quality"]
 
 QUALITY = "quality"
 """Kind of the releases that are read here."""
@@ -76,18 +75,17 @@ class Quality:
     public: int | None
 
     @classmethod
-    def read(cls, release: Release) -> Quality | None:
-        """Read a release; None if it does not hold such counts."""
-        schema = release.schema
+    def read(cls, stage: StageRelease, schema: Schema, public: int | None) -> Quality | None:
+        """Read the one stage of a release; None if it does not hold such counts."""
         names = [f"{name}: {one}" for name, column in schema.items() for one in cell_classes(column)]
-        law = release.law
+        law = stage.law
         plain = law.family in ("gaussian", "laplace") and law.draws == 1 and len(set(law.scales)) == 1
-        if not plain or (*names, ROWS_KEPT) != release.names:
+        if not plain or (*names, ROWS_KEPT) != stage.names:
             return None
-        noise = float(release.noise_variances[0])
-        tail = NoiseLaw(law.family, law.scales[:1]).quantile(1 - _FALSE_ALARM / len(names))[0] * release.steps[0]
+        noise = float(stage.noise_variances[0])
+        tail = NoiseLaw(law.family, law.scales[:1]).quantile(1 - _FALSE_ALARM / len(names))[0] * stage.steps[0]
         limit = max(float(tail), _LEAST_SDS * float(np.sqrt(noise)))
-        return cls(schema, release.array, noise, limit, release.nobs)
+        return cls(schema, stage.array, noise, limit, public)
 
     @cached_property
     def places(self) -> dict[tuple[str, str], int]:
@@ -160,12 +158,6 @@ class Quality:
         if much is None or len(self.schema) == 1:
             return None
         return Advice(tuple(self.schema), f"{much} rows are left out of a model of all {len(self.schema)} columns.")
-
-
-def advice_of(release: Release) -> tuple[Advice, ...]:
-    """Return what a release of quality advises; nothing of any other."""
-    found = Quality.read(release) if release.kind == QUALITY else None
-    return () if found is None else found.advice
 
 
 def _fault(column: Column, one: str) -> str:

@@ -1,36 +1,215 @@
-"""A release: noisy integers that remember how they were made."""
+"""A release: noisy integers that remember how they were made; its JSON, and that of the fields of its question."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError, shown
+from dpinfer.display.report import Report, Table, count
+from dpinfer.errors import DPInferError, InferenceError, ReleaseFormatError, ReleaseVersionError, shown
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
-from dpinfer.release.laws import CHOICES, NoiseLaw
-from dpinfer.release.quality import advice_of
-from dpinfer.release.registry import find_inference
-from dpinfer.release.showing import release_report
-from dpinfer.release.stage import StageRelease
+from dpinfer.release.laws import CHOICES, NoiseLaw, StageRelease
+from dpinfer.release.quality import QUALITY, Advice, Quality
 from dpinfer.schema.schema import Schema
 from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from dpinfer.release.quality import Advice
 
-__all__ = ["FORMAT_VERSION", "MAGIC", "Release", "read_release"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MAGIC",
+    "AnyRelease",
+    "CombinedRelease",
+    "Release",
+    "SeveralCosts",
+    "decode",
+    "encode",
+    "find_inference",
+    "read_release",
+    "register",
+    "release_report",
+]
+
+_NUMBERS = (int, float)
+
+
+def encode(value: Any) -> Any:  # noqa: PLR0911  (a return for each type)
+    """Write a value of a question as JSON can hold it.
+
+    Parameters
+    ----------
+    value : None, bool, int, float, str, Fraction, ndarray, sequence or mapping of these, or an object with ``to_dict``
+
+    Returns
+    -------
+    JSON-ready value
+        `decode` reads it back, given the value's type.
+
+    Raises
+    ------
+    TypeError
+        If it is of another type.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): encode(one) for name, one in value.items()}
+    if isinstance(value, Sequence):
+        return [encode(one) for one in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    raise TypeError(f"a {type(value).__name__} cannot be stored in a release")
+
+
+def decode(name: str, stored: Any, expected: Any) -> Any:
+    """Read what `encode` wrote.
+
+    Parameters
+    ----------
+    name : str
+        What the value is called, for messages.
+    stored : object
+    expected : type
+        ``None``, ``bool``, ``int``, ``float``, ``str``, ``Fraction``, ``ndarray``, ``Any``, a ``Literal``, a union,
+        ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]``, or a class with ``from_dict``.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ReleaseFormatError
+        If it is of another type: the message names the field.
+    """
+    origin = get_origin(expected)
+    if origin in (Union, UnionType):
+        return _one_of(name, stored, get_args(expected))
+    if origin is Literal:
+        return stored if stored in get_args(expected) else _refuse(name, expected)
+    if origin is tuple:
+        return _tuple(name, stored, get_args(expected))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(stored, dict):
+            _refuse(name, expected)
+        return {key: decode(f"{name}[{key!r}]", one, get_args(expected)[1]) for key, one in stored.items()}
+    return _plain(name, stored, expected)
+
+
+def _plain(name: str, stored: Any, expected: Any) -> Any:  # noqa: PLR0911  (a return for each type)
+    if expected is Any:
+        return stored
+    if expected in (None, NoneType):
+        return None if stored is None else _refuse(name, expected)
+    if expected is float:
+        right = type(stored) in _NUMBERS and math.isfinite(stored)
+        return float(stored) if right else _refuse(name, expected)
+    if expected in (bool, int, str):
+        return stored if type(stored) is expected else _refuse(name, expected)
+    if expected is Fraction:
+        return _fraction(name, stored)
+    if expected is np.ndarray:
+        return _array(name, stored)
+    if isinstance(stored, Mapping):
+        return _object(name, stored, expected)
+    return _refuse(name, expected)
+
+
+def _object(name: str, stored: Mapping[str, Any], expected: Any) -> Any:
+    try:
+        return expected.from_dict(stored)
+    except (DPInferError, KeyError, TypeError, ValueError, OverflowError):
+        pass
+    return _refuse(name, expected)
+
+
+def _one_of(name: str, stored: Any, members: tuple[Any, ...]) -> Any:
+    for member in members:
+        try:
+            return decode(name, stored, member)
+        except ReleaseFormatError:
+            continue
+    return _refuse(name, Union[members])  # noqa: UP007
+
+
+def _tuple(name: str, stored: Any, members: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not isinstance(stored, list):
+        _refuse(name, tuple)
+    if len(members) == 2 and members[1] is Ellipsis:
+        members = (members[0],) * len(stored)
+    if len(stored) != len(members):
+        _refuse(name, tuple)
+    return tuple(decode(f"{name}[{i}]", one, kind) for i, (one, kind) in enumerate(zip(stored, members, strict=True)))
+
+
+def _fraction(name: str, stored: Any) -> Fraction:
+    parts = stored.split("/") if isinstance(stored, str) else []
+    if not 1 <= len(parts) <= 2 or not all(part.lstrip("-").isdecimal() and len(part) < 400 for part in parts):
+        _refuse(name, Fraction)
+    if len(parts) == 2 and int(parts[1]) == 0:
+        _refuse(name, Fraction)
+    return Fraction(*map(int, parts))
+
+
+def _array(name: str, stored: Any) -> np.ndarray:
+    try:
+        found = np.array(stored, dtype=np.float64) if isinstance(stored, list) else None
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or not np.isfinite(found).all():
+        _refuse(name, np.ndarray)
+    assert found is not None
+    return found
+
+
+def _refuse(name: str, expected: Any) -> Any:
+    words = str(getattr(expected, "__name__", expected)).replace("typing.", "")
+    raise ReleaseFormatError(f"{name} is of a wrong type: expected {words}")
+
+
+_INFERENCES: dict[str, Callable[..., Any]] = {}
+
+
+def register(name: str, infer: Callable[..., Any]) -> None:
+    """Keep what turns releases of a procedure into results: ``infer(release, **options)``.
+
+    A release names the procedure in its question.
+    """
+    _INFERENCES[name] = infer
+
+
+def find_inference(asked: object) -> Callable[..., Any]:
+    """Return the inference for the procedure that a release was asked by; `InferenceError` names those known."""
+    if isinstance(asked, str) and asked in _INFERENCES:
+        return _INFERENCES[asked]
+    known = ", ".join(sorted(_INFERENCES)) or "none"
+    raise InferenceError(
+        f"no procedure {shown(asked)} is known: import the module that defines it (import dpinfer for its own); "
+        f"known: {known}"
+    )
+
 
 FORMAT_VERSION = 2
 MAGIC = "dpinfer release"
@@ -160,7 +339,10 @@ class Release:
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
-        return advice_of(self)
+        found = None
+        if self.kind == QUALITY and len(self.sums) == 1:
+            found = Quality.read(self.sums[0], self.schema, self.nobs)
+        return () if found is None else found.advice
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
         """Return the release with the sentences that are about columns that were read for it."""
@@ -343,3 +525,85 @@ def read_release(path: str | os.PathLike[str]) -> Release:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ReleaseFormatError(f"{os.fspath(path)!r} cannot be read as a release: {error}") from error
     return Release.from_json(text)
+
+
+_NAMED = 5
+"""Names of released numbers that are shown for each stage."""
+
+
+def release_report(release: Release) -> Report:
+    """Return what was asked, what it cost, and what each stage released."""
+    facts = [("question", str(release.question.get("text", release.kind))), ("price", str(release.cost.price))]
+    facts += [("guarantee", "none (public data)" if release.public else release.cost.describe())]
+    facts += [("neighbours", f"{release.neighbors}, of {release.unit}")]
+    facts += [("data set", release.dataset)] if release.dataset else []
+    facts += [("ledger charges", ", ".join(release.charge_ids))] if release.charge_ids else []
+    rows = [
+        (
+            str(place),
+            count(len(one.values)),
+            one.law.family,
+            _listed(one.names),
+        )
+        for place, one in enumerate(release.stages, 1)
+    ]
+    table = Table(("stage", "numbers", "noise", "names"), tuple(rows), frozenset({2, 3}))
+    return Report(f"Release: {release.kind}", tuple(facts), (table,))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralCosts:
+    """Prices in different units, which have no sum.
+
+    Attributes
+    ----------
+    parts : tuple of Cost
+    """
+
+    parts: tuple[Cost, ...]
+
+    @property
+    def price(self) -> str:
+        """Every price that was asked for."""
+        return " and ".join(str(cost.price) for cost in self.parts)
+
+    def describe(self) -> str:
+        """Return every guarantee."""
+        return "; and ".join(cost.describe() for cost in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedRelease:
+    """What results print of several releases.
+
+    Attributes
+    ----------
+    cost : Cost or SeveralCosts
+        The sum of all costs, where their units agree.
+    neighbors : {"add_remove", "replace_one"}
+    charge_ids : tuple of str
+        All charges, in the order of the releases.
+    public : bool
+    unit : str
+        The unit of protection in words.
+    dataset : str or None
+        What the ledger calls the data, where that is known.
+    releases : tuple of Release
+        The releases, where they are known.
+    """
+
+    cost: Cost | SeveralCosts
+    neighbors: Neighbors
+    charge_ids: tuple[str, ...]
+    public: bool
+    unit: str = "one row"
+    dataset: str | None = None
+    releases: tuple[Release, ...] = ()
+
+
+AnyRelease = Release | CombinedRelease
+"""What results are made from."""

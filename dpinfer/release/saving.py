@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dpinfer.errors import OptionError, ReleaseFormatError, ReleaseNotSavedError, ReleaseVersionError, type_of
-from dpinfer.privacy.kept import read_releases_with
-from dpinfer.release.asked import Asked
+from dpinfer.privacy.ledger import read_releases_with
 from dpinfer.release.release import MAGIC, Release
+from dpinfer.release.request import Asked
 from dpinfer.writing import check_writable, sync_folder, write_whole
 
 try:

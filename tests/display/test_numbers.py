@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpinfer.display.numbers import cell, count, number
+from dpinfer.display.report import cell, count, number
 
 
 @pytest.mark.parametrize(

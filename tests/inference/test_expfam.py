@@ -21,8 +21,7 @@ from dpinfer.inference.families import Bernoulli, Beta, Binomial, Exponential, F
 from dpinfer.privacy import ZCDP
 from dpinfer.privacy.accounting import Cost
 from dpinfer.release import Release
-from dpinfer.release.laws import NoiseLaw
-from dpinfer.release.stage import StageRelease
+from dpinfer.release.laws import NoiseLaw, StageRelease
 from dpinfer.schema import Integer, Real, Schema
 
 if TYPE_CHECKING:

@@ -25,12 +25,15 @@ from dpinfer.privacy.accounting import (
     tau_allowance,
 )
 from dpinfer.privacy.exact import decimal
-from dpinfer.privacy.planning import attained, gaussian_delta
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP, log_gaussian_delta
 
 FINE = [2.0**30, 2.0**31]
 prices = st.floats(1e-9, 1e3)
 sensitivities = st.one_of(st.integers(1, 10**30), st.fractions(Fraction(1, 10**9), 10**9), st.floats(1e-9, 1e9))
+
+
+def gaussian_delta(epsilon, mu):
+    return np.exp(log_gaussian_delta(epsilon, mu))
 
 
 def test_cost_of_gaussian_noise_is_exact_in_every_currency():
@@ -146,8 +149,6 @@ def test_gaussian_scale_is_the_least_that_keeps_the_price(sensitivity, price):
         scale = calibrate(sensitivity, unit, "gaussian")
         assert squared <= allowed * Fraction(scale) ** 2
         assert squared > allowed * Fraction(math.nextafter(scale, 0)) ** 2
-    reached = attained(calibrate(sensitivity, ZCDP(price), "gaussian"), sensitivity, "gaussian")
-    assert ZCDP(price) * (1 - 1e-14) <= reached <= ZCDP(price)
 
 
 @given(sensitivities, prices)
@@ -155,7 +156,6 @@ def test_laplace_scale_is_the_least_that_keeps_the_price(sensitivity, price):
     scale = calibrate(sensitivity, PureDP(price), "laplace")
     assert Fraction(sensitivity) <= decimal(price) * Fraction(scale)
     assert Fraction(sensitivity) > decimal(price) * Fraction(math.nextafter(scale, 0))
-    assert attained(scale, sensitivity, "laplace") <= PureDP(price)
 
 
 @given(st.floats(0.01, 10), st.floats(1e-12, 1e-2))

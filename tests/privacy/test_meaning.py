@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Cost, PureDP
-from dpinfer.privacy.meaning import power_bound
+from dpinfer.privacy.accounting import power_bound
 
 
 def test_the_bounds_of_each_guarantee():

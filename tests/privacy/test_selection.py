@@ -13,10 +13,9 @@ from scipy import special, stats
 
 from dpinfer.errors import BudgetExceededError, NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
-from dpinfer.privacy.accounting import gaussian_amount
+from dpinfer.privacy.accounting import choice_cost, choice_epsilon, choice_scale, gaussian_amount
 from dpinfer.privacy.exact import binary, decimal
-from dpinfer.privacy.profiles import pure_mu
-from dpinfer.privacy.selection import choice_cost, choice_epsilon, choice_scale
+from dpinfer.privacy.units import pure_mu
 
 LAWS = ("gumbel", "exponential")
 PRICES = (PureDP(0.3), PureDP(4.0), ZCDP(0.1), ZCDP(2.0), GDP(0.25), GDP(3.0), ApproxDP(1.0, 1e-6), ApproxDP(0.1, 1e-9))

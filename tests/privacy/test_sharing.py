@@ -10,13 +10,17 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import BudgetExceededError
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
-from dpinfer.privacy.accounting import gaussian_amount, gaussian_cost, laplace_cost
+from dpinfer.privacy.accounting import choice_cost, gaussian_amount, gaussian_cost, joint_cost, laplace_cost
 from dpinfer.privacy.exact import decimal
-from dpinfer.privacy.planning import shared
-from dpinfer.privacy.selection import choice_cost
-from dpinfer.privacy.sharing import joint_cost
 
 PRICES = (PureDP(0.3), PureDP(7.1), ZCDP(0.1), ZCDP(3.3), GDP(0.7), ApproxDP(1.0, 1e-6))
+
+
+def shared(price, shares):
+    amount = price if isinstance(price, PureDP) else gaussian_amount(price)
+    return [amount * share for share in shares]
+
+
 SHARES = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6).map(lambda s: [one / sum(s) for one in s])
 
 

@@ -10,7 +10,7 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.numerics.responses import BINARY, intercept_for, matched_scale
+from dpinfer.regression.models import BINARY, intercept_for, matched_scale
 from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer, Drawn
 

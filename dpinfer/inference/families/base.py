@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.numerics.arrays import Array
+from dpinfer.statistics.arrays import Array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

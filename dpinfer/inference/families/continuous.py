@@ -19,8 +19,8 @@ from dpinfer.inference.families.base import (
     mismatch,
     quoted,
 )
-from dpinfer.numerics.quadrature import composite_nodes
 from dpinfer.schema.columns import Real
+from dpinfer.statistics.numerical import composite_nodes
 
 if TYPE_CHECKING:
     from dpinfer.schema.column import Column

@@ -21,9 +21,9 @@ from dpinfer.inference.families.base import (
     mismatch,
     quoted,
 )
-from dpinfer.numerics.quadrature import composite_nodes
-from dpinfer.release.codec import decode
+from dpinfer.release.release import decode
 from dpinfer.schema.columns import Boolean, Integer, Real
+from dpinfer.statistics.numerical import composite_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

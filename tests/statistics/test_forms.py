@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpinfer.numerics.forms import inverse_form
+from dpinfer.statistics.arrays import inverse_form
 
 
 def stacked(width, count, seed, *, spread=1.0):

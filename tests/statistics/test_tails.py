@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.numerics.tails import joint_pvalue, laplace_sum_isf, laplace_sum_sf, pvalue_of, widened, widened_pvalue
+from dpinfer.statistics.tails import joint_pvalue, laplace_sum_isf, laplace_sum_sf, pvalue_of, widened, widened_pvalue
 
 
 def test_one_laplace_variable_has_exponential_tails():

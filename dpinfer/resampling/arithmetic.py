@@ -14,7 +14,7 @@ from dpinfer.errors import FormulaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Arithmetic"]
 

@@ -1,7 +1,7 @@
 import numpy as np
 from scipy import integrate
 
-from dpinfer.numerics.quadrature import composite_nodes
+from dpinfer.statistics.numerical import composite_nodes
 
 
 def test_panels_integrate_smooth_functions_and_empty_panels_count_nothing():

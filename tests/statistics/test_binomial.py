@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpinfer.numerics.binomial import binomial_pmf, binomial_sf, discounted_tail
+from dpinfer.statistics.tails import binomial_pmf, binomial_sf, discounted_tail
 
 
 def shaped(*values):

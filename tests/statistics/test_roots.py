@@ -1,6 +1,6 @@
 import numpy as np
 
-from dpinfer.numerics.roots import outermost_crossing
+from dpinfer.statistics.numerical import outermost_crossing
 
 
 def test_radius_of_balls_of_many_sizes():
