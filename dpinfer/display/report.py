@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["Report", "Reported", "Table", "cell", "count", "folding", "listed", "number", "style_of"]
-
 _GROUPED, _LARGEST = 1e4, 1e10
 """From where digits are grouped in thousands, and from where a number is written with an exponent."""
 

@@ -18,7 +18,6 @@ import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import reduce
-from numbers import Rational, Real
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -26,7 +25,7 @@ import numpy as np
 from scipy import special, stats
 
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, shown
-from dpinfer.privacy.exact import binary, decimal, digits_below, float_above, fraction_of, sqrt_above
+from dpinfer.privacy.exact import binary, decimal, digits_below, exactly, float_above, fraction_of, sqrt_above
 from dpinfer.privacy.units import (
     GDP,
     ZCDP,
@@ -39,32 +38,10 @@ from dpinfer.privacy.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from numbers import Rational
 
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "FINE_GRID",
-    "RESERVED",
-    "ChoiceLaw",
-    "Cost",
-    "Law",
-    "calibrate",
-    "choice_cost",
-    "choice_epsilon",
-    "choice_scale",
-    "coordinate_scales",
-    "discrete_gaussian_tau",
-    "gaussian_amount",
-    "gaussian_cost",
-    "joint_cost",
-    "laplace_cost",
-    "least_scale",
-    "power_bound",
-    "tau_allowance",
-    "threshold_scales",
-    "too_little_noise",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +100,12 @@ class Cost:
             raise PrivacyUnitError(f"approx={shown(self.approx)} is not valid: expected ApproxDP or None")
         for name in _CURRENCIES:
             given = getattr(self, name)
-            if given is not None or name in _ADDED:
-                object.__setattr__(self, name, _fraction(name, given))
+            if given is None and name not in _ADDED:
+                continue
+            value = exactly(given)
+            if value is None or value < 0:
+                raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected a finite number, at least 0")
+            object.__setattr__(self, name, value)
 
     @property
     def mu(self) -> float | None:
@@ -140,58 +121,44 @@ class Cost:
         """Cost of running both: amounts add in each currency that both have; prices must be of one unit."""
         if not isinstance(other, Cost):
             return NotImplemented
-        return Cost(
-            price=self.price + other.price,
-            pure_epsilon=_both(self.pure_epsilon, other.pure_epsilon),
-            rho=_both(self.rho, other.rho),
-            mu_squared=_both(self.mu_squared, other.mu_squared),
-            tau=self.tau + other.tau,
-            delta0=self.delta0 + other.delta0,
-            approx=None if self.approx is None or other.approx is None else self.approx + other.approx,
-        )
+        approx = None if self.approx is None or other.approx is None else self.approx + other.approx
+        return self._joined(other, add, self.price + other.price, approx)
 
     def larger(self, other: Cost) -> Cost:
         """Cost that holds of either of two mechanisms, at the price of this one: the larger amount of each currency."""
-        return Cost(
-            price=self.price,
-            pure_epsilon=_most(self.pure_epsilon, other.pure_epsilon),
-            rho=_most(self.rho, other.rho),
-            mu_squared=_most(self.mu_squared, other.mu_squared),
-            tau=max(self.tau, other.tau),
-            delta0=max(self.delta0, other.delta0),
-            approx=self.approx if self.approx == other.approx else None,
-        )
+        return self._joined(other, max, self.price, self.approx if self.approx == other.approx else None)
+
+    def _joined(
+        self, other: Cost, join: Callable[[Any, Any], Fraction], price: Privacy, approx: ApproxDP | None
+    ) -> Cost:
+        """Join the amounts in each currency that both have."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in _CURRENCIES}
+        amounts = {name: None if None in pair else join(*pair) for name, pair in pairs.items()}
+        return Cost(price=price, approx=approx, **amounts)  # type: ignore[arg-type]
 
     def describe(self) -> str:
         """State the guarantee in words: the price with its (epsilon, delta) equivalent, then other currencies."""
+        within = f"within total variation {float(self.tau):.2g} of " if self.tau else ""
+        failing = f" but for a probability of {float(self.delta0):.2g}" if self.delta0 else ""
         also = []
         if self.rho is not None and not isinstance(self.price, ZCDP):
             also.append(f"{float_above(self.rho):.6g}-zCDP")
         if self.mu is not None and not isinstance(self.price, GDP):
-            also.append(f"{self._within}{self.mu:.6g}-GDP{self._failing}")
+            also.append(f"{within}{self.mu:.6g}-GDP{failing}")
         proofs = {PureDP: self.pure_epsilon, ZCDP: self.rho, GDP: self.mu_squared, ApproxDP: self.approx}
-        stated = ""
-        if proofs[type(self.price)] is not None:
-            stated = self.price.describe()
-            if isinstance(self.price, GDP):
-                stated = f"{self._within}{stated}{self._failing}"
+        stated = "" if proofs[type(self.price)] is None else self.price.describe()
+        if stated and isinstance(self.price, GDP):
+            stated = f"{within}{stated}{failing}"
         return "; also ".join(filter(None, [stated, ", ".join(also)])) or "no proved guarantee"
-
-    @property
-    def _within(self) -> str:
-        return f"within total variation {float(self.tau):.2g} of " if self.tau else ""
-
-    @property
-    def _failing(self) -> str:
-        return f" but for a probability of {float(self.delta0):.2g}" if self.delta0 else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready form, fractions as text; `from_dict` reads it back without loss."""
-        stored: dict[str, Any] = {"price": self.price.to_dict()}
-        for name in _CURRENCIES:
-            value = getattr(self, name)
-            stored[name] = None if value is None else str(value)
-        return stored | {"approx": None if self.approx is None else self.approx.to_dict()}
+        amounts = {name: getattr(self, name) for name in _CURRENCIES}
+        return {
+            "price": self.price.to_dict(),
+            **{name: None if value is None else str(value) for name, value in amounts.items()},
+            "approx": None if self.approx is None else self.approx.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -224,26 +191,6 @@ class Cost:
 
 _ADDED = ("tau", "delta0")
 _CURRENCIES = ("pure_epsilon", "rho", "mu_squared", *_ADDED)
-
-
-def _fraction(name: str, given: object) -> Fraction:
-    """Read an amount of a cost exactly, floats as the decimals that they print as."""
-    if isinstance(given, Real) and not isinstance(given, bool):
-        if isinstance(given, Rational):
-            value = Fraction(int(given.numerator), int(given.denominator))
-        else:
-            value = decimal(float(given)) if math.isfinite(given) else Fraction(-1)
-        if value >= 0:
-            return value
-    raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected a finite number, at least 0")
-
-
-def _both(first: Fraction | None, second: Fraction | None) -> Fraction | None:
-    return None if first is None or second is None else first + second
-
-
-def _most(first: Fraction | None, second: Fraction | None) -> Fraction | None:
-    return None if first is None or second is None else max(first, second)
 
 
 Law = Literal["gaussian", "laplace"]
@@ -284,16 +231,15 @@ def gaussian_cost(price: Privacy, *, scales: ArrayLike) -> Cost:
     if moreover (1 + e^epsilon) tau fits in the reserved share of delta.
     """
     mu_squared = _price_squared(price, "gaussian")
-    array = positive_floats(scales)
+    array = _positive(scales)
     fine = bool(np.all(array >= FINE_GRID))
     tau = discrete_gaussian_tau(array) if fine else Fraction(0)
-    proved = isinstance(price, ApproxDP) and fine and tau <= tau_allowance(price)
     return Cost(
         price=price,
         rho=mu_squared / 2,
         mu_squared=mu_squared if fine else None,
         tau=tau,
-        approx=price if isinstance(price, ApproxDP) and proved else None,
+        approx=price if isinstance(price, ApproxDP) and fine and tau <= tau_allowance(price) else None,
     )
 
 
@@ -313,7 +259,7 @@ def discrete_gaussian_tau(scales: ArrayLike) -> Fraction:
 
     The sum of .0203/s_j^2 over scales in grid steps. `NotProvedError` if one is below `FINE_GRID`.
     """
-    array = positive_floats(scales)
+    array = _positive(scales)
     if np.any(array < FINE_GRID):
         raise NotProvedError(
             f"a discrete Gaussian of scale {array.min():g} grid steps does not count as a Gaussian: "
@@ -358,7 +304,10 @@ def calibrate(sensitivity: Rational | float, price: Privacy, law: Law) -> float:
     guarantee in the unit of the price.
     """
     allowed = _price_squared(price, law)
-    return sqrt_above(read_sensitivity(sensitivity) ** 2 / allowed, binary)
+    exact = exactly(sensitivity, binary)
+    if exact is None or exact <= 0:
+        raise OptionError("sensitivity", sensitivity, "a positive finite number")
+    return sqrt_above(exact**2 / allowed, binary)
 
 
 def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
@@ -366,10 +315,13 @@ def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
 
     Where a weight is irrational (1/sqrt 2 in a Gram) it is given rounded up.
     """
-    base, array = float(positive_floats(scale)[0]), positive_floats(weights)
+    base, array = float(_positive(scale)[0]), _positive(weights)
     distinct, where = np.unique(array, return_inverse=True)
-    products = [_product_above(base, float(weight)) for weight in distinct]
-    scales: NDArray[np.float64] = np.array(products)[where.reshape(-1)]
+    products = base * distinct
+    for place, weight in enumerate(distinct):
+        if binary(products[place]) < binary(base) * binary(weight):
+            products[place] = math.nextafter(products[place], math.inf)
+    scales: NDArray[np.float64] = products[where.reshape(-1)]
     return scales
 
 
@@ -381,18 +333,18 @@ def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
     asked = "the price" if price is None else str(price)
     largest = "ask for a stricter price"
     factor *= 1 - 1e-6  # scales are rounded up, and so is what this is computed from
-    if isinstance(price, PureDP):
-        largest = f"at most {PureDP(digits_below(price.epsilon * factor, 4))} is served"
-    elif isinstance(price, ZCDP):
-        largest = f"at most {ZCDP(digits_below(price.rho * factor**2, 4))} is served"
-    elif isinstance(price, GDP):
-        largest = f"at most {GDP(digits_below(price.mu * factor, 4))} is served"
+    if isinstance(price, PureDP | ZCDP | GDP):
+        (value,) = price.parameters.values()
+        power = 2 if isinstance(price, ZCDP) else 1
+        largest = f"at most {type(price)(digits_below(value * factor**power, 4))} is served"
     return PrivacyUnitError(f"{asked} asks for less noise than can be drawn and counted: {largest}")
 
 
 def _price_squared(price: Privacy, law: Law) -> Fraction:
     """Return the largest (sensitivity/scale)^2 that a price allows: mu^2 = 2 rho, or epsilon^2."""
-    if checked_law(law) == "laplace":
+    if law not in get_args(Law):
+        raise OptionError("law", law, get_args(Law))
+    if law == "laplace":
         if not isinstance(price, PureDP):
             raise NotProvedError(
                 f"Laplace noise is priced in PureDP, not {price}: use Gaussian noise, or convert the price"
@@ -406,38 +358,12 @@ def _price_squared(price: Privacy, law: Law) -> Fraction:
     return squared
 
 
-def checked_law(law: Law) -> Law:
-    """Return the name of a law; refuse another."""
-    if law not in get_args(Law):
-        raise OptionError("law", law, get_args(Law))
-    return law
-
-
-def read_sensitivity(given: Rational | float) -> Fraction:
-    """Read a positive number exactly, a float as its binary value."""
-    if isinstance(given, Real) and not isinstance(given, bool):
-        if isinstance(given, Rational):
-            value = Fraction(int(given.numerator), int(given.denominator))
-        elif math.isfinite(given):
-            value = binary(float(given))
-        else:
-            value = Fraction(0)
-        if value > 0:
-            return value
-    raise OptionError("sensitivity", given, "a positive finite number")
-
-
-def positive_floats(values: ArrayLike) -> NDArray[np.float64]:
+def _positive(values: ArrayLike) -> NDArray[np.float64]:
     """Read positive finite numbers (d,), at least one."""
     array = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
     if array.size == 0 or not np.all(np.isfinite(array) & (array > 0)):
         raise OptionError("scales", values, "positive finite numbers, at least one")
     return array
-
-
-def _product_above(first: float, second: float) -> float:
-    product = first * second
-    return product if binary(product) >= binary(first) * binary(second) else math.nextafter(product, math.inf)
 
 
 def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
@@ -447,8 +373,8 @@ def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
     noise, and for the probability that secret weights fail.
     """
     total = reduce(add, parts)
-    proved = isinstance(price, ApproxDP) and _proved(price, total, parts)
-    return replace(total, price=price, approx=price if isinstance(price, ApproxDP) and proved else None)
+    approx = price if isinstance(price, ApproxDP) and _proved(price, total, parts) else None
+    return replace(total, price=price, approx=approx)
 
 
 def _proved(price: ApproxDP, total: Cost, parts: Sequence[Cost]) -> bool:
@@ -480,29 +406,25 @@ def choice_epsilon(price: Privacy, law: ChoiceLaw) -> Fraction:
     epsilon/2 (see `docs/selection.md`); permute-and-flip ("exponential") is epsilon^2/2-zCDP, as everything that is
     pure.
     """
-    if law not in ("gumbel", "exponential"):
-        raise OptionError("law", law, ("gumbel", "exponential"))
+    if law not in get_args(ChoiceLaw):
+        raise OptionError("law", law, get_args(ChoiceLaw))
     if isinstance(price, PureDP):
         epsilon = price.composable[0]
     else:
         amount = gaussian_amount(price)
         (value,) = amount.composable
-        double = 2 if law == "gumbel" else 1
         if isinstance(amount, ZCDP):
-            found = double * math.sqrt(2 * float(value))
-        else:
-            found = double * _pure_of(math.sqrt(float(value)) / 2)
-        epsilon = binary(found * _SHRINK)
+            found = math.sqrt(2 * float(value))
+        else:  # the logit of Phi(mu / 2): epsilon of the pure mechanisms that are GDP with mu
+            half = math.sqrt(float(value)) / 2
+            if half < 2:
+                found = 2 * math.atanh(math.erf(half / math.sqrt(2)))
+            else:
+                found = float(stats.norm.logcdf(half) - stats.norm.logsf(half))
+        epsilon = binary((2 if law == "gumbel" else 1) * found * _SHRINK)
     if epsilon <= 0:
         raise PrivacyUnitError(f"nothing can be measured for {price}: the price must be above zero")
     return epsilon
-
-
-def _pure_of(half: float) -> float:
-    """Return the logit of Phi(half): epsilon of the pure mechanisms that are GDP with twice ``half``."""
-    if half < 2:
-        return 2 * math.atanh(math.erf(half / math.sqrt(2)))
-    return float(stats.norm.logcdf(half) - stats.norm.logsf(half))
 
 
 def choice_cost(price: Privacy, law: ChoiceLaw) -> Cost:
@@ -510,20 +432,13 @@ def choice_cost(price: Privacy, law: ChoiceLaw) -> Cost:
     epsilon = choice_epsilon(price, law)
     inner = epsilon / 2 if law == "gumbel" else epsilon
     rho, squared = inner**2 / 2, binary(pure_mu(float_above(inner))) ** 2
-    if not isinstance(price, PureDP):
-        amount = gaussian_amount(price)
-        (value,) = amount.composable
-        if isinstance(amount, ZCDP):
-            rho = value
-        else:
-            squared = value
-    return Cost(
-        price=price,
-        pure_epsilon=epsilon,
-        rho=rho,
-        mu_squared=squared,
-        approx=price if isinstance(price, ApproxDP) else None,
-    )
+    amount = price if isinstance(price, PureDP) else gaussian_amount(price)
+    if isinstance(amount, ZCDP):
+        (rho,) = amount.composable
+    elif isinstance(amount, GDP):
+        (squared,) = amount.composable
+    approx = price if isinstance(price, ApproxDP) else None
+    return Cost(price=price, pure_epsilon=epsilon, rho=rho, mu_squared=squared, approx=approx)
 
 
 def choice_scale(spread: Fraction | int, price: Privacy, law: ChoiceLaw) -> float:
@@ -555,9 +470,6 @@ def _scale_above(exact: Fraction) -> float:
     return scale
 
 
-_DELTAS = np.geomspace(1e-9, 0.5, 60)
-
-
 def power_bound(cost: Cost, level: float = 0.05) -> float:
     """Bound the power of every test between two neighbouring data sets.
 
@@ -587,21 +499,20 @@ def power_bound(cost: Cost, level: float = 0.05) -> float:
     >>> round(power_bound(Cost(PureDP(1.0), pure_epsilon=Fraction(1))), 3)
     0.136
     """
-    found = [1.0]
+    guarantees: list[tuple[float, float]] = []
     if cost.pure_epsilon is not None:
-        found.append(_power(float_above(cost.pure_epsilon), 0.0, level))
+        guarantees.append((float_above(cost.pure_epsilon), 0.0))
     if cost.rho is not None:
         rho = ZCDP(float_above(cost.rho))
-        found += [_power(rho.epsilon_at(float(delta)), float(delta), level) for delta in _DELTAS]
+        guarantees += [(rho.epsilon_at(delta), delta) for delta in np.geomspace(1e-9, 0.5, 60).tolist()]
     if cost.approx is not None:
-        found.append(_power(cost.approx.epsilon, cost.approx.delta, level))
+        guarantees.append((cost.approx.epsilon, cost.approx.delta))
+    found = [1.0]
+    for epsilon, delta in guarantees:
+        least_missed = np.exp(-epsilon) * max(1 - level - delta, 0.0)
+        found.append(float(min(np.exp(min(epsilon, 700.0)) * level + delta, 1 - least_missed)))
     if cost.mu is not None:
         tau = float(cost.tau)
         moved = special.ndtr(special.ndtri(min(level + tau, 1.0)) + cost.mu)
         found.append(float(moved) + tau + float(cost.delta0))
     return min(found)
-
-
-def _power(epsilon: float, delta: float, level: float) -> float:
-    least_missed = np.exp(-epsilon) * max(1 - level - delta, 0.0)
-    return float(min(np.exp(min(epsilon, 700.0)) * level + delta, 1 - least_missed))

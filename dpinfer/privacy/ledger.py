@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
@@ -19,10 +19,7 @@ from dpinfer.privacy.store import (
     KeptRelease,
     MemoryStore,
     Store,
-    filter_of,
     found_header,
-    read_kept,
-    start_keeping,
 )
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.filters import Entry
 
-__all__ = ["Ledger", "ledger_facts", "read_releases_with"]
-
 _readers: list[Callable[[str], Any]] = []
 
 
@@ -43,37 +38,7 @@ def read_releases_with(reader: Callable[[str], Any]) -> None:
     _readers[:] = [reader]
 
 
-def check_keep(keep: object) -> None:
-    """Refuse a ``keep`` that is no truth value."""
-    if not isinstance(keep, bool):
-        raise OptionError("keep", keep, "True or False")
-
-
-def described(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None) -> Header:
-    """Check what describes a ledger, and write it as text."""
-    if not isinstance(dataset, str) or not dataset:
-        raise OptionError("dataset", dataset, "a name for the confidential data")
-    if type(neighbors) is not str or neighbors not in NEIGHBORS:
-        raise OptionError("neighbors", neighbors, NEIGHBORS)
-    chosen = filter_for(budget, currency).currency
-    return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
-
-
-def check_same(store: Store, found: Header, asked: Header) -> None:
-    """Refuse the ledger of another study."""
-    if found[1:] == asked[1:]:
-        return
-    told = zip(_PROPERTIES, _readable(store, found), _readable(store, asked), strict=True)
-    differing = [f"its {name} is {there}, not {here}" for name, there, here in told if there != here]
-    raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
-
-
-_PROPERTIES = Header._fields[1:]
-
-
-def _readable(store: Store, header: Header) -> tuple[str, ...]:
-    """Return the properties that two ledgers of one study share, for a message."""
-    return repr(header.dataset), str(filter_of(store, header).budget), header.neighbors, header.currency
+_COLUMNS = ("id", "time", "description", "price", "amount", "reserve")
 
 
 class Ledger:
@@ -154,17 +119,22 @@ class Ledger:
         create: bool | None = None,
         keep: bool = False,
     ) -> None:
-        check_keep(keep)
-        header = described(dataset, budget, neighbors, currency)
+        header = _header(dataset, budget, neighbors, currency, keep)
         if not (create is None or isinstance(create, bool)):
             raise OptionError("create", create, "True, False or None")
         store = FileStore(path)
         made = create is not False and store.make(header)
         if create and not made:
             raise LedgerError(f"{store} is there already: create=False opens a ledger")
-        found = found_header(store)
-        check_same(store, found, header)
-        self._bind(store, found, created=made, keep=keep)
+        self._bind(store, found_header(store), created=made)
+        if (found := self._account.header)[1:] != header[1:]:
+            there = (repr(found.dataset), str(self.budget), found.neighbors, found.currency)
+            here = (repr(dataset), str(budget), header.neighbors, header.currency)
+            told = zip(Header._fields[1:], there, here, strict=True)
+            differing = [f"its {name} is {one}, not {other}" for name, one, other in told if one != other]
+            raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
+        if keep:
+            self._account.start_keeping()
 
     @classmethod
     def in_memory(
@@ -193,10 +163,11 @@ class Ledger:
         OptionError
             If an argument is not valid.
         """
-        check_keep(keep)
         ledger = cls.__new__(cls)
-        store, header = MemoryStore(), described(dataset, budget, neighbors, currency)
-        ledger._bind(store, header, created=store.make(header), keep=keep)
+        store, header = MemoryStore(), _header(dataset, budget, neighbors, currency, keep)
+        ledger._bind(store, header, created=store.make(header))
+        if keep:
+            ledger._account.start_keeping()
         return ledger
 
     @classmethod
@@ -222,11 +193,8 @@ class Ledger:
         ledger._bind(store, found_header(store), created=False)
         return ledger
 
-    def _bind(self, store: Store, header: Header, *, created: bool, keep: bool = False) -> None:
+    def _bind(self, store: Store, header: Header, *, created: bool) -> None:
         self._account, self._created = Account(store, header), created
-        if keep and not self._account.keeps:
-            with store.transaction(write=True) as connection:
-                start_keeping(connection)
 
     @property
     def account(self) -> Account:
@@ -352,16 +320,12 @@ class Ledger:
             ledger that adds mu squared, delta on a basic one, otherwise 0).
         """
         _, made = self._read()
-        frame = pd.DataFrame(
-            {
-                "id": pd.Series([c.id for c in made], dtype="str"),
-                "time": pd.Series(pd.to_datetime([c.time for c in made], utc=True), dtype="datetime64[us, UTC]"),
-                "description": pd.Series([c.description for c in made], dtype="str"),
-                "price": pd.Series([c.cost.price for c in made], dtype="object"),
-                "amount": pd.Series([float(c.amount) for c in made], dtype="float64"),
-                "reserve": pd.Series([float(c.reserve) for c in made], dtype="float64"),
-            }
-        )
+        rows = [
+            (c.id, pd.Timestamp(c.time).tz_convert("UTC"), c.description, c.cost.price, c.amount, c.reserve)
+            for c in made
+        ]
+        kinds = dict(zip(_COLUMNS, ("str", "datetime64[us, UTC]", "str", "object", "float64", "float64"), strict=True))
+        frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(kinds)
         frame.attrs["currency"] = self.currency
         return frame
 
@@ -446,27 +410,15 @@ class Ledger:
 
     def kept(self) -> list[KeptRelease]:
         """Return what the ledger keeps as texts, the oldest first; `releases` lists it for people."""
-        with self._account.store.transaction(write=False) as connection:
-            self._account.total(connection)  # of this ledger, and undamaged
-            return read_kept(connection, str(self._account.store))
+        return self._account.kept()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
-            _refuse_copy()
+            raise LedgerError(
+                "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; "
+                "use a ledger file"
+            )
         return type(self).open, (self.path,)
-
-    def __copy__(self) -> Self:
-        return self._same()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        del memo
-        return self._same()
-
-    def _same(self) -> Self:
-        """Return another ledger on the same file."""
-        if self.path is None:
-            _refuse_copy()
-        return type(self).open(self.path)
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
@@ -490,10 +442,16 @@ class Ledger:
         return "\n".join(lines)
 
 
-def _refuse_copy() -> NoReturn:
-    raise LedgerError(
-        "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; use a ledger file"
-    )
+def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None, keep: bool) -> Header:
+    """Check what describes a ledger, and write it as text."""
+    if not isinstance(keep, bool):
+        raise OptionError("keep", keep, "True or False")
+    if not isinstance(dataset, str) or not dataset:
+        raise OptionError("dataset", dataset, "a name for the confidential data")
+    if type(neighbors) is not str or neighbors not in NEIGHBORS:
+        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    chosen = filter_for(budget, currency).currency
+    return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
 
 
 _SHOWN = 20

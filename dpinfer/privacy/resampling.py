@@ -31,21 +31,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "ASYMPTOTIC",
-    "DOUBLE_OR_NOTHING",
-    "FAILURE",
-    "LARGEST_MU",
-    "POISSON",
-    "Weights",
-    "composed",
-    "composed_epsilon",
-    "cost_of",
-    "dominating_mu",
-    "noise_mu",
-    "resampled_cost",
-]
-
 FAILURE = 1e-10
 """Probability that is set aside when the exact cost is entered as a Gaussian's."""
 

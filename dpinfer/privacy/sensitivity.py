@@ -13,8 +13,6 @@ from dpinfer.privacy.units import NEIGHBORS, Neighbors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Norm", "RowBounds", "gram_sensitivity", "joint_sensitivity"]
-
 Norm = Literal["l2", "l1"]
 
 

@@ -17,13 +17,12 @@ import sqlite3
 import threading
 import uuid
 import weakref
-from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from dpinfer.errors import (
     BudgetExceededError,
@@ -42,34 +41,7 @@ from dpinfer.writing import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from fractions import Fraction
-
-__all__ = [
-    "ROWS",
-    "Account",
-    "Charge",
-    "FileStore",
-    "Header",
-    "KeptRelease",
-    "LedgerMovedError",
-    "MemoryStore",
-    "Store",
-    "add_charge",
-    "book",
-    "filter_of",
-    "found_header",
-    "keep_unit",
-    "keeps",
-    "kept_count",
-    "read_charges",
-    "read_header",
-    "read_kept",
-    "start_keeping",
-    "store_release",
-]
-
-T = TypeVar("T")
 
 BUSY_SECONDS = 60.0
 """How long an operation waits for other processes that are writing."""
@@ -102,6 +74,15 @@ _CREATE = (
 )
 
 
+_CREATE_KEPT = """CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY AUTOINCREMENT,
+    charge TEXT NOT NULL UNIQUE, asked TEXT NOT NULL, release TEXT)"""
+_CREATE_UNIT = "CREATE TABLE IF NOT EXISTS unit (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL)"
+
+
+class LedgerMovedError(LedgerError):
+    """Another process was charged since the kept releases were read: they are to be read again; nothing was charged."""
+
+
 class Header(NamedTuple):
     """What a ledger is for, as it is stored: all text, the budget as JSON."""
 
@@ -127,23 +108,19 @@ class Charge:
     reserve: Fraction
 
 
-class Store(ABC):
-    """A place for the header and the charges of one ledger."""
+@dataclass(frozen=True, slots=True)
+class KeptRelease:
+    """One charge of a ledger that keeps releases: its id, what was asked, and the release, as JSON texts.
 
-    @abstractmethod
-    def make(self, header: Header) -> bool:
-        """Make a new ledger where there is none; return whether it was made."""
+    ``release`` is None where it was paid for and not stored.
+    """
 
-    @abstractmethod
-    def transaction(self, *, write: bool) -> AbstractContextManager[sqlite3.Connection]:
-        """Open a transaction; it is committed at the end of the block, or rolled back by an error in it.
-
-        With ``write`` it takes the write lock at once, so that what is read stays true until the end. `LedgerError` if
-        the store cannot be used.
-        """
+    charge: str
+    asked: str
+    release: str | None
 
 
-class FileStore(Store):
+class FileStore:
     """A ledger in a file, opened anew for every transaction; its folder must exist."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -167,7 +144,8 @@ class FileStore(Store):
         `LedgerError` if a ledger was here and is gone, or the folder cannot hold one.
         """
         # What a ledger leaves beside it is looked for first: it comes into being after the file itself.
-        traces = [trace for trace in self._traces() if trace.exists()]
+        journal = self.path.with_name(self.path.name + "-journal")
+        traces = [trace for trace in (self.marker, journal) if trace.exists()]
         if self.path.exists():
             return False
         if traces:
@@ -199,12 +177,13 @@ class FileStore(Store):
             os.fsync(file.fileno())
         sync_folder(self.path.parent)
 
-    def _traces(self) -> tuple[Path, ...]:
-        return self.marker, self.path.with_name(self.path.name + "-journal")
-
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """Open a transaction on a fresh connection; see `Store.transaction`."""
+        """Open a transaction on a fresh connection; the end of the block commits it, an error in it rolls it back.
+
+        With ``write`` it takes the write lock at once, so that what is read stays true until the end. `LedgerError` if
+        the store cannot be used.
+        """
         if not self.path.is_file():
             raise LedgerError(f"there is no ledger at {self.path}")
         if self.path.stat().st_size == 0:
@@ -216,7 +195,7 @@ class FileStore(Store):
             yield connection
 
 
-class MemoryStore(Store):
+class MemoryStore:
     """A ledger in the memory of one process: one connection, used by one thread at a time."""
 
     def __init__(self) -> None:
@@ -237,7 +216,7 @@ class MemoryStore(Store):
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """Open a transaction; see `Store.transaction`. Refuses in any process but the one that made it."""
+        """Open a transaction; see `FileStore.transaction`. Refuses in any process but the one that made it."""
         if os.getpid() != self._process:
             raise LedgerError(
                 "a ledger in memory cannot be used in another process: each copy would spend the "
@@ -245,6 +224,10 @@ class MemoryStore(Store):
             )
         with self._lock, _transaction(self._connection, str(self), write=write):
             yield self._connection
+
+
+Store = FileStore | MemoryStore
+"""A place for the header and the charges of one ledger."""
 
 
 @contextmanager
@@ -280,21 +263,20 @@ def _transaction(connection: sqlite3.Connection, name: str, *, write: bool) -> I
 
 def _begin_writing(connection: sqlite3.Connection, name: str) -> None:
     """Take the write lock; a wait for other processes that lasts is logged."""
-    try:
-        _wait_at_most(connection, min(_UNTOLD_SECONDS, BUSY_SECONDS))
+
+    def begin(seconds: float) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
         connection.execute("BEGIN IMMEDIATE")
+
+    try:
+        begin(min(_UNTOLD_SECONDS, BUSY_SECONDS))
     except sqlite3.OperationalError as error:
         if not _is_busy(error):
             raise
         with suppress(Exception):  # a handler that fails must not keep anybody from charging
             _LOG.info("waiting for other processes that write to the ledger %r", Path(name).name)
-        _wait_at_most(connection, BUSY_SECONDS)
-        connection.execute("BEGIN IMMEDIATE")
-    _wait_at_most(connection, BUSY_SECONDS)
-
-
-def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+        begin(BUSY_SECONDS)
+    connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
@@ -314,6 +296,11 @@ def _write_header(connection: sqlite3.Connection, header: Header) -> None:
     for statement in _CREATE:
         connection.execute(statement)
     connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", header)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
 
 
 def read_header(connection: sqlite3.Connection, name: str) -> Header:
@@ -344,14 +331,13 @@ def read_charges(connection: sqlite3.Connection, name: str) -> list[Charge]:
 
 # Many charges are alike, and all are read for every new one: what a text means is worked out once.
 _cost = lru_cache(2**14)(Cost.from_json)
-_stored_fraction = lru_cache(2**14)(fraction_of)
+_amount = lru_cache(2**14)(fraction_of)
 
 
 def _charge(name: str, number: int, *stored: object) -> Charge:
-    fields = dict(zip(("id", "time", "description", "cost", "amount", "reserve"), stored, strict=True))
+    readers: tuple[Callable[[str], Any], ...] = (str, _time, str, _cost, _amount, _amount)
 
-    def read(field: str, reader: Callable[[str], T]) -> T:
-        text = fields[field]
+    def read(field: str, reader: Callable[[str], Any], text: object) -> Any:
         try:
             if isinstance(text, str) and text:
                 return reader(text)
@@ -359,14 +345,7 @@ def _charge(name: str, number: int, *stored: object) -> Charge:
             pass
         raise LedgerError(f"{name} is damaged: charge {number} has a {field} that is not what was written")
 
-    return Charge(
-        read("id", str),
-        read("time", _time),
-        read("description", str),
-        read("cost", _cost),
-        read("amount", _stored_fraction),
-        read("reserve", _stored_fraction),
-    )
+    return Charge(*map(read, ("id", "time", "description", "cost", "amount", "reserve"), readers, stored))
 
 
 def _time(text: str) -> str:
@@ -375,14 +354,12 @@ def _time(text: str) -> str:
     return text
 
 
-def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
+def _keep_unit(connection: sqlite3.Connection, unit: str) -> str:
     """Say whom the charges of a ledger protect; the first charge that says so decides, in a write transaction.
 
     Those of an older ledger, which does not say, protect rows.
     """
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS unit (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL)"
-    )
+    connection.execute(_CREATE_UNIT)
     held = connection.execute("SELECT name FROM unit").fetchone()
     if held is None:
         older = connection.execute("SELECT 1 FROM charge").fetchone()
@@ -391,78 +368,6 @@ def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
     if not isinstance(held[0], str):
         raise LedgerError(f"the ledger is damaged: whom it protects is {held[0]!r}")
     return held[0]
-
-
-def add_charge(connection: sqlite3.Connection, charge: Charge) -> None:
-    """Store one charge, with a new id, in a write transaction."""
-    connection.execute(
-        "INSERT INTO charge (id, time, description, cost, amount, reserve) VALUES (?, ?, ?, ?, ?, ?)",
-        (charge.id, charge.time, charge.description, charge.cost.to_json(), str(charge.amount), str(charge.reserve)),
-    )
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
-    return value
-
-
-_CREATE_KEPT = """CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY AUTOINCREMENT,
-    charge TEXT NOT NULL UNIQUE, asked TEXT NOT NULL, release TEXT)"""
-
-
-class LedgerMovedError(LedgerError):
-    """Another process was charged since the kept releases were read: they are to be read again; nothing was charged."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRelease:
-    """One charge of a ledger that keeps releases: its id, what was asked, and the release, as JSON texts.
-
-    ``release`` is None where it was paid for and not stored.
-    """
-
-    charge: str
-    asked: str
-    release: str | None
-
-
-def start_keeping(connection: sqlite3.Connection) -> None:
-    """Have a ledger keep releases from now on, in a write transaction."""
-    connection.execute(_CREATE_KEPT)
-
-
-def keeps(connection: sqlite3.Connection) -> bool:
-    """Whether a ledger keeps releases."""
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'kept'").fetchone()
-    return found is not None
-
-
-def kept_count(connection: sqlite3.Connection) -> int:
-    """Return how many charges were made since the ledger keeps releases."""
-    found: int = connection.execute("SELECT count(*) FROM kept").fetchone()[0]
-    return found
-
-
-def book(connection: sqlite3.Connection, charge: str, asked: str) -> None:
-    """Write what a charge was asked, in the transaction of the charge."""
-    connection.execute("INSERT INTO kept (charge, asked) VALUES (?, ?)", (charge, asked))
-
-
-def store_release(store: Store, charge: str, release: str) -> None:
-    """Store what was released for a charge; `LedgerError` if it cannot be written."""
-    with store.transaction(write=True) as connection:
-        connection.execute("UPDATE kept SET release = ? WHERE charge = ?", (release, charge))
-
-
-def read_kept(connection: sqlite3.Connection, name: str) -> list[KeptRelease]:
-    """Read all that a ledger keeps, the oldest first; `LedgerError` if a field is damaged."""
-    if not keeps(connection):
-        return []
-    rows = connection.execute("SELECT charge, asked, release FROM kept ORDER BY number").fetchall()
-    for charge, asked, release in rows:
-        if not (isinstance(charge, str) and isinstance(asked, str) and isinstance(release, str | None)):
-            raise LedgerError(f"{name} is damaged: a release that it keeps is not what was written")
-    return [KeptRelease(*row) for row in rows]
 
 
 class Account:
@@ -513,17 +418,20 @@ class Account:
         identifier = uuid.uuid4().hex if identifier is None else identifier
         with self.store.transaction(write=True) as connection:
             self.check(connection, cost, entry)
-            if unit is not None and (held := keep_unit(connection, unit)) != unit:
+            if unit is not None and (held := _keep_unit(connection, unit)) != unit:
                 raise LedgerMismatchError(
                     f"the charges of {self.store} protect {held}, and these data {unit}: what they cost does not add "
                     "up; use the same id= for all, or a ledger of their own for rows that are not in the other"
                 )
             time = datetime.now(UTC).isoformat(timespec="microseconds")
-            if seen is not None and kept_count(connection) != seen:
+            if seen is not None and connection.execute("SELECT count(*) FROM kept").fetchone()[0] != seen:
                 raise LedgerMovedError(f"{self.store} was charged by another process meanwhile; nothing was charged")
-            add_charge(connection, Charge(identifier, time, description, cost, entry.amount, entry.reserve))
-            if asked is not None and keeps(connection):
-                book(connection, identifier, asked())
+            connection.execute(
+                "INSERT INTO charge (id, time, description, cost, amount, reserve) VALUES (?, ?, ?, ?, ?, ?)",
+                (identifier, time, description, cost.to_json(), str(entry.amount), str(entry.reserve)),
+            )
+            if asked is not None and _keeps(connection):
+                connection.execute("INSERT INTO kept (charge, asked) VALUES (?, ?)", (identifier, asked()))
         with suppress(Exception):  # a handler that fails must not lose what is paid for
             _LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
         return identifier
@@ -532,11 +440,30 @@ class Account:
     def keeps(self) -> bool:
         """Whether the ledger keeps releases."""
         with self.store.transaction(write=False) as connection:
-            return keeps(connection)
+            return _keeps(connection)
+
+    def start_keeping(self) -> None:
+        """Have the ledger keep releases from now on."""
+        if not self.keeps:
+            with self.store.transaction(write=True) as connection:
+                connection.execute(_CREATE_KEPT)
 
     def keep(self, identifier: str, release: str) -> None:
-        """Store what was released for a charge."""
-        store_release(self.store, identifier, release)
+        """Store what was released for a charge; `LedgerError` if it cannot be written."""
+        with self.store.transaction(write=True) as connection:
+            connection.execute("UPDATE kept SET release = ? WHERE charge = ?", (release, identifier))
+
+    def kept(self) -> list[KeptRelease]:
+        """Return all that the ledger keeps, the oldest first; `LedgerError` if it is another, or damaged."""
+        with self.store.transaction(write=False) as connection:
+            self.total(connection)
+            if not _keeps(connection):
+                return []
+            rows = connection.execute("SELECT charge, asked, release FROM kept ORDER BY number").fetchall()
+        for charge, asked, release in rows:
+            if not (isinstance(charge, str) and isinstance(asked, str) and isinstance(release, str | None)):
+                raise LedgerError(f"{self.store} is damaged: a release that it keeps is not what was written")
+        return [KeptRelease(*row) for row in rows]
 
     def entry(self, cost: Cost) -> Entry:
         """Return what a cost uses up."""
@@ -557,6 +484,11 @@ class Account:
             raise LedgerMismatchError(f"{self.store} has been replaced by another ledger since it was opened")
         made = read_charges(connection, str(self.store))
         return self.filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in made), made
+
+
+def _keeps(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'kept'").fetchone()
+    return found is not None
 
 
 def filter_of(store: Store, header: Header) -> Filter:

@@ -3,7 +3,7 @@
 Amounts are frozen values. Floats mean the decimals that they print as, so that 0.1 + 0.2 == 0.3, and every
 rounding goes toward less claimed privacy: what a composition costs is rounded up, a share is rounded down. So it is
 with conversions: an epsilon or a mu that a guarantee *implies* is rounded up, a mu that a price *buys* is rounded down,
-by a relative ``OUTWARD`` that covers the error of the evaluation.
+by a relative `OUTWARD` that covers the error of the evaluation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Context, Decimal
-from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 
@@ -21,29 +20,18 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, erfinv, log_expit, log_ndtr, ndtr, ndtri_exp
 
 from dpinfer.errors import PrivacyUnitError, shown
-from dpinfer.privacy.exact import decimal, digits_below, float_above, float_below, sqrt_above, sqrt_below
+from dpinfer.privacy.exact import decimal, digits_below, exactly, float_above, float_below, sqrt_above, sqrt_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from fractions import Fraction
 
-__all__ = [
-    "GDP",
-    "NEIGHBORS",
-    "ZCDP",
-    "Amount",
-    "ApproxDP",
-    "Neighbors",
-    "Privacy",
-    "PureDP",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "log_gaussian_delta",
-    "nonnegative",
-    "privacy_from_dict",
-    "probability",
-    "pure_mu",
-    "zcdp_epsilon",
-]
+
+Neighbors = Literal["add_remove", "replace_one"]
+NEIGHBORS: tuple[Neighbors, ...] = ("add_remove", "replace_one")
+"""The two neighbouring relations: one unit more or less, or one unit changed."""
+
+P = TypeVar("P", bound="Privacy")
 
 OUTWARD = 1e-9
 """Relative step by which results of root finding and minimisation are moved to the safe side."""
@@ -159,8 +147,8 @@ def _mills(x: np.ndarray) -> np.ndarray:
     return ratio
 
 
-class Amount(ABC):
-    """A privacy loss in one unit, with the arithmetic that all units share.
+class Privacy(ABC):
+    """An amount of privacy loss: the common base of `PureDP`, `ZCDP`, `GDP` and `ApproxDP`.
 
     Notes
     -----
@@ -171,136 +159,35 @@ class Amount(ABC):
 
     __slots__ = ()
     __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `*` to this class
+    _power: ClassVar[int] = 1
+    """Power of a parameter that adds up."""
+    _written: ClassVar[str]
+    """How the unit is written, with a place for each parameter."""
+
+    def __post_init__(self) -> None:
+        for name, given in self.parameters.items():
+            object.__setattr__(self, name, _number(name, given))
 
     @property
-    @abstractmethod
-    def composable(self) -> tuple[Fraction, ...]:
-        """The exact quantities that add up when mechanisms are composed (for GDP, mu squared)."""
+    def parameters(self) -> dict[str, float]:
+        """The parameters by name, such as ``{"rho": 0.1}``."""
+        return {field.name: getattr(self, field.name) for field in fields(cast("Any", self))}
 
-    @classmethod
-    @abstractmethod
-    def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
-        """Build an amount from its composable quantities, rounded up or down."""
+    @property
+    def composable(self) -> tuple[Fraction, ...]:
+        """The exact quantities that add up when mechanisms are composed: the parameters, for GDP mu squared."""
+        return tuple(decimal(value) ** self._power for value in self.parameters.values())
 
     @property
     def is_zero(self) -> bool:
         """Whether nothing can be bought for this amount (for ApproxDP: its epsilon is 0)."""
         return self.composable[0] == 0
 
-    def to_dict(self) -> dict[str, str | float]:
-        """Return a JSON-ready form that `privacy_from_dict` reads back without loss."""
-        values = {f.name: getattr(self, f.name) for f in fields(cast("Any", self))}
-        return {"unit": type(self).__name__} | values
-
-    def __add__(self, other: Self) -> Self:
-        if not isinstance(other, Amount):
-            return NotImplemented
-        parts = zip(self.composable, self._same_unit(other, "added").composable, strict=True)
-        return self._of_composable(tuple(a + b for a, b in parts), up=True)
-
-    def __radd__(self, other: int) -> Self:
-        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
-
-    def __sub__(self, other: Self) -> Self:
-        if not isinstance(other, Amount):
-            return NotImplemented
-        parts = zip(self.composable, self._same_unit(other, "subtracted").composable, strict=True)
-        rest = tuple(a - b for a, b in parts)
-        if min(rest) < 0:
-            raise PrivacyUnitError(f"{self} - {other} is below zero")
-        return self._of_composable(rest, up=False)
-
-    def __mul__(self, factor: float) -> Self:
-        if not isinstance(factor, Real) or isinstance(factor, bool):
-            return NotImplemented
-        return self._scaled(_exact_factor(factor))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: float) -> Self:
-        if not isinstance(divisor, Real) or isinstance(divisor, bool):
-            return NotImplemented
-        return self._scaled(1 / _exact_factor(divisor))
-
-    def _scaled(self, factor: Fraction) -> Self:
-        return self._of_composable(tuple(factor * part for part in self.composable), up=factor > 1)
-
-    def __le__(self, other: Self) -> bool:
-        pairs = zip(self.composable, self._same_unit(other, "compared").composable, strict=True)
-        return all(a <= b for a, b in pairs)
-
-    def __lt__(self, other: Self) -> bool:
-        return self <= other and self.composable != other.composable
-
-    def __ge__(self, other: Self) -> bool:
-        return self._same_unit(other, "compared") <= self
-
-    def __gt__(self, other: Self) -> bool:
-        return self._same_unit(other, "compared") < self
-
-    def _same_unit(self, other: object, done: str) -> Self:
-        if type(other) is not type(self):
-            told = str(other) if isinstance(other, Amount) else shown(other)
-            raise PrivacyUnitError(
-                f"{self} and {told} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
-            )
-        return other
-
-
-def _number(name: str, given: object, right: str) -> float:
-    """Return a finite float, or complain in the name of the argument."""
-    if isinstance(given, Real) and not isinstance(given, bool):
-        try:
-            value = float(given)
-        except OverflowError:
-            value = math.inf
-        if math.isfinite(value):
-            return value + 0.0  # -0.0 becomes 0.0
-    raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected {right}")
-
-
-def nonnegative(name: str, given: object) -> float:
-    """Return a finite float of at least 0; `PrivacyUnitError`, in the name of the argument, for anything else."""
-    right = "a finite number, at least 0"
-    value = _number(name, given, right)
-    if value < 0:
-        raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected {right}")
-    return value
-
-
-def probability(given: object) -> float:
-    """Return a delta as a float between 0 and 1, both excluded; `PrivacyUnitError` for anything else."""
-    right = "a number between 0 and 1, both excluded"
-    value = _number("delta", given, right)
-    if not 0 < value < 1:
-        raise PrivacyUnitError(f"delta={shown(given)} is not valid: expected {right}")
-    return value
-
-
-def _exact_factor(factor: Real | float) -> Fraction:
-    """Read a factor: whole numbers and fractions as they are, floats as the decimals they print as."""
-    exact = factor if isinstance(factor, Fraction) else decimal(_number("factor", factor, "a finite number above 0"))
-    if exact <= 0:
-        raise PrivacyUnitError(f"factor={shown(factor)} is not valid: expected a finite number above 0")
-    return exact
-
-
-Neighbors = Literal["add_remove", "replace_one"]
-NEIGHBORS: tuple[Neighbors, ...] = ("add_remove", "replace_one")
-"""The two neighbouring relations: one unit more or less, or one unit changed."""
-
-P = TypeVar("P", bound="Privacy")
-
-
-class Privacy(Amount):
-    """An amount of privacy loss: the common base of `PureDP`, `ZCDP`, `GDP` and `ApproxDP`.
-
-    Notes
-    -----
-    The arithmetic (``+``, ``-``, ``*``, ``/``, comparisons) is that of `dpinfer.privacy.units.Amount`.
-    """
-
-    __slots__ = ()
+    @classmethod
+    def rounded(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
+        """Return the amount of given composable quantities, rounded up or down."""
+        root = (float_below, sqrt_below, float_above, sqrt_above)[cls._power - 1 + 2 * up]
+        return cast("Any", cls)(*map(root, parts))  # type: ignore[no-any-return]
 
     def epsilon_at(self, delta: float) -> float:
         """Return an epsilon with which this amount implies (epsilon, delta)-DP, rounded up.
@@ -321,15 +208,20 @@ class Privacy(Amount):
         PrivacyUnitError
             If delta is out of range or, for an `ApproxDP`, smaller than its own: nothing is known about smaller ones.
         """
-        return self._epsilon_at(probability(delta))
+        return self._epsilon_at(_number("delta", delta))
 
     @abstractmethod
     def _epsilon_at(self, delta: float) -> float:
         """Do so for a valid delta."""
 
-    @abstractmethod
     def describe(self, delta: float = 1e-6) -> str:
-        """Say in words what this amount guarantees."""
+        """Say in words what this amount guarantees, for `ZCDP` and `GDP` with the (epsilon, delta) that follows."""
+        told = self._written.format(*map(_short, self.parameters.values()))
+        if "epsilon" in self.parameters:
+            return told
+        # three significant digits, rounded up: claims are never rounded toward more privacy
+        epsilon = float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(self.epsilon_at(delta))))
+        return f"{told}, which implies ({epsilon:g}, {_short(float(delta))})-DP"
 
     def to(self, unit: type[P]) -> P:
         """Convert to another unit, in the directions that are proved; rounded up.
@@ -353,10 +245,16 @@ class Privacy(Amount):
             return self
         if unit is ApproxDP:
             raise PrivacyUnitError(f"{self} becomes ApproxDP only for a given delta: use to_approx(delta)")
-        converted = self._implied(unit)
-        if converted is None:
-            raise PrivacyUnitError(f"{type(self).__name__} does not convert to {unit.__name__}: {self._why_not(unit)}")
-        return cast("P", converted)
+        if isinstance(self, PureDP) and unit in (ZCDP, GDP):
+            implied = ZCDP(float_above(decimal(self.epsilon) ** 2 / 2)) if unit is ZCDP else GDP(pure_mu(self.epsilon))
+            return cast("P", implied)
+        why = f"no {unit.__name__} guarantee follows from it; the Cost of a mechanism lists all that it has"
+        if isinstance(self, GDP) and unit is ZCDP:
+            why = (
+                "GDP amounts hold within a total variation, which bounds no Renyi divergence; "
+                "a Gaussian mechanism has its own rho in its Cost"
+            )
+        raise PrivacyUnitError(f"{type(self).__name__} does not convert to {unit.__name__}: {why}")
 
     def to_approx(self, delta: float) -> ApproxDP:
         """Convert to (epsilon, delta)-DP; epsilon is rounded up.
@@ -377,19 +275,70 @@ class Privacy(Amount):
         """
         return ApproxDP(self.epsilon_at(delta), delta)
 
+    def to_dict(self) -> dict[str, str | float]:
+        """Return a JSON-ready form that `privacy_from_dict` reads back without loss."""
+        return {"unit": type(self).__name__, **self.parameters}
+
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook, with what it guarantees."""
         from dpinfer.display.report import Report  # noqa: PLC0415  (no part of a private run)
 
         return Report(str(self), (("guarantees", self.describe()),)).html()
 
-    def _implied(self, unit: type[Privacy]) -> Privacy | None:
-        """Return the amount in another unit, or None where no conversion is proved."""
-        del unit
-        return None
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, Privacy):
+            return NotImplemented
+        return self.rounded(tuple(a + b for a, b in self._pairs(other, "added")), up=True)
 
-    def _why_not(self, unit: type[Privacy]) -> str:
-        return f"no {unit.__name__} guarantee follows from it; the Cost of a mechanism lists all that it has"
+    def __radd__(self, other: int) -> Self:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+
+    def __sub__(self, other: Self) -> Self:
+        if not isinstance(other, Privacy):
+            return NotImplemented
+        rest = tuple(a - b for a, b in self._pairs(other, "subtracted"))
+        if min(rest) < 0:
+            raise PrivacyUnitError(f"{self} - {other} is below zero")
+        return self.rounded(rest, up=False)
+
+    def __mul__(self, factor: float) -> Self:
+        if not isinstance(factor, Real) or isinstance(factor, bool):
+            return NotImplemented
+        return self._scaled(factor, 1)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Self:
+        if not isinstance(divisor, Real) or isinstance(divisor, bool):
+            return NotImplemented
+        return self._scaled(divisor, -1)
+
+    def _scaled(self, given: float, power: int) -> Self:
+        factor = exactly(given)
+        if factor is None or factor <= 0:
+            raise PrivacyUnitError(f"factor={shown(given)} is not valid: expected a finite number above 0")
+        return self.rounded(tuple(factor**power * part for part in self.composable), up=factor**power > 1)
+
+    def __le__(self, other: Self) -> bool:
+        return all(a <= b for a, b in self._pairs(other, "compared"))
+
+    def __lt__(self, other: Self) -> bool:
+        return self <= other and self.composable != other.composable
+
+    def __ge__(self, other: Self) -> bool:
+        return all(a >= b for a, b in self._pairs(other, "compared"))
+
+    def __gt__(self, other: Self) -> bool:
+        return self >= other and self.composable != other.composable
+
+    def _pairs(self, other: object, done: str) -> list[tuple[Fraction, Fraction]]:
+        """Return the quantities that add up of both; refuse another unit."""
+        if not isinstance(other, Privacy) or type(other) is not type(self):
+            told = str(other) if isinstance(other, Privacy) else shown(other)
+            raise PrivacyUnitError(
+                f"{self} and {told} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
+            )
+        return list(zip(self.composable, other.composable, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,32 +367,11 @@ class PureDP(Privacy):
     """
 
     epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", nonnegative("epsilon", self.epsilon))
-
-    @property
-    def composable(self) -> tuple[Fraction, ...]:
-        """The exact quantities that add up: (epsilon,)."""
-        return (decimal(self.epsilon),)
-
-    @classmethod
-    def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
-        return cls(_rounded(parts[0], up=up))
-
-    def _implied(self, unit: type[Privacy]) -> Privacy | None:
-        if unit is ZCDP:
-            return ZCDP(float_above(decimal(self.epsilon) ** 2 / 2))
-        return GDP(pure_mu(self.epsilon)) if unit is GDP else None
+    _written: ClassVar[str] = "{}-DP (pure)"
 
     def _epsilon_at(self, delta: float) -> float:
         del delta
         return self.epsilon
-
-    def describe(self, delta: float = 1e-6) -> str:
-        """Say in words what this amount guarantees; ``delta`` is not needed."""
-        del delta
-        return f"{_short(self.epsilon)}-DP (pure)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,25 +400,10 @@ class ZCDP(Privacy):
     """
 
     rho: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", nonnegative("rho", self.rho))
-
-    @property
-    def composable(self) -> tuple[Fraction, ...]:
-        """The exact quantities that add up: (rho,)."""
-        return (decimal(self.rho),)
-
-    @classmethod
-    def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
-        return cls(_rounded(parts[0], up=up))
+    _written: ClassVar[str] = "{}-zCDP"
 
     def _epsilon_at(self, delta: float) -> float:
         return zcdp_epsilon(self.rho, delta)
-
-    def describe(self, delta: float = 1e-6) -> str:
-        """Say in words what this amount guarantees, with the (epsilon, delta) that follows."""
-        return f"{_short(self.rho)}-zCDP, {_implying(self, delta)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,33 +433,11 @@ class GDP(Privacy):
     """
 
     mu: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", nonnegative("mu", self.mu))
-
-    @property
-    def composable(self) -> tuple[Fraction, ...]:
-        """The exact quantities that add up: (mu^2,)."""
-        return (decimal(self.mu) ** 2,)
-
-    @classmethod
-    def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
-        return cls(sqrt_above(parts[0]) if up else sqrt_below(parts[0]))
-
-    def _why_not(self, unit: type[Privacy]) -> str:
-        if unit is ZCDP:
-            return (
-                "GDP amounts hold within a total variation, which bounds no Renyi divergence; "
-                "a Gaussian mechanism has its own rho in its Cost"
-            )
-        return Privacy._why_not(self, unit)
+    _power: ClassVar[int] = 2
+    _written: ClassVar[str] = "{}-GDP"
 
     def _epsilon_at(self, delta: float) -> float:
         return gaussian_epsilon(self.mu, delta)
-
-    def describe(self, delta: float = 1e-6) -> str:
-        """Say in words what this amount guarantees, with the (epsilon, delta) that follows."""
-        return f"{_short(self.mu)}-GDP, {_implying(self, delta)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,29 +469,12 @@ class ApproxDP(Privacy):
 
     epsilon: float
     delta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", nonnegative("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", probability(self.delta))
-
-    @property
-    def composable(self) -> tuple[Fraction, ...]:
-        """The exact quantities that add up: (epsilon, delta)."""
-        return decimal(self.epsilon), decimal(self.delta)
-
-    @classmethod
-    def _of_composable(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
-        return cls(_rounded(parts[0], up=up), _rounded(parts[1], up=up))
+    _written: ClassVar[str] = "({}, {})-DP"
 
     def _epsilon_at(self, delta: float) -> float:
         if delta < self.delta:
             raise PrivacyUnitError(f"{self} says nothing about the smaller delta={delta!r}")
         return self.epsilon
-
-    def describe(self, delta: float = 1e-6) -> str:
-        """Say in words what this amount guarantees; ``delta`` is not needed."""
-        del delta
-        return f"({_short(self.epsilon)}, {_short(self.delta)})-DP"
 
 
 _UNITS: dict[str, type[Privacy]] = {unit.__name__: unit for unit in (PureDP, ZCDP, GDP, ApproxDP)}
@@ -622,19 +496,21 @@ def privacy_from_dict(stored: Mapping[str, Any]) -> Privacy:
     return unit(**values)
 
 
-def _rounded(value: Fraction, *, up: bool) -> float:
-    return float_above(value) if up else float_below(value)
+def _number(name: str, given: object) -> float:
+    """Return a parameter as a float; `PrivacyUnitError`, in its name, for what it cannot be."""
+    try:
+        value = float(given) if isinstance(given, Real) and not isinstance(given, bool) else math.nan
+    except OverflowError:
+        value = math.inf
+    if name == "delta":
+        right, fits = "a number between 0 and 1, both excluded", 0 < value < 1
+    else:
+        right, fits = "a finite number, at least 0", 0 <= value < math.inf
+    if not fits:
+        raise PrivacyUnitError(f"{name}={shown(given)} is not valid: expected {right}")
+    return value + 0.0  # -0.0 becomes 0.0
 
 
 def _short(value: float) -> str:
     """Print a parameter with all its digits, without a trailing ``.0``."""
     return repr(value).removesuffix(".0")
-
-
-def _three_digits_up(value: float) -> str:
-    """Print three significant digits, rounded up: claims are never rounded toward more privacy."""
-    return f"{float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(value))):g}"
-
-
-def _implying(amount: Privacy, delta: float) -> str:
-    return f"which implies ({_three_digits_up(amount.epsilon_at(delta))}, {_short(float(delta))})-DP"

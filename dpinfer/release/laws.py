@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "ABOVE",
-    "BELOW",
-    "CHOICES",
-    "FAMILIES",
-    "MOST_DRAWS",
-    "NORMAL_DRAWS",
-    "NOT_REACHED",
-    "TULAP_GRID",
-    "Family",
-    "NoiseLaw",
-    "StageRelease",
-]
-
 Family = Literal["gaussian", "laplace", "tulap", "gumbel", "exponential", "above"]
 FAMILIES = ("gaussian", "laplace", "tulap", "gumbel", "exponential", "above")
 

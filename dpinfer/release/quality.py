@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["QUALITY", "Advice", "Quality"]
-
 QUALITY = "quality"
 """Kind of the releases that are read here."""
 

@@ -31,21 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = [
-    "FORMAT_VERSION",
-    "MAGIC",
-    "AnyRelease",
-    "CombinedRelease",
-    "Release",
-    "SeveralCosts",
-    "decode",
-    "encode",
-    "find_inference",
-    "read_release",
-    "register",
-    "release_report",
-]
-
 _NUMBERS = (int, float)
 
 

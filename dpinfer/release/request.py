@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dpinfer.release.release import Release
 
-__all__ = ["Asked"]
-
 _WORDS = ("label", "unit", "source")
 
 

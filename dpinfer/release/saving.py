@@ -30,8 +30,6 @@ except ImportError:  # a system without file locks of this kind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Reservation", "ReservedFile", "SavedRelease"]
-
 _SUFFIX = ".reserved"
 _RESERVED = "dpinfer reservation"
 _VERSION = 1

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dpinfer.statistics.arrays import Array, Mask
 
-__all__ = ["bisected", "composite_nodes", "outermost_crossing"]
-
 _BISECTIONS = 36
 
 

@@ -12,20 +12,6 @@ from dpinfer.statistics.numerical import bisected
 if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
 
-__all__ = [
-    "biased_pvalue",
-    "binomial_pmf",
-    "binomial_sf",
-    "critical_value",
-    "discounted_tail",
-    "joint_pvalue",
-    "laplace_sum_isf",
-    "laplace_sum_sf",
-    "pvalue_of",
-    "widened",
-    "widened_pvalue",
-]
-
 _CUT, _NODES, _FAR = 40.0, 320, 7.0
 _T, _WEIGHT = np.polynomial.legendre.leggauss(_NODES)
 _T, _WEIGHT = _CUT * (_T + 1) / 2, _WEIGHT * _CUT / 2

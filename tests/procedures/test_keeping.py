@@ -510,7 +510,7 @@ def test_a_release_that_the_ledger_cannot_store(monkeypatch, file):
         raise dpi.errors.LedgerError("the ledger cannot be used: disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dpinfer.privacy.store.store_release", fails)
+        patched.setattr("dpinfer.privacy.store.Account.keep", fails)
         with pytest.raises(ReleaseNotSavedError, match="disk is full") as caught:
             dpi.mean("x", data).fit(PRICE, save=file)
     assert dpi.read_release(file) == caught.value.release
