@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from operator import mul
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,8 +96,7 @@ class NoiseLaw:
     def variances(self) -> Array:
         """Variance of every coordinate (m,), in squared steps; 0 for choices, which are no noisy numbers."""
         distinct, where = np.unique(np.asarray(self.scales), return_inverse=True)
-        variances: Array = self.draws * np.array([_variance(self.family, float(scale)) for scale in distinct])[where]
-        return variances
+        return np.asarray(self.draws * np.array([_variance(self.family, float(scale)) for scale in distinct])[where])
 
     @property
     def cov(self) -> Array:
@@ -113,8 +113,7 @@ class NoiseLaw:
             for scale in np.unique(scales[(scales > 0) & (scales < _ROUNDED_FROM)]):
                 support, masses = discrete_masses("gaussian", scale)
                 draws[:, scales == scale] = rng.choice(support, (size, int((scales == scale).sum())), p=masses)
-            result: Array = draws
-            return result
+            return np.asarray(draws)
         grid = TULAP_GRID if self.family == "tulap" else 1
         success = np.where(scales > 0, -np.expm1(-grid / np.maximum(scales, 1e-290)), 1.0)
         total = np.zeros((size, scales.size))
@@ -136,12 +135,7 @@ class NoiseLaw:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the law as a JSON-ready mapping; equal scales are written once with their count."""
-        runs: list[list[float]] = []
-        for scale in self.scales:
-            if runs and runs[-1][0] == scale:
-                runs[-1][1] += 1
-            else:
-                runs.append([scale, 1])
+        runs = [[scale, sum(1 for _ in same)] for scale, same in groupby(self.scales)]
         name = f"discrete {self.family}" if self.family in ("gaussian", "laplace") else self.family
         return {
             "family": name,
@@ -164,13 +158,10 @@ class NoiseLaw:
             raise ReleaseFormatError(f"the noise law cannot be read: {error}") from error
 
 
-def _support(scale: float) -> NDArray[np.float64]:
-    reach = int(np.ceil(60 * scale)) + 2
-    return np.arange(-reach, reach + 1, dtype=np.float64)
-
-
 def discrete_masses(family: Family, scale: float) -> tuple[Array, Array]:
-    support = _support(scale)
+    """Return the whole numbers within 60 scales of zero, and their probabilities."""
+    reach = int(np.ceil(60 * scale)) + 2
+    support = np.arange(-reach, reach + 1, dtype=np.float64)
     weights = np.exp(-(support**2) / (2 * scale**2)) if family == "gaussian" else np.exp(-np.abs(support) / scale)
     return support, weights / weights.sum()
 
@@ -231,8 +222,7 @@ class StageRelease:
     @property
     def noise_variances(self) -> NDArray[np.float64]:
         """Variance of the noise in `array`, (m,)."""
-        result: NDArray[np.float64] = self.law.variances * np.asarray(self.steps) ** 2
-        return result
+        return np.asarray(self.law.variances * np.asarray(self.steps) ** 2)
 
     def simulate(self, rng: np.random.Generator) -> StageRelease:
         """Return the same with fresh simulated noise added to these values."""
@@ -253,22 +243,16 @@ class StageRelease:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StageRelease:
         """Read what `to_dict` wrote; a `ReleaseFormatError` names the field that is damaged."""
-        sums, settings = stored["sums"], stored["settings"]
+        sums, settings, law = stored["sums"], stored["settings"], NoiseLaw.from_dict(stored["law"])
+        names, values, steps = (tuple(one[name] for one in sums) for name in ("name", "value", "step"))
         if not isinstance(settings, dict):
             raise ReleaseFormatError("settings is of a wrong type")
-        law = NoiseLaw.from_dict(stored["law"])
         if len(sums) != len(law.scales):
             raise ReleaseFormatError(f"{len(sums)} sums but {len(law.scales)} noise scales")
-        if not all(type(one["value"]) is int for one in sums):
+        if not all(type(value) is int for value in values):
             raise ReleaseFormatError("value: a noisy sum is not a whole number")
-        if not all(type(one["step"]) in (int, float) and 1e-150 < one["step"] < 1e150 for one in sums):
+        if not all(type(step) in (int, float) and 1e-150 < step < 1e150 for step in steps):
             raise ReleaseFormatError("step: not a positive number")
-        if not all(isinstance(one["name"], str) for one in sums):
+        if not all(isinstance(name, str) for name in names):
             raise ReleaseFormatError("name is of a wrong type")
-        return cls(
-            names=tuple(one["name"] for one in sums),
-            values=tuple(one["value"] for one in sums),
-            steps=tuple(float(one["step"]) for one in sums),
-            law=law,
-            settings=settings,
-        )
+        return cls(names, values, tuple(map(float, steps)), law, settings)

@@ -134,8 +134,17 @@ class Quality:
         """Sentences on what is beyond noise, and matters."""
         if self.lost:
             return ()
-        told = [self._of_cells(name, one) for name, one in self.places if one in CELL_CLASSES[1:]]
-        return tuple(one for one in (*told, self._of_rows()) if one is not None)
+        found = []
+        for (name, one), place in self.places.items():
+            much = self._much(float(self.counts[place]), one, self.limit) if one in CELL_CLASSES[1:] else None
+            if much is not None:
+                found.append(Advice((name,), f"{much} cells of {name} {_fault(self.schema[name], one)}"))
+        limit = self.limit * float(np.sqrt(1 + self.rows_variance / self.variance))  # of a difference of two
+        much = self._much(self.rows - self.kept, ROWS_KEPT, limit)
+        if much is not None and len(self.schema) > 1:
+            text = f"{much} rows are left out of a model of all {len(self.schema)} columns."
+            found.append(Advice(tuple(self.schema), text))
+        return tuple(found)
 
     def _much(self, count: float, one: str, limit: float) -> str | None:
         """Say how many a count is of all; None where that is within its limit of noise, or little."""
@@ -143,19 +152,6 @@ class Quality:
             return None
         rest = self.rows - count
         return "All" if rest <= self.limit and self.share(count) > 0.9 else f"About {self.share(count):.0%} of the"
-
-    def _of_cells(self, name: str, one: str) -> Advice | None:
-        much = self._much(self.count(name, one), one, self.limit)
-        if much is None:
-            return None
-        return Advice((name,), f"{much} cells of {name} {_fault(self.schema[name], one)}")
-
-    def _of_rows(self) -> Advice | None:
-        limit = self.limit * float(np.sqrt(1 + self.rows_variance / self.variance))  # of a difference of two
-        much = self._much(self.rows - self.kept, ROWS_KEPT, limit)
-        if much is None or len(self.schema) == 1:
-            return None
-        return Advice(tuple(self.schema), f"{much} rows are left out of a model of all {len(self.schema)} columns.")
 
 
 def _fault(column: Column, one: str) -> str:
@@ -167,7 +163,9 @@ def _fault(column: Column, one: str) -> str:
             f"are {side} the {bound} bound {end} and count as it: widen the bound, or declare codes "
             f"{_code(column, one)} in missing_codes=."
         )
-    fate = _fate(column.missing if one == MISSING else column.impossible)
+    policy = column.missing if one == MISSING else column.impossible
+    dropped = isinstance(policy, str) and policy == DROP
+    fate = "their rows are left out" if dropped else f"they count as {policy!r}"
     if one == MISSING:
         return f"are missing: {fate}."
     if one == UNKNOWN:
@@ -189,11 +187,6 @@ def _code(column: Column, one: str) -> str:
         if np.isfinite(value) and (value < beyond if one == LOW else value > beyond):
             return f"such as {code!r}"
     return "of no answer"
-
-
-def _fate(policy: object) -> str:
-    dropped = isinstance(policy, str) and policy == DROP
-    return "their rows are left out" if dropped else f"they count as {policy!r}"
 
 
 def _instead(column: Column) -> str:

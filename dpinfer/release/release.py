@@ -6,8 +6,10 @@ import gzip
 import json
 import math
 import os
+import re
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_NUMBERS = (int, float)
+_FRACTION = re.compile(r"-?[0-9]{1,399}(/[0-9]{1,399})?")  # an exponent could fill the memory
 
 
-def encode(value: Any) -> Any:  # noqa: PLR0911  (a return for each type)
+def encode(value: Any) -> Any:
     """Write a value of a question as JSON can hold it.
 
     Parameters
@@ -53,12 +55,10 @@ def encode(value: Any) -> Any:  # noqa: PLR0911  (a return for each type)
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     if isinstance(value, Fraction):
         return str(value)
-    if isinstance(value, np.ndarray):
-        return value.tolist()
     if isinstance(value, Mapping):
         return {str(name): encode(one) for name, one in value.items()}
     if isinstance(value, Sequence):
@@ -89,89 +89,44 @@ def decode(name: str, stored: Any, expected: Any) -> Any:
     ReleaseFormatError
         If it is of another type: the message names the field.
     """
-    origin = get_origin(expected)
+    origin, members = get_origin(expected), get_args(expected)
     if origin in (Union, UnionType):
-        return _one_of(name, stored, get_args(expected))
-    if origin is Literal:
-        return stored if stored in get_args(expected) else _refuse(name, expected)
-    if origin is tuple:
-        return _tuple(name, stored, get_args(expected))
-    if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(stored, dict):
-            _refuse(name, expected)
-        return {key: decode(f"{name}[{key!r}]", one, get_args(expected)[1]) for key, one in stored.items()}
-    return _plain(name, stored, expected)
+        for member in members:
+            with suppress(ReleaseFormatError):
+                return decode(name, stored, member)
+    elif origin is tuple:
+        if members[1:] == (Ellipsis,) and isinstance(stored, list):
+            members = members[:1] * len(stored)
+        if isinstance(stored, list) and len(stored) == len(members):
+            pairs = zip(stored, members, strict=True)
+            return tuple(decode(f"{name}[{i}]", one, kind) for i, (one, kind) in enumerate(pairs))
+    elif origin is not None and origin is not Literal:
+        if isinstance(stored, dict):
+            return {key: decode(f"{name}[{key!r}]", one, members[1]) for key, one in stored.items()}
+    else:
+        with suppress(DPInferError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError):
+            return _plain(stored, expected)
+    words = str(getattr(expected, "__name__", expected))
+    raise ReleaseFormatError(f"{name} is of a wrong type: expected {words.replace('typing.', '')}")
 
 
-def _plain(name: str, stored: Any, expected: Any) -> Any:  # noqa: PLR0911  (a return for each type)
-    if expected is Any:
+def _plain(stored: Any, expected: Any) -> Any:
+    """Read what has no parts; `ValueError`, or what ``from_dict`` raises, where it is of another type."""
+    exact = type(stored) is expected and expected in (bool, int, str)
+    nothing = stored is None and expected in (None, NoneType)
+    if exact or nothing or expected is Any or stored in get_args(expected):
         return stored
-    if expected in (None, NoneType):
-        return None if stored is None else _refuse(name, expected)
-    if expected is float:
-        right = type(stored) in _NUMBERS and math.isfinite(stored)
-        return float(stored) if right else _refuse(name, expected)
-    if expected in (bool, int, str):
-        return stored if type(stored) is expected else _refuse(name, expected)
-    if expected is Fraction:
-        return _fraction(name, stored)
-    if expected is np.ndarray:
-        return _array(name, stored)
-    if isinstance(stored, Mapping):
-        return _object(name, stored, expected)
-    return _refuse(name, expected)
-
-
-def _object(name: str, stored: Mapping[str, Any], expected: Any) -> Any:
-    try:
+    if expected is float and type(stored) in (int, float) and math.isfinite(stored):
+        return float(stored)
+    if expected is Fraction and isinstance(stored, str) and _FRACTION.fullmatch(stored):
+        return Fraction(stored)
+    if expected is np.ndarray and isinstance(stored, list):
+        found = np.array(stored, dtype=np.float64)
+        if np.isfinite(found).all():
+            return found
+    if isinstance(stored, Mapping) and hasattr(expected, "from_dict"):
         return expected.from_dict(stored)
-    except (DPInferError, KeyError, TypeError, ValueError, OverflowError):
-        pass
-    return _refuse(name, expected)
-
-
-def _one_of(name: str, stored: Any, members: tuple[Any, ...]) -> Any:
-    for member in members:
-        try:
-            return decode(name, stored, member)
-        except ReleaseFormatError:
-            continue
-    return _refuse(name, Union[members])  # noqa: UP007
-
-
-def _tuple(name: str, stored: Any, members: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(stored, list):
-        _refuse(name, tuple)
-    if len(members) == 2 and members[1] is Ellipsis:
-        members = (members[0],) * len(stored)
-    if len(stored) != len(members):
-        _refuse(name, tuple)
-    return tuple(decode(f"{name}[{i}]", one, kind) for i, (one, kind) in enumerate(zip(stored, members, strict=True)))
-
-
-def _fraction(name: str, stored: Any) -> Fraction:
-    parts = stored.split("/") if isinstance(stored, str) else []
-    if not 1 <= len(parts) <= 2 or not all(part.lstrip("-").isdecimal() and len(part) < 400 for part in parts):
-        _refuse(name, Fraction)
-    if len(parts) == 2 and int(parts[1]) == 0:
-        _refuse(name, Fraction)
-    return Fraction(*map(int, parts))
-
-
-def _array(name: str, stored: Any) -> np.ndarray:
-    try:
-        found = np.array(stored, dtype=np.float64) if isinstance(stored, list) else None
-    except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None or not np.isfinite(found).all():
-        _refuse(name, np.ndarray)
-    assert found is not None
-    return found
-
-
-def _refuse(name: str, expected: Any) -> Any:
-    words = str(getattr(expected, "__name__", expected)).replace("typing.", "")
-    raise ReleaseFormatError(f"{name} is of a wrong type: expected {words}")
+    raise ValueError(stored)
 
 
 _INFERENCES: dict[str, Callable[..., Any]] = {}
@@ -313,20 +268,18 @@ class Release:
     @property
     def array(self) -> NDArray[np.float64]:
         """The noisy sums in units of the scaled features, (m,)."""
-        return np.array([value * step for value, step in zip(self.values, self.steps, strict=True)])
+        return np.concatenate([stage.array for stage in self.sums])
 
     @property
     def noise_variances(self) -> NDArray[np.float64]:
         """Variance of the noise in `array`, (m,)."""
-        result: NDArray[np.float64] = self.law.variances * np.asarray(self.steps) ** 2
-        return result
+        return np.asarray(self.law.variances * np.asarray(self.steps) ** 2)
 
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
-        found = None
-        if self.kind == QUALITY and len(self.sums) == 1:
-            found = Quality.read(self.sums[0], self.schema, self.nobs)
+        plain = self.kind == QUALITY and len(self.sums) == 1
+        found = Quality.read(self.sums[0], self.schema, self.nobs) if plain else None
         return () if found is None else found.advice
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
@@ -402,31 +355,26 @@ class Release:
                 f"the release has format version {version!r}; this dpinfer reads up to {FORMAT_VERSION}: update dpinfer"
             )
         try:
-            return cls._from_dict(stored)
+            _check_types(stored)
+            release = cls(
+                kind=stored["kind"],
+                question=stored["question"],
+                stages=tuple(StageRelease.from_dict(one) for one in stored["stages"]),
+                cost=Cost.from_dict(stored["cost"]),
+                neighbors=stored["neighbors"],
+                nobs=stored["nobs"],
+                charge_ids=tuple(stored["charge_ids"]),
+                public=stored["public"],
+                dataset=stored.get("dataset"),
+                dataset_version=stored.get("dataset_version"),
+                notes=tuple(stored.get("notes", ())),
+            )
+            _ = release.schema
+            laws = {(stage.law.family, stage.law.draws) for stage in release.sums}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DPInferError) as error:
             raise ReleaseFormatError(f"the release is damaged: {type(error).__name__}: {error}") from error
-
-    @classmethod
-    def _from_dict(cls, stored: Mapping[str, Any]) -> Release:
-        if stored["neighbors"] not in NEIGHBORS:
-            raise ReleaseFormatError("neighbors is none of " + ", ".join(NEIGHBORS))
-        _check_types(stored)
-        release = cls(
-            kind=stored["kind"],
-            question=stored["question"],
-            stages=tuple(StageRelease.from_dict(one) for one in stored["stages"]),
-            cost=Cost.from_dict(stored["cost"]),
-            neighbors=stored["neighbors"],
-            nobs=stored["nobs"],
-            charge_ids=tuple(stored["charge_ids"]),
-            public=stored["public"],
-            dataset=stored.get("dataset"),
-            dataset_version=stored.get("dataset_version"),
-            notes=tuple(stored.get("notes", ())),
-        )
-        _ = release.schema
-        if len({(stage.law.family, stage.law.draws) for stage in release.sums}) > 1:
-            raise ReleaseFormatError("law: noisy sums of one release have one kind of noise")
+        if len(laws) > 1:
+            raise ReleaseFormatError("the release is damaged: law: noisy sums of one release have one kind of noise")
         return release
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -445,30 +393,33 @@ class Release:
 
 
 def _check_types(stored: Mapping[str, Any]) -> None:
-    nobs, charges, notes = stored["nobs"], stored["charge_ids"], stored.get("notes", [])
-    read = stored["question"].get("read", []) if isinstance(stored["question"], dict) else None
+    """Refuse a field of a wrong type, by its name."""
+
+    def texts(given: object, *, filled: bool = False) -> bool:
+        return isinstance(given, list) and all(isinstance(one, str) and (one or not filled) for one in given)
+
+    nobs, question, neighbors = stored["nobs"], stored["question"], stored["neighbors"]
+    if neighbors not in NEIGHBORS:
+        raise ReleaseFormatError("neighbors is none of " + ", ".join(NEIGHBORS))
+    asked = question if isinstance(question, dict) else {}
+    schema = asked.get("schema")
+    of_people = isinstance(schema, dict) and schema.get("people") is not None  # their number of rows is never public
     right = {
         "kind": isinstance(stored["kind"], str),
         "stages": isinstance(stored["stages"], list) and len(stored["stages"]) > 0,
-        "nobs": (nobs is not None) == (stored["neighbors"] == "replace_one" and not _of_people(stored["question"])),
+        "nobs": (nobs is not None) == (neighbors == "replace_one" and not of_people),
         "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
-        "charge_ids": isinstance(charges, list) and all(isinstance(one, str) and one for one in charges),
+        "charge_ids": texts(stored["charge_ids"], filled=True),
         "dataset": isinstance(stored.get("dataset"), str | None),
         "dataset_version": isinstance(stored.get("dataset_version"), str | None),
         "public": isinstance(stored["public"], bool),
-        "notes": isinstance(notes, list) and all(isinstance(one, str) for one in notes),
-        "read": isinstance(read, list) and all(isinstance(one, str) for one in read),
-        "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
+        "notes": texts(stored.get("notes", [])),
+        "read": texts(asked.get("read", [])),
+        "question": isinstance(asked.get("text"), str),
     }
-    for name, holds in right.items():
-        if not holds:
-            raise ReleaseFormatError(f"{name} is of a wrong type")
-
-
-def _of_people(question: object) -> bool:
-    """Whether the unit of protection is a person: the number of rows is then never public."""
-    schema = question.get("schema") if isinstance(question, dict) else None
-    return isinstance(schema, dict) and schema.get("people") is not None
+    wrong = next((name for name, holds in right.items() if not holds), None)
+    if wrong is not None:
+        raise ReleaseFormatError(f"{wrong} is of a wrong type")
 
 
 def read_release(path: str | os.PathLike[str]) -> Release:
@@ -518,26 +469,20 @@ _NAMED = 5
 
 def release_report(release: Release) -> Report:
     """Return what was asked, what it cost, and what each stage released."""
-    facts = [("question", str(release.question.get("text", release.kind))), ("price", str(release.cost.price))]
-    facts += [("guarantee", "none (public data)" if release.public else release.cost.describe())]
-    facts += [("neighbours", f"{release.neighbors}, of {release.unit}")]
-    facts += [("data set", release.dataset)] if release.dataset else []
-    facts += [("ledger charges", ", ".join(release.charge_ids))] if release.charge_ids else []
-    rows = [
-        (
-            str(place),
-            count(len(one.values)),
-            one.law.family,
-            _listed(one.names),
-        )
-        for place, one in enumerate(release.stages, 1)
-    ]
+    facts = {
+        "question": str(release.question.get("text", release.kind)),
+        "price": str(release.cost.price),
+        "guarantee": "none (public data)" if release.public else release.cost.describe(),
+        "neighbours": f"{release.neighbors}, of {release.unit}",
+        "data set": release.dataset,
+        "ledger charges": ", ".join(release.charge_ids),
+    }
+    rows = []
+    for place, one in enumerate(release.stages, 1):
+        names = ", ".join(one.names[:_NAMED]) + (", ..." if len(one.names) > _NAMED else "")
+        rows.append((str(place), count(len(one.values)), one.law.family, names))
     table = Table(("stage", "numbers", "noise", "names"), tuple(rows), frozenset({2, 3}))
-    return Report(f"Release: {release.kind}", tuple(facts), (table,))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return Report(f"Release: {release.kind}", tuple((name, told) for name, told in facts.items() if told), (table,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError, ReleaseFormatError, ReleaseNotSavedError, ReleaseVersionError, type_of
 from dpinfer.privacy.ledger import read_releases_with
 from dpinfer.release.release import MAGIC, Release
-from dpinfer.release.request import Asked
+from dpinfer.release.request import Request
 from dpinfer.writing import check_writable, sync_folder, write_whole
 
 try:
@@ -63,18 +63,12 @@ class Reservation:
 
     ledger: str
     charge_id: str
-    asked: Asked
+    asked: Request
 
     def to_json(self) -> str:
         """Return it as JSON text."""
-        stored = {
-            "format": _RESERVED,
-            "version": _VERSION,
-            "note": _NOTE,
-            "ledger": self.ledger,
-            "charge_id": self.charge_id,
-            "asked": json.loads(self.asked.to_json()),
-        }
+        stored: dict[str, Any] = {"format": _RESERVED, "version": _VERSION, "note": _NOTE}
+        stored |= {"ledger": self.ledger, "charge_id": self.charge_id, "asked": json.loads(self.asked.to_json())}
         return json.dumps(stored, indent=1)
 
     @classmethod
@@ -88,7 +82,7 @@ class Reservation:
             raise ReleaseFormatError("not a reservation") from None
         if not right or not isinstance(ledger, str) or not isinstance(charge_id, str):
             raise ReleaseFormatError("not a reservation, or one of a newer version")
-        return cls(ledger, charge_id, Asked.from_json(asked))
+        return cls(ledger, charge_id, Request.from_json(asked))
 
 
 class ReservedFile:
@@ -155,8 +149,7 @@ class SavedRelease:
             raise OptionError("save", given, 'the name of a file, such as "income.json"')
         try:
             self.path = Path(os.fspath(path)).expanduser().resolve()
-            self._is_file = self.path.is_file()
-            taken = not self._is_file and os.path.lexists(self.path)  # a link that is left leads to itself
+            taken = not self.path.is_file() and os.path.lexists(self.path)  # a link that is left leads to itself
         except (OSError, ValueError, RuntimeError, TypeError) as error:
             raise OptionError("save", str(path), f"the name of a file: {error}") from None
         if taken or not self.path.name:
@@ -232,35 +225,29 @@ class SavedRelease:
             raise OptionError("save", str(self.path), "a system with POSIX file locks; without: release.save(path)")
         told = False
         while True:
+            handle = None
             try:
                 check_writable(self.path)
                 handle = os.open(self.sidecar, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                self._refuse(error)
-            try:
-                told = self._wait(handle, told=told)
-                same = self._is_sidecar(handle)
-            except OSError as error:
-                os.close(handle)
-                self._refuse(error)
-            except BaseException:
-                os.close(handle)
-                raise
-            if same:
-                return handle
-            os.close(handle)  # it was removed while this process waited: its release is there, or nothing was paid
-
-    def _wait(self, handle: int, *, told: bool) -> bool:
-        """Take the lock of a reservation; a wait for another process is logged, once. Return whether it was."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                with suppress(Exception):  # a handler that fails must not keep anybody from measuring
-                    _LOG.info("waiting for another process that measures what goes to %r", self.path.name)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            return True
-        return told
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:  # another process has it
+                    with suppress(Exception):  # a handler that fails must not keep anybody from measuring
+                        if not told:
+                            _LOG.info("waiting for another process that measures what goes to %r", self.path.name)
+                    told = True
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                if self._is_sidecar(handle):
+                    return handle
+                os.close(handle)  # it was removed while this process waited: its release is there, or nothing was paid
+            except BaseException as error:
+                if handle is not None:
+                    os.close(handle)
+                if not isinstance(error, OSError):
+                    raise
+                raise OptionError(
+                    "save", str(self.path), f"a file in a folder that can be written and locked ({_reason(error)})"
+                ) from None
 
     def _is_sidecar(self, handle: int) -> bool:
         """Whether an open file is still that of the reservation: not one that was removed meanwhile."""
@@ -282,14 +269,8 @@ class SavedRelease:
             finally:
                 os.close(handle)
 
-    def _refuse(self, error: OSError) -> NoReturn:
-        raise OptionError(
-            "save", str(self.path), f"a file in a folder that can be written and locked ({_reason(error)})"
-        ) from None
-
 
 def _reason(error: BaseException) -> str:
     """Say why something failed without the contents of a file."""
-    said = error.strerror if isinstance(error, OSError) else None
-    said = str(error) if isinstance(error, ReleaseFormatError) else said
+    said = str(error) if isinstance(error, ReleaseFormatError) else getattr(error, "strerror", None)
     return said or type(error).__name__
