@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import textwrap
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Self
 
@@ -38,17 +39,19 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def cell(value: object, digits: int = 4) -> str:
+def cell(value: object) -> str:
     """Write a cell of a table: truth as yes or no, what is missing as nothing, numbers as `number`, others as text."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return ""
-    if isinstance(value, Real) and math.isnan(value):
+    if (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, Real) and math.isnan(value))
+    ):
         return ""
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return "yes" if value else "no"
     if isinstance(value, Integral):
         return f"{int(value):,}" if abs(int(value)) >= _GROUPED else str(int(value))
-    return number(float(value), digits) if isinstance(value, Real) else str(value)
+    return number(float(value)) if isinstance(value, Real) else str(value)
 
 
 _WIDTHS = (14, 18, 22, 26, 30, 35, 40, 46, 53, 61, 70, 82)
@@ -118,16 +121,13 @@ def folding(columns: Sequence[tuple[str, Sequence[str], bool]]) -> tuple[str, st
 
     Each column is its head, its cells, and whether its cells may be wrapped.
     """
-    needed = sum(_GAP + _DIGIT * _room(head, cells, words) for head, cells, words in columns)
+    needed = 0.0
+    for head, cells, words in columns:
+        own = max((_longest_word(cell) if words else len(cell) for cell in cells), default=0)
+        needed += _GAP + _DIGIT * max(own, _longest_word(head))
     width = next((width for width in _WIDTHS if width >= needed), _WIDTHS[-1])
     pairs = [len(head) + max(map(len, cells), default=0) for head, cells, words in columns[1:] if not words]
     return f"fold-{width}", f"{max(_GAP + _DIGIT * max(pairs, default=0), _PAIR):.3g}em"
-
-
-def _room(head: str, cells: Sequence[str], words: bool) -> int:
-    """Return the number of characters that a column needs."""
-    own = max((_longest_word(cell) if words else len(cell) for cell in cells), default=0)
-    return max(own, _longest_word(head))
 
 
 def _longest_word(text: str) -> int:
@@ -162,7 +162,7 @@ class Table:
     caption: str = ""
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, *, index: bool = True, digits: int = 4, caption: str = "") -> Self:
+    def of(cls, frame: pd.DataFrame, *, index: bool = True, caption: str = "") -> Self:
         """Take the cells of a frame, with its index as names of rows."""
         columns = tuple(map(str, frame.columns))
         if index:
@@ -172,7 +172,7 @@ class Table:
         words = frozenset(
             place for place in range(1, len(columns)) if rows and all(isinstance(row[place], str) for row in rows)
         )
-        return cls(columns, tuple(tuple(cell(one, digits) for one in row) for row in rows), words, 0, caption)
+        return cls(columns, tuple(tuple(map(cell, row)) for row in rows), words, 0, caption)
 
     def text(self, width: int | None = None) -> str:
         """Return the table as aligned text; columns of words are wrapped to a width where that is given."""
@@ -181,24 +181,19 @@ class Table:
             longest = max([0, *self.words], key=lambda place: wide[place])
             others = sum(wide) - wide[longest] + 2 * (len(wide) - 1)
             wide[longest] = min(wide[longest], max(width - others, 20))
-        lines = [line for row in self._shown for line in self._lines(row, wide)]
+        shown = (self.columns, *self.rows) if any(self.columns) else self.rows
+        lines = [line for row in shown for line in self._lines(row, wide)]
         return "\n".join([self.caption, *lines] if self.caption else lines)
-
-    @property
-    def _shown(self) -> tuple[tuple[str, ...], ...]:
-        return (self.columns, *self.rows) if any(self.columns) else self.rows
 
     def _by_column(self) -> list[tuple[str, list[str]]]:
         return [(head, [row[place] for row in self.rows]) for place, head in enumerate(self.columns)]
 
     def _lines(self, row: Sequence[str], wide: Sequence[int]) -> list[str]:
         parts = [textwrap.wrap(one, size) or [""] for one, size in zip(row, wide, strict=True)]
-        left = {0, *self.words}
         found = []
-        for line in range(max(map(len, parts))):
-            cells = [part[line] if line < len(part) else "" for part in parts]
+        for cells in zip_longest(*parts, fillvalue=""):
             aligned = [
-                one.ljust(size) if place in left else one.rjust(size)
+                one.ljust(size) if place in {0, *self.words} else one.rjust(size)
                 for place, (one, size) in enumerate(zip(cells, wide, strict=True))
             ]
             found.append("  ".join(aligned).rstrip())
@@ -222,13 +217,12 @@ class Table:
         found = []
         for first, *others in rows:
             name = f'<th scope="row">{escape(first)}</th>' if first else "<td></td>"
-            cells = "".join(self._cell("td", place, one, self._label(place)) for place, one in enumerate(others, 1))
+            cells = ""
+            for place, one in enumerate(others, 1):  # a cell of a folded table tells its column by its label
+                label = f' data-label="{escape(self.columns[place])}"' if self.columns[place] else ""
+                cells += self._cell("td", place, one, label)
             found.append(f"<tr>{name}{cells}</tr>")
         return "\n".join(found)
-
-    def _label(self, place: int) -> str:
-        """Return the attribute by which a cell of a folded table tells its column."""
-        return f' data-label="{escape(self.columns[place])}"' if self.columns[place] else ""
 
     def _cell(self, tag: str, place: int, text: str, more: str = "") -> str:
         if not text:
@@ -258,7 +252,7 @@ class Report:
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    numbered: bool = field(default=False)
+    numbered: bool = False
 
     def text(self, width: int | None = None) -> str:
         """Return it as text, wrapped to a width where that is given."""
@@ -325,9 +319,7 @@ class Reported(ABC):
         """Return what is shown as HTML: with everything escaped, and the colours of the page around it."""
         return self._report().html()
 
-    def _repr_html_(self) -> str:
-        """Show as HTML in a notebook."""
-        return self._report().html()
+    _repr_html_ = to_html
 
     def __repr__(self) -> str:
         return self._report().text()

@@ -422,7 +422,18 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
-        return ledger_report(self).html()
+        facts = ledger_facts(self)
+        if len(facts) == 2:
+            return Report("Ledger", facts).html()
+        made = self.charges()
+        rows = [
+            (f"{time:%Y-%m-%d %H:%M}", text, str(price))
+            for time, text, price in made[["time", "description", "price"]].tail(_SHOWN).itertuples(index=False)
+        ]
+        left = len(made) - len(rows)
+        notes = (f"{count(left)} earlier charges are in charges().",) if left else ()
+        table = Table(("charged (UTC)", "for", "price"), tuple(rows), frozenset({1, 2}))
+        return Report("Ledger", facts, (table,) if rows else (), notes).html()
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else self.path
@@ -473,19 +484,3 @@ def ledger_facts(ledger: Ledger) -> tuple[tuple[str, str], ...]:
         ("spent", f"{spent} in {count(made)} charge{'' if made == 1 else 's'}"),
         ("remaining", remaining),
     )
-
-
-def ledger_report(ledger: Ledger) -> Report:
-    """Return budget, spent, remaining, and the last charges."""
-    facts = ledger_facts(ledger)
-    if len(facts) == 2:
-        return Report("Ledger", facts)
-    made = ledger.charges()
-    rows = [
-        (f"{time:%Y-%m-%d %H:%M}", text, str(price))
-        for time, text, price in made[["time", "description", "price"]].tail(_SHOWN).itertuples(index=False)
-    ]
-    left = len(made) - len(rows)
-    notes = (f"{count(left)} earlier charges are in charges().",) if left else ()
-    table = Table(("charged (UTC)", "for", "price"), tuple(rows), frozenset({1, 2}))
-    return Report("Ledger", facts, (table,) if rows else (), notes)

@@ -76,19 +76,12 @@ class Weights:
         return sum(p * (weight - 1) ** 2 for weight, p in enumerate(self.probabilities))
 
 
-def _poisson_counts(bits: int, largest: int) -> tuple[int, ...]:
-    """Poisson(1) in multiples of 2^-bits, cut at a largest weight, with mean exactly 1."""
-    total = 1 << bits
-    counts = [round(total * math.exp(-1) / math.factorial(weight)) for weight in range(largest + 1)]
-    counts[1] += total - sum(weight * count for weight, count in enumerate(counts))
-    counts[0] = total - sum(counts[1:])
-    return tuple(counts)
-
-
 DOUBLE_OR_NOTHING = Weights("double_or_nothing", (1, 0, 1), 2)
 """Each unit counts twice or not at all."""
 
-POISSON = Weights("poisson", _poisson_counts(16, 6), 2**16)
+_COUNTS = [round(2**16 * math.exp(-1) / math.factorial(weight)) for weight in range(7)]
+_COUNTS[1] += 2**16 - sum(weight * count for weight, count in enumerate(_COUNTS))  # so that the mean is exactly 1
+POISSON = Weights("poisson", (2**16 - sum(_COUNTS[1:]), *_COUNTS[1:]), 2**16)
 """Poisson(1) cut at 6: its mean is 1 and its variance .9962."""
 
 
@@ -192,17 +185,15 @@ def noise_mu(weights: Weights, target: float, replicates: int, failure: float = 
         mu = digits_below(mu, _DIGITS)
         attained = dominating_mu(weights, mu, replicates, failure)
         if attained > 1.5 * ASYMPTOTIC * mu:
-            break
+            raise OptionError(
+                "replicates",
+                replicates,
+                f"more: at mu={target:.4g} so few secret weights reveal {attained / mu:.2f} times the mu of one "
+                f"release, more than one and a half times the {ASYMPTOTIC:.3f} of the bootstrap as replicates grow",
+            )
         if attained <= target <= attained * (1 + 1e-5):
             break
         mu *= target / attained * (1 - 2e-6)
-    if attained > 1.5 * ASYMPTOTIC * mu:
-        raise OptionError(
-            "replicates",
-            replicates,
-            f"more: at mu={target:.4g} so few secret weights reveal {attained / mu:.2f} times the mu of one release, "
-            f"more than one and a half times the {ASYMPTOTIC:.3f} of the bootstrap as replicates grow",
-        )
     while dominating_mu(weights, mu, replicates, failure) > target:
         mu = digits_below(mu * (1 - 1e-6), _DIGITS)
     return mu

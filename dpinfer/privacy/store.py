@@ -316,19 +316,6 @@ def read_header(connection: sqlite3.Connection, name: str) -> Header:
     return Header(*row)
 
 
-def read_charges(connection: sqlite3.Connection, name: str) -> list[Charge]:
-    """Read all charges in the order in which they were made, within a transaction.
-
-    `LedgerError` if one is missing, or has a field that is not what was written.
-    """
-    rows = connection.execute("SELECT number, id, time, description, cost, amount, reserve FROM charge ORDER BY number")
-    stored = rows.fetchall()
-    made = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charge'").fetchone() or (0,)
-    if [row[0] for row in stored] != list(range(1, made[0] + 1)):
-        raise LedgerError(f"{name} is damaged: of {made[0]} charges that were made it holds {len(stored)}")
-    return [_charge(name, *row) for row in stored]
-
-
 # Many charges are alike, and all are read for every new one: what a text means is worked out once.
 _cost = lru_cache(2**14)(Cost.from_json)
 _amount = lru_cache(2**14)(fraction_of)
@@ -381,7 +368,17 @@ class Account:
     def __init__(self, store: Store, header: Header) -> None:
         if type(store) not in (FileStore, MemoryStore):  # not a subclass, which might keep nothing
             raise OptionError("store", type_of(store), "a FileStore or a MemoryStore")
-        for name, value in (("store", store), ("header", header), ("filter", filter_of(store, header))):
+        if header.neighbors not in NEIGHBORS:
+            raise LedgerError(f"{store} is damaged: its neighbors are {header.neighbors!r}")
+        try:
+            budget = privacy_from_dict(json.loads(header.budget))
+        except (ValueError, TypeError, AttributeError, DPInferError):
+            raise LedgerError(f"{store} is damaged: its budget is no amount of privacy") from None
+        try:
+            rule = filter_for(budget, header.currency)
+        except OptionError:
+            raise LedgerError(f"{store} is damaged: its currency {header.currency!r} is none of {budget}") from None
+        for name, value in (("store", store), ("header", header), ("filter", rule)):
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -479,30 +476,25 @@ class Account:
             raise BudgetExceededError(cost.price, self.filter.remaining(total), reason)
 
     def total(self, connection: sqlite3.Connection) -> tuple[Entry, list[Charge]]:
-        """Read the charges, check them, and return their sum and themselves."""
+        """Read the charges in the order in which they were made, and return their sum and themselves.
+
+        `LedgerError` if one is missing, or has a field that is not what was written.
+        """
         if read_header(connection, str(self.store)) != self.header:
             raise LedgerMismatchError(f"{self.store} has been replaced by another ledger since it was opened")
-        made = read_charges(connection, str(self.store))
-        return self.filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in made), made
+        rows = connection.execute(
+            "SELECT number, id, time, description, cost, amount, reserve FROM charge ORDER BY number"
+        ).fetchall()
+        (made,) = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charge'").fetchone() or (0,)
+        if [row[0] for row in rows] != list(range(1, made + 1)):
+            raise LedgerError(f"{self.store} is damaged: of {made} charges that were made it holds {len(rows)}")
+        charges = [_charge(str(self.store), *row) for row in rows]
+        return self.filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in charges), charges
 
 
 def _keeps(connection: sqlite3.Connection) -> bool:
     found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'kept'").fetchone()
     return found is not None
-
-
-def filter_of(store: Store, header: Header) -> Filter:
-    """Return the filter that a header asks for; `LedgerError` if a field of it is damaged."""
-    if header.neighbors not in NEIGHBORS:
-        raise LedgerError(f"{store} is damaged: its neighbors are {header.neighbors!r}")
-    try:
-        budget = privacy_from_dict(json.loads(header.budget))
-    except (ValueError, TypeError, AttributeError, DPInferError):
-        raise LedgerError(f"{store} is damaged: its budget is no amount of privacy") from None
-    try:
-        return filter_for(budget, header.currency)
-    except OptionError:
-        raise LedgerError(f"{store} is damaged: its currency {header.currency!r} is none of {budget}") from None
 
 
 def found_header(store: FileStore) -> Header:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dpinfer.statistics.arrays import Array, Mask
 
-_BISECTIONS = 36
+_BISECTIONS, _REACH = 36, 1e6
 
 
 def bisected(within: Callable[[Array], Mask], low: Array, high: Array, *, rounds: int) -> tuple[Array, Array]:
@@ -24,13 +24,7 @@ def bisected(within: Callable[[Array], Mask], low: Array, high: Array, *, rounds
     return low, high
 
 
-def outermost_crossing(
-    inside: Callable[[Array], Mask],
-    *,
-    shape: tuple[int, ...],
-    reach: float = 1e6,
-    steps: int = 30,
-) -> Array:
+def outermost_crossing(inside: Callable[[Array], Mask], *, shape: tuple[int, ...]) -> Array:
     """Return, for each problem, the largest distance from zero at which a point is still inside a set.
 
     The distance is scanned on a geometric grid from outside in, so that a set of several pieces is
@@ -42,17 +36,13 @@ def outermost_crossing(
         Maps distances (an array of ``shape``) to whether each is in its set. Zero is taken as inside.
     shape : tuple of int
         Shape of the problems.
-    reach : float
-        Distances beyond this are not looked at: a set that still holds it is called unbounded.
-    steps : int
-        Points of the grid.
 
     Returns
     -------
     ndarray of ``shape``
-        Distances, ``inf`` where the set reaches ``reach``.
+        Distances, ``inf`` where the set still holds `_REACH`, beyond which nothing is looked at.
     """
-    grid = np.concatenate([[0.0], np.geomspace(0.5, reach, steps)])
+    grid = np.concatenate([[0.0], np.geomspace(0.5, _REACH, 30)])
     last = np.zeros(shape, dtype=np.intp)
     for index in range(1, grid.size):
         last = np.where(inside(np.full(shape, grid[index])), index, last)

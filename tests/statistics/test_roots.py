@@ -5,7 +5,7 @@ from dpinfer.statistics.numerical import outermost_crossing
 
 def test_radius_of_balls_of_many_sizes():
     radius = np.array([[0.0, 0.3, 1.0], [7.0, 1e3, 1e9]])
-    found = outermost_crossing(lambda distance: distance <= radius, shape=radius.shape, reach=1e6)
+    found = outermost_crossing(lambda distance: distance <= radius, shape=radius.shape)
     np.testing.assert_allclose(found[0], [0.0, 0.3, 1.0], atol=1e-9)
     np.testing.assert_allclose(found[1, :2], [7.0, 1e3], rtol=1e-9)
     assert np.isinf(found[1, 2])
