@@ -1,3 +1,5 @@
+"""Symmetric matrices: triangles, and quadratic forms."""
+
 import numpy as np
 import pytest
 from hypothesis import given
