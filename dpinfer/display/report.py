@@ -203,8 +203,8 @@ class Table:
         """Return the table as HTML, with everything escaped."""
         heads = "".join(self._cell("th", place, name, ' scope="col"') for place, name in enumerate(self.columns))
         head = f"<thead><tr>{heads}</tr></thead>" if any(self.columns) else ""
-        told = caption or self.caption
-        named = _caption(told) if told else ""
+        text = caption or self.caption
+        named = _caption(text) if text else ""
         split = self.rule or len(self.rows)
         parts = [f"<tbody>{self._rows(self.rows[:split])}</tbody>"]
         if self.rows[split:]:
@@ -257,7 +257,7 @@ class Report:
     def text(self, width: int | None = None) -> str:
         """Return it as text, wrapped to a width where that is given."""
         wide = max((len(label) for label, _ in self.facts), default=0) + 1
-        facts = [_wrapped(f"{label:<{wide}} {told}", width, wide + 1) for label, told in self.facts]
+        facts = [_wrapped(f"{label:<{wide}} {text}", width, wide + 1) for label, text in self.facts]
         parts = [[self.title, *facts], *([table.text(width)] for table in self.tables)]
         notes = [_wrapped(f"- {one}", width, 2) for one in self.notes]
         parts.append(notes + [_wrapped(f"Warning: {one}", width, 9) for one in self.warnings])
@@ -269,7 +269,7 @@ class Report:
         facts = self._facts(captions.pop(0)) if self.facts else ""
         if not facts and not self.tables:
             facts = f"<p><b>{escape(self.title)}</b></p>"
-        tables = "\n".join(table.html(told) for table, told in zip(self.tables, captions, strict=False))
+        tables = "\n".join(table.html(text) for table, text in zip(self.tables, captions, strict=False))
         kind = "ol" if self.numbered else "ul"
         items = "".join(f"<li>{escape(one)}</li>\n" for one in self.notes)
         notes = f'<{kind} class="notes">{items}</{kind}>' if items else ""
@@ -280,11 +280,11 @@ class Report:
 
     def _facts(self, caption: str) -> str:
         shown = list(self.facts)
-        alone = len(shown) <= _FEW_FACTS or any(len(told) > _SHORT for _, told in shown)
+        alone = len(shown) <= _FEW_FACTS or any(len(text) > _SHORT for _, text in shown)
         half = len(shown) if alone else -(-len(shown) // 2)
         rows = [[shown[place] for place in (row, row + half) if place < len(shown)] for row in range(half)]
         cells = (
-            "".join(f'<th scope="row">{escape(label)}</th><td class="words">{escape(told)}</td>' for label, told in row)
+            "".join(f'<th scope="row">{escape(label)}</th><td class="words">{escape(text)}</td>' for label, text in row)
             for row in rows
         )
         lines = "\n".join(f"<tr>{one}</tr>" for one in cells)

@@ -16,9 +16,9 @@ from dpinfer.privacy.store import (
     Charge,
     FileStore,
     Header,
-    KeptRelease,
     MemoryStore,
     Store,
+    StoredRelease,
     found_header,
 )
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
@@ -130,8 +130,8 @@ class Ledger:
         if (found := self._account.header)[1:] != header[1:]:
             there = (repr(found.dataset), str(self.budget), found.neighbors, found.currency)
             here = (repr(dataset), str(budget), header.neighbors, header.currency)
-            told = zip(Header._fields[1:], there, here, strict=True)
-            differing = [f"its {name} is {one}, not {other}" for name, one, other in told if one != other]
+            pairs = zip(Header._fields[1:], there, here, strict=True)
+            differing = [f"its {name} is {one}, not {other}" for name, one, other in pairs if one != other]
             raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
         if keep:
             self._account.start_keeping()
@@ -367,14 +367,14 @@ class Ledger:
         LedgerError
             If the ledger cannot be read.
         """
-        held = {one.charge: one for one in self.kept()}
+        stored = {one.charge: one for one in self.kept()}
         made = self.charges()
-        made = made[made["id"].isin(held)].drop(columns=["amount", "reserve"]).reset_index(drop=True)
-        versions = [json.loads(held[name].asked).get("version") for name in made["id"]]
+        made = made[made["id"].isin(stored)].drop(columns=["amount", "reserve"]).reset_index(drop=True)
+        versions = [json.loads(stored[name].request).get("version") for name in made["id"]]
         return made.assign(
             dataset=pd.Series([self.dataset] * len(made), dtype="str"),
             version=pd.Series(versions, dtype="object"),
-            stored=pd.Series([held[name].release is not None for name in made["id"]], dtype="bool"),
+            stored=pd.Series([stored[name].release is not None for name in made["id"]], dtype="bool"),
         )
 
     def release(self, id: str) -> Any:
@@ -408,7 +408,7 @@ class Ledger:
             )
         return _readers[0](found.release)
 
-    def kept(self) -> list[KeptRelease]:
+    def kept(self) -> list[StoredRelease]:
         """Return what the ledger keeps as texts, the oldest first; `releases` lists it for people."""
         return self._account.kept()
 

@@ -97,9 +97,9 @@ def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistrib
     from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415
 
     scale = math.sqrt(replicates) / mu
-    held = [(float(weight), p) for weight, p in enumerate(weights.probabilities) if p]
-    if len(held) == 2 and held[0][0] == 0:
-        (_, _), (largest, chance) = held
+    possible = [(float(weight), p) for weight, p in enumerate(weights.probabilities) if p]
+    if len(possible) == 2 and possible[0][0] == 0:
+        (_, _), (largest, chance) = possible
         single = pld.from_gaussian_mechanism(
             scale,
             sensitivity=largest,
@@ -108,7 +108,7 @@ def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistrib
             neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
         )
     else:
-        sizes, chances = [weight for weight, _ in held], [p for _, p in held]
+        sizes, chances = [weight for weight, _ in possible], [p for _, p in possible]
         grid = min(1 / (25 * scale), 4e-3)  # coarser: it takes much longer
         single = pld.from_mixture_gaussian_mechanism(scale, sizes, chances, value_discretization_interval=grid)
     return single.self_compose(replicates)

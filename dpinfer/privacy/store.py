@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 60.0
 """How long an operation waits for other processes that are writing."""
 
-_UNTOLD_SECONDS = 1.0
+_LOGGED_AFTER_SECONDS = 1.0
 """After how long that is logged."""
 
 _LOG = logging.getLogger("dpinfer")  # prices and questions of charges: public, and the same for all rows
@@ -109,14 +109,14 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRelease:
+class StoredRelease:
     """One charge of a ledger that keeps releases: its id, what was asked, and the release, as JSON texts.
 
     ``release`` is None where it was paid for and not stored.
     """
 
     charge: str
-    asked: str
+    request: str
     release: str | None
 
 
@@ -269,7 +269,7 @@ def _begin_writing(connection: sqlite3.Connection, name: str) -> None:
         connection.execute("BEGIN IMMEDIATE")
 
     try:
-        begin(min(_UNTOLD_SECONDS, BUSY_SECONDS))
+        begin(min(_LOGGED_AFTER_SECONDS, BUSY_SECONDS))
     except sqlite3.OperationalError as error:
         if not _is_busy(error):
             raise
@@ -347,14 +347,14 @@ def _keep_unit(connection: sqlite3.Connection, unit: str) -> str:
     Those of an older ledger, which does not say, protect rows.
     """
     connection.execute(_CREATE_UNIT)
-    held = connection.execute("SELECT name FROM unit").fetchone()
-    if held is None:
+    protected = connection.execute("SELECT name FROM unit").fetchone()
+    if protected is None:
         older = connection.execute("SELECT 1 FROM charge").fetchone()
-        held = (ROWS if older else unit,)
-        connection.execute("INSERT INTO unit VALUES (1, ?)", held)
-    if not isinstance(held[0], str):
-        raise LedgerError(f"the ledger is damaged: whom it protects is {held[0]!r}")
-    return held[0]
+        protected = (ROWS if older else unit,)
+        connection.execute("INSERT INTO unit VALUES (1, ?)", protected)
+    if not isinstance(protected[0], str):
+        raise LedgerError(f"the ledger is damaged: whom it protects is {protected[0]!r}")
+    return protected[0]
 
 
 class Account:
@@ -415,10 +415,10 @@ class Account:
         identifier = uuid.uuid4().hex if identifier is None else identifier
         with self.store.transaction(write=True) as connection:
             self.check(connection, cost, entry)
-            if unit is not None and (held := _keep_unit(connection, unit)) != unit:
+            if unit is not None and (protected := _keep_unit(connection, unit)) != unit:
                 raise LedgerMismatchError(
-                    f"the charges of {self.store} protect {held}, and these data {unit}: what they cost does not add "
-                    "up; use the same id= for all, or a ledger of their own for rows that are not in the other"
+                    f"the charges of {self.store} protect {protected}, and these data {unit}: what they cost does not "
+                    "add up; use the same id= for all, or a ledger of their own for rows that are not in the other"
                 )
             time = datetime.now(UTC).isoformat(timespec="microseconds")
             if seen is not None and connection.execute("SELECT count(*) FROM kept").fetchone()[0] != seen:
@@ -450,17 +450,17 @@ class Account:
         with self.store.transaction(write=True) as connection:
             connection.execute("UPDATE kept SET release = ? WHERE charge = ?", (release, identifier))
 
-    def kept(self) -> list[KeptRelease]:
+    def kept(self) -> list[StoredRelease]:
         """Return all that the ledger keeps, the oldest first; `LedgerError` if it is another, or damaged."""
         with self.store.transaction(write=False) as connection:
             self.total(connection)
             if not _keeps(connection):
                 return []
             rows = connection.execute("SELECT charge, asked, release FROM kept ORDER BY number").fetchall()
-        for charge, asked, release in rows:
-            if not (isinstance(charge, str) and isinstance(asked, str) and isinstance(release, str | None)):
+        for charge, request, release in rows:
+            if not (isinstance(charge, str) and isinstance(request, str) and isinstance(release, str | None)):
                 raise LedgerError(f"{self.store} is damaged: a release that it keeps is not what was written")
-        return [KeptRelease(*row) for row in rows]
+        return [StoredRelease(*row) for row in rows]
 
     def entry(self, cost: Cost) -> Entry:
         """Return what a cost uses up."""

@@ -216,12 +216,12 @@ class Privacy(ABC):
 
     def describe(self, delta: float = 1e-6) -> str:
         """Say in words what this amount guarantees, for `ZCDP` and `GDP` with the (epsilon, delta) that follows."""
-        told = self._written.format(*map(_short, self.parameters.values()))
+        stated = self._written.format(*map(_short, self.parameters.values()))
         if "epsilon" in self.parameters:
-            return told
+            return stated
         # three significant digits, rounded up: claims are never rounded toward more privacy
         epsilon = float(Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(self.epsilon_at(delta))))
-        return f"{told}, which implies ({epsilon:g}, {_short(float(delta))})-DP"
+        return f"{stated}, which implies ({epsilon:g}, {_short(float(delta))})-DP"
 
     def to(self, unit: type[P]) -> P:
         """Convert to another unit, in the directions that are proved; rounded up.
@@ -334,9 +334,9 @@ class Privacy(ABC):
     def _pairs(self, other: object, done: str) -> list[tuple[Fraction, Fraction]]:
         """Return the quantities that add up of both; refuse another unit."""
         if not isinstance(other, Privacy) or type(other) is not type(self):
-            told = str(other) if isinstance(other, Privacy) else shown(other)
+            given = str(other) if isinstance(other, Privacy) else shown(other)
             raise PrivacyUnitError(
-                f"{self} and {told} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
+                f"{self} and {given} cannot be {done}: only amounts of one unit can; convert with .to(...) first"
             )
         return list(zip(self.composable, other.composable, strict=True))
 

@@ -124,7 +124,7 @@ class _Asking:
         """
         while self.reuse:
             kept = self.ledger.kept()
-            same = [one for one in kept if not self._differing(Request.from_json(one.asked))]
+            same = [one for one in kept if not self._differing(Request.from_json(one.request))]
             stored = [one.release for one in same if one.release is not None]
             if stored:
                 return Release.from_json(stored[-1])
@@ -159,12 +159,12 @@ class _Asking:
         ReleaseLostError
             If the price was paid, or may have been.
         """
-        asked = f"{left.asked.question['text']} at {left.asked.privacy}"
+        asked = f"{left.request.question['text']} at {left.request.privacy}"
         go_on = f"Delete {str(file.sidecar)!r} to pay again"
         if left.ledger != self.ledger.identifier:
             raise ReleaseLostError(
                 f"an earlier run reserved {file} for {asked}, with another ledger than this one (for data set "
-                f"{left.asked.dataset!r}), and wrote no release. If that ledger lists charge {left.charge_id}, the "
+                f"{left.request.dataset!r}), and wrote no release. If that ledger lists charge {left.charge_id}, the "
                 f"price was paid and the release is lost. Nothing was paid now. {go_on}",
                 left.charge_id,
             )

@@ -192,8 +192,8 @@ def _code(column: Column, one: str) -> str:
 def _instead(column: Column) -> str:
     """Say what impossible cells of a column may need."""
     if isinstance(column, Boolean):
-        held = "True or False, or 0 or 1" if column.true is None else "one of the declared codes"
-        return f"It takes {held}; codes such as 1 and 2 need Boolean(true=1, false=2)."
+        values = "True or False, or 0 or 1" if column.true is None else "one of the declared codes"
+        return f"It takes {values}; codes such as 1 and 2 need Boolean(true=1, false=2)."
     if isinstance(column, Date):
         return "It takes dates, or their texts as in 2024-01-31; plain numbers are none."
     if isinstance(column, Integer):

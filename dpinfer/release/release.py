@@ -140,13 +140,13 @@ def register(name: str, infer: Callable[..., Any]) -> None:
     _INFERENCES[name] = infer
 
 
-def find_inference(asked: object) -> Callable[..., Any]:
+def find_inference(procedure: object) -> Callable[..., Any]:
     """Return the inference for the procedure that a release was asked by; `InferenceError` names those known."""
-    if isinstance(asked, str) and asked in _INFERENCES:
-        return _INFERENCES[asked]
+    if isinstance(procedure, str) and procedure in _INFERENCES:
+        return _INFERENCES[procedure]
     known = ", ".join(sorted(_INFERENCES)) or "none"
     raise InferenceError(
-        f"no procedure {shown(asked)} is known: import the module that defines it (import dpinfer for its own); "
+        f"no procedure {shown(procedure)} is known: import the module that defines it (import dpinfer for its own); "
         f"known: {known}"
     )
 
@@ -401,8 +401,8 @@ def _check_types(stored: Mapping[str, Any]) -> None:
     nobs, question, neighbors = stored["nobs"], stored["question"], stored["neighbors"]
     if neighbors not in NEIGHBORS:
         raise ReleaseFormatError("neighbors is none of " + ", ".join(NEIGHBORS))
-    asked = question if isinstance(question, dict) else {}
-    schema = asked.get("schema")
+    fields = question if isinstance(question, dict) else {}
+    schema = fields.get("schema")
     of_people = isinstance(schema, dict) and schema.get("people") is not None  # their number of rows is never public
     right = {
         "kind": isinstance(stored["kind"], str),
@@ -414,8 +414,8 @@ def _check_types(stored: Mapping[str, Any]) -> None:
         "dataset_version": isinstance(stored.get("dataset_version"), str | None),
         "public": isinstance(stored["public"], bool),
         "notes": texts(stored.get("notes", [])),
-        "read": texts(asked.get("read", [])),
-        "question": isinstance(asked.get("text"), str),
+        "read": texts(fields.get("read", [])),
+        "question": isinstance(fields.get("text"), str),
     }
     wrong = next((name for name, holds in right.items() if not holds), None)
     if wrong is not None:
@@ -482,7 +482,7 @@ def release_report(release: Release) -> Report:
         names = ", ".join(one.names[:_NAMED]) + (", ..." if len(one.names) > _NAMED else "")
         rows.append((str(place), count(len(one.values)), one.law.family, names))
     table = Table(("stage", "numbers", "noise", "names"), tuple(rows), frozenset({2, 3}))
-    return Report(f"Release: {release.kind}", tuple((name, told) for name, told in facts.items() if told), (table,))
+    return Report(f"Release: {release.kind}", tuple((name, text) for name, text in facts.items() if text), (table,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,19 +42,19 @@ _LOG = logging.getLogger("dpinfer")
 
 read_releases_with(Release.from_json)
 
-_held: set[int] = set()
+_locked_files: set[int] = set()
 """Locked files of this process. A process that is forked from it lets go of them: it may live on when this one dies."""
 
 
-def _let_go() -> None:
-    for handle in _held:
+def _close_after_fork() -> None:
+    for handle in _locked_files:
         with suppress(OSError):
             os.close(handle)
-    _held.clear()
+    _locked_files.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_after_fork)
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Reservation:
 
     ledger: str
     charge_id: str
-    asked: Request
+    request: Request
 
     def to_json(self) -> str:
         """Return it as JSON text."""
         stored: dict[str, Any] = {"format": _RESERVED, "version": _VERSION, "note": _NOTE}
-        stored |= {"ledger": self.ledger, "charge_id": self.charge_id, "asked": json.loads(self.asked.to_json())}
+        stored |= {"ledger": self.ledger, "charge_id": self.charge_id, "asked": json.loads(self.request.to_json())}
         return json.dumps(stored, indent=1)
 
     @classmethod
@@ -77,12 +77,12 @@ class Reservation:
         try:
             stored = json.loads(text)
             right = stored["format"] == _RESERVED and stored["version"] == _VERSION
-            ledger, charge_id, asked = stored["ledger"], stored["charge_id"], json.dumps(stored["asked"])
+            ledger, charge_id, request = stored["ledger"], stored["charge_id"], json.dumps(stored["asked"])
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ReleaseFormatError("not a reservation") from None
         if not right or not isinstance(ledger, str) or not isinstance(charge_id, str):
             raise ReleaseFormatError("not a reservation, or one of a newer version")
-        return cls(ledger, charge_id, Request.from_json(asked))
+        return cls(ledger, charge_id, Request.from_json(request))
 
 
 class ReservedFile:
@@ -196,15 +196,15 @@ class SavedRelease:
             If the folder cannot be written, or its files cannot be locked.
         """
         handle = self._locked()
-        held = ReservedFile(self.sidecar, handle)
-        _held.add(handle)
+        file = ReservedFile(self.sidecar, handle)
+        _locked_files.add(handle)
         try:
-            yield held
+            yield file
         finally:
-            if handle in _held:  # else this is a forked process, which has let go of it
+            if handle in _locked_files:  # else this is a forked process, which has let go of it
                 if os.fstat(handle).st_size == 0:
-                    held.remove()
-                _held.discard(handle)
+                    file.remove()
+                _locked_files.discard(handle)
                 os.close(handle)
 
     def write(self, release: Release) -> None:
@@ -223,7 +223,7 @@ class SavedRelease:
     def _locked(self) -> int:
         if fcntl is None:
             raise OptionError("save", str(self.path), "a system with POSIX file locks; without: release.save(path)")
-        told = False
+        logged = False
         while True:
             handle = None
             try:
@@ -233,9 +233,9 @@ class SavedRelease:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:  # another process has it
                     with suppress(Exception):  # a handler that fails must not keep anybody from measuring
-                        if not told:
+                        if not logged:
                             _LOG.info("waiting for another process that measures what goes to %r", self.path.name)
-                    told = True
+                    logged = True
                     fcntl.flock(handle, fcntl.LOCK_EX)
                 if self._is_sidecar(handle):
                     return handle

@@ -19,8 +19,8 @@ def bisected(within: Callable[[Array], Mask], low: Array, high: Array, *, rounds
     """Halve brackets (...) of the points up to which a condition holds, and return their ends."""
     for _ in range(rounds):
         middle = 0.5 * (low + high)
-        held = within(middle)
-        low, high = np.where(held, middle, low), np.where(held, high, middle)
+        inside = within(middle)
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     return low, high
 
 

@@ -791,7 +791,7 @@ def test_a_wait_for_a_reservation_is_logged_once(fails, file):
 
 
 def test_a_wait_for_a_ledger_is_logged_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_UNTOLD_SECONDS", 0.05)
+    monkeypatch.setattr(store, "_LOGGED_AFTER_SECONDS", 0.05)
     ledger = dpi.Ledger(tmp_path / "study.db", dataset="survey", budget=dpi.ZCDP(1.0))
     data = private(ledger)
     with closing(sqlite3.connect(tmp_path / "study.db", isolation_level=None)) as other:
