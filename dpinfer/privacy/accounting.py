@@ -26,16 +26,7 @@ from scipy import special, stats
 
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, shown
 from dpinfer.privacy.exact import binary, decimal, digits_below, exactly, float_above, fraction_of, sqrt_above
-from dpinfer.privacy.units import (
-    GDP,
-    ZCDP,
-    ApproxDP,
-    Privacy,
-    PureDP,
-    gaussian_mu,
-    privacy_from_dict,
-    pure_mu,
-)
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP, gaussian_mu, privacy_from_dict, pure_mu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,16 +11,7 @@ import pandas as pd
 from dpinfer.display.report import Report, Table, count
 from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, ReleaseLostError, type_of
 from dpinfer.privacy.filters import filter_for
-from dpinfer.privacy.store import (
-    Account,
-    Charge,
-    FileStore,
-    Header,
-    MemoryStore,
-    Store,
-    StoredRelease,
-    found_header,
-)
+from dpinfer.privacy.store import Account, Charge, FileStore, Header, MemoryStore, Store, StoredRelease, found_header
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -332,10 +333,7 @@ def pair_tail(least: int, first: float, second: float) -> float:
 
 def pair_quantile(tail: float, first: float, second: float) -> int:
     """Smallest whole number m, at least 1, with ``pair_tail(m, first, second) <= tail``; ``tail`` is in (0, 1)."""
-    low, high = 0, 1
+    high = 1
     while pair_tail(high, first, second) > tail:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if pair_tail(middle, first, second) > tail else (low, middle)
-    return high
+        high *= 2
+    return 1 + bisect_left(range(1, high), True, key=lambda least: pair_tail(least, first, second) <= tail)

@@ -136,12 +136,7 @@ def biased_pvalue(distance: Array, shift: Array, df: Array | float | None = None
 
 
 def joint_pvalue(
-    statistic: float,
-    count: float,
-    df: float = np.inf,
-    loadings: Array | None = None,
-    *,
-    noncentrality: float = 0.0,
+    statistic: float, count: float, df: float = np.inf, loadings: Array | None = None, *, noncentrality: float = 0.0
 ) -> float:
     """P-value of a squared length of standardised distances: F, or its like with Laplace variables.
 
