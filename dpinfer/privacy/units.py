@@ -367,7 +367,7 @@ class PureDP(Privacy):
     """
 
     epsilon: float
-    _written: ClassVar[str] = "{}-DP (pure)"
+    _written = "{}-DP (pure)"
 
     def _epsilon_at(self, delta: float) -> float:
         del delta
@@ -400,7 +400,7 @@ class ZCDP(Privacy):
     """
 
     rho: float
-    _written: ClassVar[str] = "{}-zCDP"
+    _written = "{}-zCDP"
 
     def _epsilon_at(self, delta: float) -> float:
         return zcdp_epsilon(self.rho, delta)
@@ -433,8 +433,8 @@ class GDP(Privacy):
     """
 
     mu: float
-    _power: ClassVar[int] = 2
-    _written: ClassVar[str] = "{}-GDP"
+    _power = 2
+    _written = "{}-GDP"
 
     def _epsilon_at(self, delta: float) -> float:
         return gaussian_epsilon(self.mu, delta)
@@ -469,7 +469,7 @@ class ApproxDP(Privacy):
 
     epsilon: float
     delta: float
-    _written: ClassVar[str] = "({}, {})-DP"
+    _written = "({}, {})-DP"
 
     def _epsilon_at(self, delta: float) -> float:
         if delta < self.delta:
