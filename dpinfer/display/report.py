@@ -121,10 +121,11 @@ def folding(columns: Sequence[tuple[str, Sequence[str], bool]]) -> tuple[str, st
 
     Each column is its head, its cells, and whether its cells may be wrapped.
     """
-    needed = 0.0
-    for head, cells, words in columns:
-        own = max((_longest_word(cell) if words else len(cell) for cell in cells), default=0)
-        needed += _GAP + _DIGIT * max(own, _longest_word(head))
+    rooms = [
+        max([_longest_word(head), *((_longest_word(cell) if words else len(cell)) for cell in cells)])
+        for head, cells, words in columns
+    ]
+    needed = sum(_GAP + _DIGIT * room for room in rooms)
     width = next((width for width in _WIDTHS if width >= needed), _WIDTHS[-1])
     pairs = [len(head) + max(map(len, cells), default=0) for head, cells, words in columns[1:] if not words]
     return f"fold-{width}", f"{max(_GAP + _DIGIT * max(pairs, default=0), _PAIR):.3g}em"
