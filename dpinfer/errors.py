@@ -19,6 +19,7 @@ ZCDP(rho=0.1)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date, timedelta
 from numbers import Number
 from typing import TYPE_CHECKING
@@ -59,12 +60,16 @@ __all__ = [
 ]
 
 _SCALARS = (type(None), str, bytes, Number, np.generic, date, timedelta)
+_SIZED = (list, tuple, dict, set, frozenset)
 _LONGEST = 200
 
 
 def shown(given: object) -> str:
     """Write an argument for a message: a scalar or a text as it is, of anything else its type and shape."""
-    return _cut_repr(given) if isinstance(given, _SCALARS) else kind_of(given)
+    if isinstance(given, _SCALARS):
+        with suppress(ValueError):  # a whole number of thousands of digits has no text
+            return cut(repr(given))
+    return kind_of(given)
 
 
 def kind_of(given: object) -> str:
@@ -75,9 +80,7 @@ def kind_of(given: object) -> str:
     shape = getattr(given, "shape", None)
     if isinstance(shape, tuple) and shape and all(isinstance(size, int) for size in shape):
         return f"<{kind} of shape {shape}>"
-    return (
-        f"<{kind} of length {len(given)}>" if isinstance(given, list | tuple | dict | set | frozenset) else f"<{kind}>"
-    )
+    return f"<{kind} of length {len(given)}>" if isinstance(given, _SIZED) else f"<{kind}>"
 
 
 class _Unquoted(str):
@@ -113,13 +116,6 @@ def named(given: object) -> str:
 def cut(text: str) -> str:
     """Cut a text that is too long for a message."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-
-
-def _cut_repr(given: object) -> str:
-    try:
-        return cut(repr(given))
-    except ValueError:  # a whole number of thousands of digits has no text
-        return kind_of(given)
 
 
 def _restored(kind: type[DPInferError], arguments: tuple[object, ...], fields: dict[str, object]) -> DPInferError:

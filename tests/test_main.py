@@ -18,7 +18,7 @@ from matplotlib.image import imread
 
 import dpinfer as dpi
 from dpinfer import __main__ as main
-from dpinfer.display.numbers import number
+from dpinfer.display.report import number
 from dpinfer.errors import DPInferError
 from dpinfer.tour import session as tour
 from dpinfer.tour.folder import PAGE

@@ -12,8 +12,6 @@ from dpinfer.errors import OptionError, type_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["LOG", "check_progress", "progress_shown", "show_progress", "watch", "watched"]
-
 T = TypeVar("T")
 
 LOG = logging.getLogger("dpinfer")

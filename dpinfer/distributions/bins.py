@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import laplace_sum_isf
+from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.tails import laplace_sum_isf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = ["DensityEstimates", "choose_measured", "choose_merged", "density_intervals"]
 

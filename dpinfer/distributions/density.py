@@ -16,7 +16,6 @@ from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
-from dpinfer.numerics.reading import floats
 from dpinfer.procedures.conditions import compiled_where, told_where
 from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
@@ -25,16 +24,17 @@ from dpinfer.procedures.procedure import Procedure
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.columns import Integer, Real
+from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["BinGrid", "Density", "density", "read_edges"]
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.groups import Alternative
-    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
     Fit = tuple[Array, Array]
     """Numbers of rows (R, G), and shares of the leaves (R, m) that groups have in common."""

@@ -24,7 +24,6 @@ from dpinfer.inference.testing.groups import ALTERNATIVES, Alternative
 from dpinfer.inference.testing.nulls import Draws, check_draws, simulate
 from dpinfer.kernel.measurement import price_procedure
 from dpinfer.kernel.stage import Data
-from dpinfer.numerics.reading import floats
 from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.described import counts_of_table
 from dpinfer.procedures.explanation import first_error
@@ -38,14 +37,15 @@ from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.schema.axes import BinsAxis, MirroredAxis
 from dpinfer.schema.columns import Integer
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
     Bins = int | Sequence[float] | None
     Cdf = str | Callable[[Any], Any]

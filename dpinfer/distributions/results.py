@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from dpinfer.distributions.tree import Tree
     from dpinfer.kernel.rows.tree import TreeSum
-    from dpinfer.numerics.arrays import Array
     from dpinfer.release import Release
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["CDFResults", "DensityResults", "IntegratedError", "RankTestResults"]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
     Counted = Callable[[int], None] | None
 

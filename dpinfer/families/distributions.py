@@ -13,10 +13,10 @@ import numpy as np
 from scipy import special
 
 from dpinfer.errors import InferenceError, OptionError, SchemaError
-from dpinfer.numerics.arrays import Array
-from dpinfer.numerics.quadrature import composite_nodes
-from dpinfer.release.codec import decode
+from dpinfer.release.release import decode
 from dpinfer.schema.columns import Boolean, Integer, Real
+from dpinfer.statistics.arrays import Array
+from dpinfer.statistics.numerical import composite_nodes
 
 if TYPE_CHECKING:
     from dpinfer.schema.column import Column

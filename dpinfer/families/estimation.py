@@ -15,18 +15,18 @@ import numpy as np
 
 from dpinfer.errors import FormulaError, UnknownColumnError
 from dpinfer.families.distributions import ExponentialFamily, Moments, limits
-from dpinfer.numerics.forms import root_of
 from dpinfer.schema.basis import Basis, basis_of
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.statistics.arrays import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = ["KAPPA_RELIABLE", "ClampedProblem", "FamilyFit", "SumNoise", "clamped_problem", "estimate", "take"]
 

@@ -17,13 +17,13 @@ from scipy import stats
 from dpinfer.families.estimation import KAPPA_RELIABLE, FamilyFit, influence, score_at, score_covariance, take
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, contrast_rows
-from dpinfer.numerics.forms import inverse_form
-from dpinfer.numerics.tails import critical_value, pvalue_of
+from dpinfer.statistics.arrays import inverse_form
+from dpinfer.statistics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = ["batch", "in_units", "intervals", "located", "on_scale", "oracle", "pvalues"]
 

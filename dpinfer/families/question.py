@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.moments import Estimates
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["ExpFam", "MultivariateNormal", "expfam"]
 

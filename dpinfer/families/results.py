@@ -18,8 +18,8 @@ from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.results.descriptions import DescriptionResults
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.release.release import Release
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = ["FamilyInference", "FamilyResults", "family_inference"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["TARGETS", "BaseInference", "Inference"]
 

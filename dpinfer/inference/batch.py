@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.numerics.tails import critical_value
+from dpinfer.statistics.tails import critical_value
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["BatchEstimates", "Oracle"]
 

@@ -15,7 +15,7 @@ from scipy import linalg, sparse, stats
 from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Places
+    from dpinfer.statistics.arrays import Array, Places
 
 __all__ = [
     "SUSPICIOUS",

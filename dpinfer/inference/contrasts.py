@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.numerics.tails import critical_value, pvalue_of
+from dpinfer.statistics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dpinfer.inference.noise_sums import NoiseSums
-    from dpinfer.numerics.arrays import Array, Places
+    from dpinfer.statistics.arrays import Array, Places
 
 __all__ = [
     "Contrasts",

@@ -15,7 +15,7 @@ from dpinfer.inference.contrasts import rows_of
 from dpinfer.inference.tulap import ProportionEstimate, proportion_estimate, proportion_interval, proportion_pvalue
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["EXACT_METHODS", "ExactProportion", "batch_exact", "exact_oracle"]
 

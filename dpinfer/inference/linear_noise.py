@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpinfer.inference.released import Released
-    from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.statistics.arrays import Array, Places
 
 __all__ = ["METHODS", "LinearNoise", "batch_queries", "measured_queries", "query_oracle"]
 

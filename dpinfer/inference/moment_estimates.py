@@ -30,7 +30,7 @@ from dpinfer.inference.skewness import Noisy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["correlations", "covariances", "means", "proportions", "totals", "variances"]
 

@@ -14,16 +14,16 @@ from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
 from dpinfer.inference.noise_sums import NoiseSums
 from dpinfer.inference.restrictions import independent, wald_lengths
-from dpinfer.numerics.forms import root_of
-from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import critical_value, joint_pvalue, pvalue_of
+from dpinfer.statistics.arrays import root_of
+from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.inference.moments import Estimates
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "intervals", "moment_oracle", "pvalues"]
 

@@ -18,7 +18,7 @@ from dpinfer.inference.skewness import Influences, Line, Noisy, least_third
 
 if TYPE_CHECKING:
     from dpinfer.inference.noise_sums import NoiseSums
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["Estimates", "Growth", "MomentSums", "Sizes", "linearised", "positive", "rescaled", "size_of"]
 

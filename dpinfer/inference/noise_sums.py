@@ -19,8 +19,8 @@ from dpinfer.release.laws import NoiseLaw, discrete_masses
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.release.laws import Family
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["NoiseSums", "Variable", "variables_of"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["occupied_from", "octave_bounds"]
 

@@ -10,9 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context
-    from dpinfer.numerics.arrays import Array
     from dpinfer.release import NoiseLaw, Release
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Released"]
 

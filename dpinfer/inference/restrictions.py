@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dpinfer.inference.base import Inference
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["independent", "wald_lengths", "wald_statistic"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from dpinfer.numerics.forms import root_of
+from dpinfer.statistics.arrays import root_of
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["joint_level"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Influences", "Line", "Noisy", "least_third"]
 

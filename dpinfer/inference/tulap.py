@@ -15,14 +15,14 @@ from scipy.optimize import elementwise
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.contrasts import Contrasts
-from dpinfer.numerics.binomial import binomial_pmf, binomial_sf, discounted_tail
+from dpinfer.statistics.tails import binomial_pmf, binomial_sf, discounted_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike
 
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = [
     "ALTERNATIVES",
@@ -178,7 +178,7 @@ def proportion_cdf(z: ArrayLike, n: ArrayLike, theta: ArrayLike, scale: float) -
     -------
     ndarray (...)
         Shape of the arguments broadcast. No sum over counts and no approximation: binomial tails and their
-        geometrically discounted sums in closed form (`dpinfer.numerics.binomial`), with a relative error of
+        geometrically discounted sums in closed form (`dpinfer.statistics.tails`), with a relative error of
         about 1e-15 times the square root of n (below 2e-10 measured at n = 1e9, 30 standard deviations out) and at
         most 1e-304 added, in both tails.
 

@@ -28,9 +28,8 @@ from dpinfer.kernel.sealing import own_price, own_schema
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.spill import BUCKETS, check_disk
 from dpinfer.kernel.spilled_people import SpilledPeople
-from dpinfer.privacy.account import Account
-from dpinfer.privacy.store import ROWS
-from dpinfer.release.asked import Asked
+from dpinfer.privacy.store import ROWS, Account
+from dpinfer.release.request import Request
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
@@ -317,7 +316,9 @@ class PrivateData(Rows):
         def asked() -> str:
             booked.kept = True
             context, header = measured.context, self._account.header
-            return Asked(measured.question, context.privacy, context.neighbors, header.dataset, self._version).to_json()
+            return Request(
+                measured.question, context.privacy, context.neighbors, header.dataset, self._version
+            ).to_json()
 
         charged = self._account.charge(
             measured.cost, said, unit=unit, asked=asked, identifier=booked.charge_id, seen=booked.seen

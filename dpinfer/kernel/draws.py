@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.privacy.accounting import ChoiceLaw
     from dpinfer.release.laws import NoiseLaw
 
     Bytes = Callable[[int, int], bytes]

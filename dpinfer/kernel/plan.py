@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context, Slot, Stage
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Privacy
-    from dpinfer.release.stage import StageRelease
+    from dpinfer.release.laws import StageRelease
 
 __all__ = ["Plan", "coordinates", "dealt", "planned", "price_next"]
 

@@ -29,16 +29,21 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.sealing import own_fraction, sealed_stage
 from dpinfer.kernel.stage import Above, Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
-from dpinfer.privacy.accounting import gaussian_amount, gaussian_cost, laplace_cost, least_scale
-from dpinfer.privacy.selection import choice_cost
-from dpinfer.privacy.sharing import joint_cost
+from dpinfer.privacy.accounting import (
+    choice_cost,
+    gaussian_amount,
+    gaussian_cost,
+    joint_cost,
+    laplace_cost,
+    least_scale,
+)
 from dpinfer.privacy.units import Privacy, PureDP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpinfer.kernel.priced_stage import PricedStage
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
 
 __all__ = ["amounts", "checked_slots", "price_stage", "reserved_cost", "total_cost"]
 

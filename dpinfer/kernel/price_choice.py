@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from dpinfer.errors import OptionError, PrivacyUnitError, type_of
 from dpinfer.kernel.priced_stage import PricedStage
 from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK
-from dpinfer.privacy.selection import choice_cost, choice_scale, threshold_scales
-from dpinfer.privacy.sharing import joint_cost
+from dpinfer.privacy.accounting import choice_cost, choice_scale, joint_cost, threshold_scales
 from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.kernel.stage import Above, Context, Largest, Place, Stage
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Privacy
 
 __all__ = ["price_above", "price_largest", "price_place"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.base import BoundedSum
     from dpinfer.kernel.rows.resampled import ReplicateSum
     from dpinfer.kernel.stage import Context, Stage
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
 
     Array = NDArray[np.float64]
 

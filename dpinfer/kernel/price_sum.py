@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.rows.base import BoundedSum
     from dpinfer.kernel.stage import Context, Stage, Sum
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.sensitivity import Norm
 
     Array = NDArray[np.float64]

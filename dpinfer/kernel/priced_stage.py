@@ -6,14 +6,14 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.release.stage import StageRelease
+from dpinfer.release.laws import StageRelease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
     from dpinfer.kernel.stage import Stage
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
     from dpinfer.release.laws import NoiseLaw
 
 __all__ = ["PricedStage"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.stage import Context
-    from dpinfer.release.stage import StageRelease
+    from dpinfer.release.laws import StageRelease
     from dpinfer.schema.schema import Schema
 
 __all__ = ["Rehearsal", "sample_batch"]

@@ -18,7 +18,7 @@ from dpinfer.kernel.selection import answered
 from dpinfer.kernel.sources.base import Table
 from dpinfer.kernel.stage import Above, Largest, Place, Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.accounting import Cost
 from dpinfer.release.laws import NoiseLaw
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.sources.base import Source
     from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
-    from dpinfer.release.stage import StageRelease
+    from dpinfer.release.laws import StageRelease
 
 __all__ = ["noisy", "noisy_answers", "run"]
 

@@ -9,7 +9,7 @@ from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.privacy.accounting import ChoiceLaw
 
 __all__ = ["answered", "private_choice"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.draws import Bytes
-    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.privacy.accounting import ChoiceLaw
     from dpinfer.privacy.units import Privacy
     from dpinfer.release import Release
     from dpinfer.release.laws import NoiseLaw

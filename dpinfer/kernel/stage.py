@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.resampled import ReplicateSum
     from dpinfer.kernel.rows.scores import ScoreSum
     from dpinfer.kernel.rows.tree import PointRows
+    from dpinfer.privacy.accounting import ChoiceLaw
     from dpinfer.privacy.ledger import Ledger
-    from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.release import Release
 
 __all__ = ["Above", "Context", "Data", "Largest", "Noise", "Place", "Resampled", "Slot", "Stage", "Sum"]

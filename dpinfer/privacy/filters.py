@@ -6,24 +6,19 @@ earlier ones released. A charge enters as an `Entry` of two numbers that add: an
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dpinfer.errors import LedgerError, NotProvedError, OptionError
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount, tau_allowance
 from dpinfer.privacy.exact import float_above, float_below, sqrt_above, sqrt_below
-from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
+from dpinfer.privacy.units import GDP, OUTWARD, ZCDP, ApproxDP, Privacy, PureDP, gaussian_epsilon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from dpinfer.privacy.cost import Cost
-
-__all__ = ["Entry", "Filter", "filter_for"]
-
+    from dpinfer.privacy.accounting import Cost
 
 _ROUNDING = Fraction(1, 10**9)
 """More than the relative rounding of `tau_allowance`."""
@@ -44,29 +39,35 @@ class Entry:
         return Entry(self.amount + other.amount, self.reserve + other.reserve)
 
 
-class Filter(ABC):
+class Filter:
     """The rule by which a ledger of one unit and currency accepts charges.
 
     Amounts may sum to the ``limit``, reserves to the ``reserve_limit``; where that is None they are only recorded.
+    A budget of `PureDP` sums epsilon (Rogers, Roth, Ullman & Vadhan 2016, basic composition filter), one of `ZCDP` rho
+    (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023), and one of `GDP` mu squared (Smith & Thakurta 2022);
+    its total variation is summed and shown, not limited.
     """
 
-    currency: ClassVar[str]
-    takes: ClassVar[str]
+    reserve_limit: Fraction | None = None
+    _advice: ClassVar[str] = "a finer grid needs less, and so does a bootstrap that is priced in the unit of the budget"
 
-    def __init__(self, budget: Privacy, limit: Fraction, reserve_limit: Fraction | None) -> None:
-        self.budget, self.limit, self.reserve_limit = budget, limit, reserve_limit
+    def __init__(self, budget: Privacy, currency: str) -> None:
+        self.budget, self.currency, self.limit = budget, currency, budget.composable[0]
 
-    @abstractmethod
     def _entry(self, cost: Cost) -> Entry | None:
         """Return what a cost uses up, or None if nothing is proved for it in this currency."""
+        amount = cost.pure_epsilon if self.currency == "epsilon" else getattr(cost, self.currency)
+        if amount is None:
+            return None
+        return Entry(amount, cost.tau + cost.delta0 if self.currency == "mu_squared" else Fraction(0))
 
-    @abstractmethod
     def spent(self, total: Entry) -> Privacy:
         """Return the sum of all charges in the unit of the budget, rounded up."""
+        return self.budget.rounded((total.amount,), up=True)
 
-    @abstractmethod
     def remaining(self, total: Entry) -> Privacy:
         """Return what can still be asked for in the unit of the budget, rounded down."""
+        return self.budget.rounded((self.limit - total.amount,), up=False)
 
     def entry(self, cost: Cost) -> Entry:
         """Return what a cost uses up; `NotProvedError` if it has no guarantee in this currency."""
@@ -74,7 +75,7 @@ class Filter(ABC):
         if entry is None:
             raise NotProvedError(
                 f"a ledger with the budget {self.budget}, in the currency {self.currency!r}, takes "
-                f"{self.takes}; "
+                f"{_TAKES[self.currency]}; "
                 f"asked {cost.price}, for which is proved: {cost.describe()}"
             )
         return entry
@@ -110,65 +111,6 @@ class Filter(ABC):
             )
         return None
 
-    _advice: ClassVar[str] = "a finer grid needs less, and so does a bootstrap that is priced in the unit of the budget"
-
-
-class _Pure(Filter):
-    """Sum of epsilon (Rogers, Roth, Ullman & Vadhan 2016, basic composition filter)."""
-
-    currency = "epsilon"
-    takes = "mechanisms that are pure DP (Laplace noise, selection)"
-
-    def __init__(self, budget: PureDP) -> None:
-        super().__init__(budget, budget.composable[0], None)
-
-    def _entry(self, cost: Cost) -> Entry | None:
-        return None if cost.pure_epsilon is None else Entry(cost.pure_epsilon)
-
-    def spent(self, total: Entry) -> PureDP:
-        return PureDP(float_above(total.amount))
-
-    def remaining(self, total: Entry) -> PureDP:
-        return PureDP(float_below(self.limit - total.amount))
-
-
-class _ZCDP(Filter):
-    """Sum of rho (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023)."""
-
-    currency = "rho"
-    takes = "mechanisms that are zCDP (Gaussian and Laplace noise, selection; bootstraps with weights in pairs)"
-
-    def __init__(self, budget: ZCDP) -> None:
-        super().__init__(budget, budget.composable[0], None)
-
-    def _entry(self, cost: Cost) -> Entry | None:
-        return None if cost.rho is None else Entry(cost.rho)
-
-    def spent(self, total: Entry) -> ZCDP:
-        return ZCDP(float_above(total.amount))
-
-    def remaining(self, total: Entry) -> ZCDP:
-        return ZCDP(float_below(self.limit - total.amount))
-
-
-class _GDP(Filter):
-    """Sum of mu squared (Smith & Thakurta 2022); total variation is summed and shown, not limited."""
-
-    currency = "mu_squared"
-    takes = "mechanisms that are GDP (Gaussian noise on a fine grid, Laplace noise)"
-
-    def __init__(self, budget: GDP) -> None:
-        super().__init__(budget, budget.composable[0], None)
-
-    def _entry(self, cost: Cost) -> Entry | None:
-        return None if cost.mu_squared is None else Entry(cost.mu_squared, cost.tau + cost.delta0)
-
-    def spent(self, total: Entry) -> GDP:
-        return GDP(sqrt_above(total.amount))
-
-    def remaining(self, total: Entry) -> GDP:
-        return GDP(sqrt_below(self.limit - total.amount))
-
 
 class _ApproxGDP(Filter):
     """Sum of mu squared; total variation, and probabilities of failure, within the reserved share of delta.
@@ -177,14 +119,11 @@ class _ApproxGDP(Filter):
     is paid once, and so counts as delta0 / (1 + e^epsilon).
     """
 
-    currency = "gdp"
-    takes = "mechanisms that are GDP (Gaussian noise on a fine grid, Laplace noise)"
-
-    def __init__(self, budget: ApproxDP) -> None:
-        super().__init__(budget, gaussian_amount(budget).composable[0], tau_allowance(budget))
-        self._delta = budget.delta
-        self._epsilon = budget.epsilon
-        self._paid_once = tau_allowance(budget) / (RESERVED * budget.composable[1]) * (1 + _ROUNDING)
+    def __init__(self, budget: ApproxDP, currency: str) -> None:
+        super().__init__(budget, currency)
+        self.limit, self.reserve_limit = gaussian_amount(budget).composable[0], tau_allowance(budget)
+        self._epsilon, self._delta = budget.epsilon, budget.delta
+        self._paid_once = self.reserve_limit / (RESERVED * budget.composable[1]) * (1 + _ROUNDING)
 
     def _entry(self, cost: Cost) -> Entry | None:
         if cost.mu_squared is None:
@@ -194,30 +133,31 @@ class _ApproxGDP(Filter):
     def spent(self, total: Entry) -> ApproxDP:
         if total.amount == self.limit:
             return ApproxDP(self._epsilon, self._delta)
-        epsilon = gaussian_epsilon(sqrt_above(total.amount), self._delta * float(1 - RESERVED))
-        return ApproxDP(min(epsilon, self._epsilon), self._delta)
+        return ApproxDP(min(self._implied(sqrt_above(total.amount)), self._epsilon), self._delta)
 
     def remaining(self, total: Entry) -> ApproxDP:
         left = self.limit - total.amount
         epsilon = self._epsilon
         if total.amount > 0:
-            epsilon = min(epsilon, gaussian_epsilon(sqrt_below(left), self._delta * float(1 - RESERVED)))
+            epsilon = min(epsilon, self._implied(sqrt_below(left)))
         step = OUTWARD
         while gaussian_amount(ApproxDP(epsilon, self._delta)).composable[0] > left:
             epsilon = max(0.0, epsilon * (1 - step))
             step = min(2 * step, 1.0)
         return ApproxDP(epsilon, self._delta)
 
+    def _implied(self, mu: float) -> float:
+        return gaussian_epsilon(mu, self._delta * float(1 - RESERVED))
+
 
 class _Basic(Filter):
     """Sums of epsilon and of delta (Rogers, Roth, Ullman & Vadhan 2016)."""
 
-    currency = "basic"
-    takes = "mechanisms priced in PureDP or, if Gaussian on a fine grid, in ApproxDP"
     _advice = "that is the delta of the budget"
 
-    def __init__(self, budget: ApproxDP) -> None:
-        super().__init__(budget, *budget.composable)
+    def __init__(self, budget: ApproxDP, currency: str) -> None:
+        super().__init__(budget, currency)
+        self.reserve_limit = budget.composable[1]
 
     def _entry(self, cost: Cost) -> Entry | None:
         if cost.pure_epsilon is not None:
@@ -234,22 +174,29 @@ class _Basic(Filter):
         return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
 
 
+_GAUSSIAN = "mechanisms that are GDP (Gaussian noise on a fine grid, Laplace noise)"
+_TAKES = {
+    "epsilon": "mechanisms that are pure DP (Laplace noise, selection)",
+    "rho": "mechanisms that are zCDP (Gaussian and Laplace noise, selection; bootstraps with weights in pairs)",
+    "mu_squared": _GAUSSIAN,
+    "gdp": _GAUSSIAN,
+    "basic": "mechanisms priced in PureDP or, if Gaussian on a fine grid, in ApproxDP",
+}
+_CURRENCIES = {PureDP: ("epsilon",), ZCDP: ("rho",), GDP: ("mu_squared",), ApproxDP: ("gdp", "basic")}
+
+
 def filter_for(budget: Privacy, currency: str | None = None) -> Filter:
     """Return the filter of a budget.
 
     `ApproxDP` has the currencies "gdp" (default), which adds mu squared and suits Gaussian noise, and "basic", which
     adds epsilon and delta and suits mostly pure mechanisms; the other units have one each. `OptionError` for any other.
     """
-    makers: dict[type[Privacy], dict[str, Callable[[Any], Filter]]] = {
-        PureDP: {"epsilon": _Pure},
-        ZCDP: {"rho": _ZCDP},
-        GDP: {"mu_squared": _GDP},
-        ApproxDP: {"gdp": _ApproxGDP, "basic": _Basic},
-    }
-    if type(budget) not in makers:
+    if type(budget) not in _CURRENCIES:
         raise OptionError("budget", budget, "PureDP, ZCDP, GDP or ApproxDP")
-    named = makers[type(budget)]
-    chosen = next(iter(named)) if currency is None else currency
+    named = _CURRENCIES[type(budget)]
+    chosen = named[0] if currency is None else currency
     if chosen not in named:
         raise OptionError("currency", currency, named)
-    return named[chosen](budget)
+    if isinstance(budget, ApproxDP):
+        return (_ApproxGDP if chosen == "gdp" else _Basic)(budget, chosen)
+    return Filter(budget, chosen)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+import uuid
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from dpinfer.errors import LedgerError, OptionError, ReleaseLostError, type_of
-from dpinfer.privacy.account import Account, found_header
-from dpinfer.privacy.described import check_keep, check_same, described
-from dpinfer.privacy.kept import KeptRelease, as_release, read_kept, start_keeping
-from dpinfer.privacy.showing import ledger_report
-from dpinfer.privacy.store import Charge, FileStore, Header, MemoryStore, Store
+from dpinfer.display.report import Report, Table, count
+from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, ReleaseLostError, type_of
+from dpinfer.privacy.filters import filter_for
+from dpinfer.privacy.store import Account, Charge, FileStore, Header, MemoryStore, Store, StoredRelease, found_header
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
-    from dpinfer.privacy.cost import Cost
+    from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.filters import Entry
-    from dpinfer.privacy.units import Neighbors, Privacy
 
-__all__ = ["Ledger"]
+_readers: list[Callable[[str], Any]] = []
+
+
+def read_releases_with(reader: Callable[[str], Any]) -> None:
+    """Set what makes a release of its text; for the layer of releases, which is above this one."""
+    _readers[:] = [reader]
+
+
+_COLUMNS = ("id", "time", "description", "price", "amount", "reserve")
 
 
 class Ledger:
@@ -102,17 +110,22 @@ class Ledger:
         create: bool | None = None,
         keep: bool = False,
     ) -> None:
-        check_keep(keep)
-        header = described(dataset, budget, neighbors, currency)
+        header = _header(dataset, budget, neighbors, currency, keep)
         if not (create is None or isinstance(create, bool)):
             raise OptionError("create", create, "True, False or None")
         store = FileStore(path)
         made = create is not False and store.make(header)
         if create and not made:
             raise LedgerError(f"{store} is there already: create=False opens a ledger")
-        found = found_header(store)
-        check_same(store, found, header)
-        self._bind(store, found, created=made, keep=keep)
+        self._bind(store, found_header(store), created=made)
+        if (found := self._account.header)[1:] != header[1:]:
+            there = (repr(found.dataset), str(self.budget), found.neighbors, found.currency)
+            here = (repr(dataset), str(budget), header.neighbors, header.currency)
+            pairs = zip(Header._fields[1:], there, here, strict=True)
+            differing = [f"its {name} is {one}, not {other}" for name, one, other in pairs if one != other]
+            raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
+        if keep:
+            self._account.start_keeping()
 
     @classmethod
     def in_memory(
@@ -141,10 +154,11 @@ class Ledger:
         OptionError
             If an argument is not valid.
         """
-        check_keep(keep)
         ledger = cls.__new__(cls)
-        store, header = MemoryStore(), described(dataset, budget, neighbors, currency)
-        ledger._bind(store, header, created=store.make(header), keep=keep)
+        store, header = MemoryStore(), _header(dataset, budget, neighbors, currency, keep)
+        ledger._bind(store, header, created=store.make(header))
+        if keep:
+            ledger._account.start_keeping()
         return ledger
 
     @classmethod
@@ -170,11 +184,8 @@ class Ledger:
         ledger._bind(store, found_header(store), created=False)
         return ledger
 
-    def _bind(self, store: Store, header: Header, *, created: bool, keep: bool = False) -> None:
+    def _bind(self, store: Store, header: Header, *, created: bool) -> None:
         self._account, self._created = Account(store, header), created
-        if keep and not self._account.keeps:
-            with store.transaction(write=True) as connection:
-                start_keeping(connection)
 
     @property
     def account(self) -> Account:
@@ -300,16 +311,12 @@ class Ledger:
             ledger that adds mu squared, delta on a basic one, otherwise 0).
         """
         _, made = self._read()
-        frame = pd.DataFrame(
-            {
-                "id": pd.Series([c.id for c in made], dtype="str"),
-                "time": pd.Series(pd.to_datetime([c.time for c in made], utc=True), dtype="datetime64[us, UTC]"),
-                "description": pd.Series([c.description for c in made], dtype="str"),
-                "price": pd.Series([c.cost.price for c in made], dtype="object"),
-                "amount": pd.Series([float(c.amount) for c in made], dtype="float64"),
-                "reserve": pd.Series([float(c.reserve) for c in made], dtype="float64"),
-            }
-        )
+        rows = [
+            (c.id, pd.Timestamp(c.time).tz_convert("UTC"), c.description, c.cost.price, c.amount, c.reserve)
+            for c in made
+        ]
+        kinds = dict(zip(_COLUMNS, ("str", "datetime64[us, UTC]", "str", "object", "float64", "float64"), strict=True))
+        frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(kinds)
         frame.attrs["currency"] = self.currency
         return frame
 
@@ -351,14 +358,14 @@ class Ledger:
         LedgerError
             If the ledger cannot be read.
         """
-        held = {one.charge: one for one in self.kept()}
+        stored = {one.charge: one for one in self.kept()}
         made = self.charges()
-        made = made[made["id"].isin(held)].drop(columns=["amount", "reserve"]).reset_index(drop=True)
-        versions = [json.loads(held[name].asked).get("version") for name in made["id"]]
+        made = made[made["id"].isin(stored)].drop(columns=["amount", "reserve"]).reset_index(drop=True)
+        versions = [json.loads(stored[name].request).get("version") for name in made["id"]]
         return made.assign(
             dataset=pd.Series([self.dataset] * len(made), dtype="str"),
             version=pd.Series(versions, dtype="object"),
-            stored=pd.Series([held[name].release is not None for name in made["id"]], dtype="bool"),
+            stored=pd.Series([stored[name].release is not None for name in made["id"]], dtype="bool"),
         )
 
     def release(self, id: str) -> Any:
@@ -390,35 +397,34 @@ class Ledger:
                 f"the release of charge {id} is not in the ledger: it is being measured, or was lost after it was paid",
                 found.charge,
             )
-        return as_release(found.release)
+        return _readers[0](found.release)
 
-    def kept(self) -> list[KeptRelease]:
+    def kept(self) -> list[StoredRelease]:
         """Return what the ledger keeps as texts, the oldest first; `releases` lists it for people."""
-        with self._account.store.transaction(write=False) as connection:
-            self._account.total(connection)  # of this ledger, and undamaged
-            return read_kept(connection, str(self._account.store))
+        return self._account.kept()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
-            _refuse_copy()
+            raise LedgerError(
+                "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; "
+                "use a ledger file"
+            )
         return type(self).open, (self.path,)
-
-    def __copy__(self) -> Self:
-        return self._same()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        del memo
-        return self._same()
-
-    def _same(self) -> Self:
-        """Return another ledger on the same file."""
-        if self.path is None:
-            _refuse_copy()
-        return type(self).open(self.path)
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
-        return ledger_report(self).html()
+        facts = ledger_facts(self)
+        if len(facts) == 2:
+            return Report("Ledger", facts).html()
+        made = self.charges()
+        rows = [
+            (f"{time:%Y-%m-%d %H:%M}", text, str(price))
+            for time, text, price in made[["time", "description", "price"]].tail(_SHOWN).itertuples(index=False)
+        ]
+        left = len(made) - len(rows)
+        notes = (f"{count(left)} earlier charges are in charges().",) if left else ()
+        table = Table(("charged (UTC)", "for", "price"), tuple(rows), frozenset({1, 2}))
+        return Report("Ledger", facts, (table,) if rows else (), notes).html()
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else self.path
@@ -438,7 +444,34 @@ class Ledger:
         return "\n".join(lines)
 
 
-def _refuse_copy() -> NoReturn:
-    raise LedgerError(
-        "a ledger in memory cannot be copied or pickled: each copy would spend the whole budget; use a ledger file"
+def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None, keep: bool) -> Header:
+    """Check what describes a ledger, and write it as text."""
+    if not isinstance(keep, bool):
+        raise OptionError("keep", keep, "True or False")
+    if not isinstance(dataset, str) or not dataset:
+        raise OptionError("dataset", dataset, "a name for the confidential data")
+    if type(neighbors) is not str or neighbors not in NEIGHBORS:
+        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    chosen = filter_for(budget, currency).currency
+    return Header(uuid.uuid4().hex, dataset, json.dumps(budget.to_dict()), neighbors, chosen)
+
+
+_SHOWN = 20
+"""Charges that are shown: the last ones."""
+
+
+def ledger_facts(ledger: Ledger) -> tuple[tuple[str, str], ...]:
+    """Return what is kept and spent; where the file cannot be read, why."""
+    where = "in memory" if ledger.path is None else str(ledger.path)
+    try:
+        spent, remaining, made = str(ledger.spent), str(ledger.remaining), len(ledger.charges())
+    except LedgerError as error:
+        return (("ledger", where), ("cannot be read", str(error)))
+    return (
+        ("ledger", where),
+        ("dataset", ledger.dataset),
+        ("relation", f"{ledger.neighbors}, counted in {ledger.currency}"),
+        ("budget", str(ledger.budget)),
+        ("spent", f"{spent} in {count(made)} charge{'' if made == 1 else 's'}"),
+        ("remaining", remaining),
     )

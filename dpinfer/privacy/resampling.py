@@ -19,11 +19,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from dpinfer.errors import OptionError, PrivacyUnitError
-from dpinfer.privacy.accounting import RESERVED, gaussian_amount
-from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.accounting import RESERVED, Cost, gaussian_amount
 from dpinfer.privacy.exact import digits_below
-from dpinfer.privacy.profiles import OUTWARD
-from dpinfer.privacy.units import GDP, ApproxDP
+from dpinfer.privacy.units import GDP, OUTWARD, ApproxDP
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -32,20 +30,6 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Privacy
 
     Array = NDArray[np.float64]
-
-__all__ = [
-    "ASYMPTOTIC",
-    "DOUBLE_OR_NOTHING",
-    "FAILURE",
-    "LARGEST_MU",
-    "POISSON",
-    "Weights",
-    "composed",
-    "cost_of",
-    "dominating_mu",
-    "noise_mu",
-    "resampled_cost",
-]
 
 FAILURE = 1e-10
 """Probability that is set aside when the exact cost is entered as a Gaussian's."""
@@ -92,19 +76,12 @@ class Weights:
         return sum(p * (weight - 1) ** 2 for weight, p in enumerate(self.probabilities))
 
 
-def _poisson_counts(bits: int, largest: int) -> tuple[int, ...]:
-    """Poisson(1) in multiples of 2^-bits, cut at a largest weight, with mean exactly 1."""
-    total = 1 << bits
-    counts = [round(total * math.exp(-1) / math.factorial(weight)) for weight in range(largest + 1)]
-    counts[1] += total - sum(weight * count for weight, count in enumerate(counts))
-    counts[0] = total - sum(counts[1:])
-    return tuple(counts)
-
-
 DOUBLE_OR_NOTHING = Weights("double_or_nothing", (1, 0, 1), 2)
 """Each unit counts twice or not at all."""
 
-POISSON = Weights("poisson", _poisson_counts(16, 6), 2**16)
+_COUNTS = [round(2**16 * math.exp(-1) / math.factorial(weight)) for weight in range(7)]
+_COUNTS[1] += 2**16 - sum(weight * count for weight, count in enumerate(_COUNTS))  # so that the mean is exactly 1
+POISSON = Weights("poisson", (2**16 - sum(_COUNTS[1:]), *_COUNTS[1:]), 2**16)
 """Poisson(1) cut at 6: its mean is 1 and its variance .9962."""
 
 
@@ -120,9 +97,9 @@ def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistrib
     from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415
 
     scale = math.sqrt(replicates) / mu
-    held = [(float(weight), p) for weight, p in enumerate(weights.probabilities) if p]
-    if len(held) == 2 and held[0][0] == 0:
-        (_, _), (largest, chance) = held
+    possible = [(float(weight), p) for weight, p in enumerate(weights.probabilities) if p]
+    if len(possible) == 2 and possible[0][0] == 0:
+        (_, _), (largest, chance) = possible
         single = pld.from_gaussian_mechanism(
             scale,
             sensitivity=largest,
@@ -131,10 +108,15 @@ def composed(weights: Weights, mu: float, replicates: int) -> PrivacyLossDistrib
             neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
         )
     else:
-        sizes, chances = [weight for weight, _ in held], [p for _, p in held]
+        sizes, chances = [weight for weight, _ in possible], [p for _, p in possible]
         grid = min(1 / (25 * scale), 4e-3)  # coarser: it takes much longer
         single = pld.from_mixture_gaussian_mechanism(scale, sizes, chances, value_discretization_interval=grid)
     return single.self_compose(replicates)
+
+
+def composed_epsilon(weights: Weights, mu: float, replicates: int, delta: float) -> float:
+    """Exact epsilon at a delta of B noisy sums under secret weights, rounded up; parameters as in `composed`."""
+    return float(composed(weights, mu, replicates).get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=256)
@@ -203,17 +185,15 @@ def noise_mu(weights: Weights, target: float, replicates: int, failure: float = 
         mu = digits_below(mu, _DIGITS)
         attained = dominating_mu(weights, mu, replicates, failure)
         if attained > 1.5 * ASYMPTOTIC * mu:
-            break
+            raise OptionError(
+                "replicates",
+                replicates,
+                f"more: at mu={target:.4g} so few secret weights reveal {attained / mu:.2f} times the mu of one "
+                f"release, more than one and a half times the {ASYMPTOTIC:.3f} of the bootstrap as replicates grow",
+            )
         if attained <= target <= attained * (1 + 1e-5):
             break
         mu *= target / attained * (1 - 2e-6)
-    if attained > 1.5 * ASYMPTOTIC * mu:
-        raise OptionError(
-            "replicates",
-            replicates,
-            f"more: at mu={target:.4g} so few secret weights reveal {attained / mu:.2f} times the mu of one release, "
-            f"more than one and a half times the {ASYMPTOTIC:.3f} of the bootstrap as replicates grow",
-        )
     while dominating_mu(weights, mu, replicates, failure) > target:
         mu = digits_below(mu * (1 - 1e-6), _DIGITS)
     return mu

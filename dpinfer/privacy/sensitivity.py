@@ -13,8 +13,6 @@ from dpinfer.privacy.units import NEIGHBORS, Neighbors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Norm", "RowBounds", "gram_sensitivity", "joint_sensitivity"]
-
 Norm = Literal["l2", "l1"]
 
 
@@ -49,30 +47,20 @@ def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> 
     """
     if neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
-    return bounds.rows * _one_row(bounds, neighbors, norm)
-
-
-def _one_row(bounds: RowBounds, neighbors: Neighbors, norm: Norm) -> Fraction:
-    if norm == "l1":
-        one = Fraction(bounds.absolute**2 + bounds.squared, 2)
-        if neighbors == "add_remove":
-            return one
-        return min(2 * one, max(one, _box_replacement(bounds))) if bounds.box else 2 * one
+    one = Fraction(bounds.absolute**2 + bounds.squared, 2) if norm == "l1" else Fraction(bounds.squared)
     if neighbors == "add_remove":
-        return Fraction(bounds.squared)
-    pair = _root_above(2 * bounds.squared**2 - 2 * bounds.least_product**2)
-    return Fraction(max(pair, bounds.squared))
-
-
-def _box_replacement(bounds: RowBounds) -> Fraction:
-    """L1 change between two rows of a box that share their first entry.
-
-    Off the diagonal the sum is convex in every single entry, so largest at corners, where two entries whose
-    signs agree differently contribute 2 and others nothing; on the diagonal every entry but the first
-    contributes at most 1.
-    """
+        return bounds.rows * one
+    if norm == "l2":
+        pair = _root_above(2 * bounds.squared**2 - 2 * bounds.least_product**2)
+        return bounds.rows * max(Fraction(pair), one)
+    if not bounds.box:
+        return bounds.rows * 2 * one
+    # Two rows of a box share their first entry. Off the diagonal the L1 change is convex in every single entry, so
+    # largest at corners, where two entries whose signs agree differently contribute 2 and others nothing; on the
+    # diagonal every entry but the first contributes at most 1.
     pairs = (bounds.box // 2) * ((bounds.box + 1) // 2)
-    return Fraction((2 * pairs + bounds.box - 1) * bounds.side**2)
+    within = Fraction((2 * pairs + bounds.box - 1) * bounds.side**2)
+    return bounds.rows * min(2 * one, max(one, within))
 
 
 def joint_sensitivity(parts: Sequence[tuple[Fraction, float]], *, norm: Norm) -> Fraction:

@@ -1,58 +1,55 @@
-"""Where a ledger is kept: one SQLite file, or one SQLite database in memory.
+"""Where a ledger is kept, and the one way to charge it: one SQLite file, or one SQLite database in memory.
 
 Everything is written in immediate transactions that are on disk before they return. A file is opened anew for
 every operation, so that threads, forked processes and pickled ledgers share nothing but the file. A new file appears
 whole or not at all, with a marker beside it: one that is empty or gone later is then not taken for a new one.
+
+A ledger that stores releases writes what is asked with the charge, in one transaction, and the release after the draw,
+both as texts. So a charge whose release is missing was paid and is lost, or is being measured.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
 import threading
 import uuid
 import weakref
-from abc import ABC, abstractmethod
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
-from dpinfer.errors import LedgerError, shown
-from dpinfer.privacy.cost import Cost
+from dpinfer.errors import (
+    BudgetExceededError,
+    DPInferError,
+    LedgerError,
+    LedgerMismatchError,
+    OptionError,
+    shown,
+    type_of,
+)
+from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.exact import fraction_of
+from dpinfer.privacy.filters import Entry, Filter, filter_for
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, privacy_from_dict
 from dpinfer.writing import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from fractions import Fraction
-
-__all__ = [
-    "ROWS",
-    "Charge",
-    "FileStore",
-    "Header",
-    "MemoryStore",
-    "Store",
-    "add_charge",
-    "keep_unit",
-    "read_charges",
-    "read_header",
-]
-
-T = TypeVar("T")
 
 BUSY_SECONDS = 60.0
 """How long an operation waits for other processes that are writing."""
 
-_UNTOLD_SECONDS = 1.0
+_LOGGED_AFTER_SECONDS = 1.0
 """After how long that is logged."""
 
-_LOG = logging.getLogger("dpinfer")
+_LOG = logging.getLogger("dpinfer")  # prices and questions of charges: public, and the same for all rows
 
 ROWS = "rows"
 """The unit where every row is protected by itself."""
@@ -75,6 +72,15 @@ _CREATE = (
        time TEXT NOT NULL, description TEXT NOT NULL, cost TEXT NOT NULL,
        amount TEXT NOT NULL, reserve TEXT NOT NULL)""",
 )
+
+
+_CREATE_KEPT = """CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY AUTOINCREMENT,
+    charge TEXT NOT NULL UNIQUE, asked TEXT NOT NULL, release TEXT)"""
+_CREATE_UNIT = "CREATE TABLE IF NOT EXISTS unit (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL)"
+
+
+class LedgerMovedError(LedgerError):
+    """Another process was charged since the kept releases were read: they are to be read again; nothing was charged."""
 
 
 class Header(NamedTuple):
@@ -102,23 +108,19 @@ class Charge:
     reserve: Fraction
 
 
-class Store(ABC):
-    """A place for the header and the charges of one ledger."""
+@dataclass(frozen=True, slots=True)
+class StoredRelease:
+    """One charge of a ledger that keeps releases: its id, what was asked, and the release, as JSON texts.
 
-    @abstractmethod
-    def make(self, header: Header) -> bool:
-        """Make a new ledger where there is none; return whether it was made."""
+    ``release`` is None where it was paid for and not stored.
+    """
 
-    @abstractmethod
-    def transaction(self, *, write: bool) -> AbstractContextManager[sqlite3.Connection]:
-        """Open a transaction; it is committed at the end of the block, or rolled back by an error in it.
-
-        With ``write`` it takes the write lock at once, so that what is read stays true until the end. `LedgerError` if
-        the store cannot be used.
-        """
+    charge: str
+    request: str
+    release: str | None
 
 
-class FileStore(Store):
+class FileStore:
     """A ledger in a file, opened anew for every transaction; its folder must exist."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -142,7 +144,8 @@ class FileStore(Store):
         `LedgerError` if a ledger was here and is gone, or the folder cannot hold one.
         """
         # What a ledger leaves beside it is looked for first: it comes into being after the file itself.
-        traces = [trace for trace in self._traces() if trace.exists()]
+        journal = self.path.with_name(self.path.name + "-journal")
+        traces = [trace for trace in (self.marker, journal) if trace.exists()]
         if self.path.exists():
             return False
         if traces:
@@ -174,12 +177,13 @@ class FileStore(Store):
             os.fsync(file.fileno())
         sync_folder(self.path.parent)
 
-    def _traces(self) -> tuple[Path, ...]:
-        return self.marker, self.path.with_name(self.path.name + "-journal")
-
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """Open a transaction on a fresh connection; see `Store.transaction`."""
+        """Open a transaction on a fresh connection; the end of the block commits it, an error in it rolls it back.
+
+        With ``write`` it takes the write lock at once, so that what is read stays true until the end. `LedgerError` if
+        the store cannot be used.
+        """
         if not self.path.is_file():
             raise LedgerError(f"there is no ledger at {self.path}")
         if self.path.stat().st_size == 0:
@@ -191,7 +195,7 @@ class FileStore(Store):
             yield connection
 
 
-class MemoryStore(Store):
+class MemoryStore:
     """A ledger in the memory of one process: one connection, used by one thread at a time."""
 
     def __init__(self) -> None:
@@ -212,7 +216,7 @@ class MemoryStore(Store):
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """Open a transaction; see `Store.transaction`. Refuses in any process but the one that made it."""
+        """Open a transaction; see `FileStore.transaction`. Refuses in any process but the one that made it."""
         if os.getpid() != self._process:
             raise LedgerError(
                 "a ledger in memory cannot be used in another process: each copy would spend the "
@@ -220,6 +224,10 @@ class MemoryStore(Store):
             )
         with self._lock, _transaction(self._connection, str(self), write=write):
             yield self._connection
+
+
+Store = FileStore | MemoryStore
+"""A place for the header and the charges of one ledger."""
 
 
 @contextmanager
@@ -255,21 +263,20 @@ def _transaction(connection: sqlite3.Connection, name: str, *, write: bool) -> I
 
 def _begin_writing(connection: sqlite3.Connection, name: str) -> None:
     """Take the write lock; a wait for other processes that lasts is logged."""
-    try:
-        _wait_at_most(connection, min(_UNTOLD_SECONDS, BUSY_SECONDS))
+
+    def begin(seconds: float) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
         connection.execute("BEGIN IMMEDIATE")
+
+    try:
+        begin(min(_LOGGED_AFTER_SECONDS, BUSY_SECONDS))
     except sqlite3.OperationalError as error:
         if not _is_busy(error):
             raise
         with suppress(Exception):  # a handler that fails must not keep anybody from charging
             _LOG.info("waiting for other processes that write to the ledger %r", Path(name).name)
-        _wait_at_most(connection, BUSY_SECONDS)
-        connection.execute("BEGIN IMMEDIATE")
-    _wait_at_most(connection, BUSY_SECONDS)
-
-
-def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+        begin(BUSY_SECONDS)
+    connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
@@ -291,6 +298,11 @@ def _write_header(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", header)
 
 
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
 def read_header(connection: sqlite3.Connection, name: str) -> Header:
     """Read the header of a ledger within a transaction; `LedgerError` if it is none, or of a newer version."""
     if _pragma(connection, "application_id") != _APPLICATION_ID:
@@ -304,29 +316,15 @@ def read_header(connection: sqlite3.Connection, name: str) -> Header:
     return Header(*row)
 
 
-def read_charges(connection: sqlite3.Connection, name: str) -> list[Charge]:
-    """Read all charges in the order in which they were made, within a transaction.
-
-    `LedgerError` if one is missing, or has a field that is not what was written.
-    """
-    rows = connection.execute("SELECT number, id, time, description, cost, amount, reserve FROM charge ORDER BY number")
-    stored = rows.fetchall()
-    made = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charge'").fetchone() or (0,)
-    if [row[0] for row in stored] != list(range(1, made[0] + 1)):
-        raise LedgerError(f"{name} is damaged: of {made[0]} charges that were made it holds {len(stored)}")
-    return [_charge(name, *row) for row in stored]
-
-
 # Many charges are alike, and all are read for every new one: what a text means is worked out once.
 _cost = lru_cache(2**14)(Cost.from_json)
-_fraction = lru_cache(2**14)(fraction_of)
+_amount = lru_cache(2**14)(fraction_of)
 
 
 def _charge(name: str, number: int, *stored: object) -> Charge:
-    fields = dict(zip(("id", "time", "description", "cost", "amount", "reserve"), stored, strict=True))
+    readers: tuple[Callable[[str], Any], ...] = (str, _time, str, _cost, _amount, _amount)
 
-    def read(field: str, reader: Callable[[str], T]) -> T:
-        text = fields[field]
+    def read(field: str, reader: Callable[[str], Any], text: object) -> Any:
         try:
             if isinstance(text, str) and text:
                 return reader(text)
@@ -334,14 +332,7 @@ def _charge(name: str, number: int, *stored: object) -> Charge:
             pass
         raise LedgerError(f"{name} is damaged: charge {number} has a {field} that is not what was written")
 
-    return Charge(
-        read("id", str),
-        read("time", _time),
-        read("description", str),
-        read("cost", _cost),
-        read("amount", _fraction),
-        read("reserve", _fraction),
-    )
+    return Charge(*map(read, ("id", "time", "description", "cost", "amount", "reserve"), readers, stored))
 
 
 def _time(text: str) -> str:
@@ -350,32 +341,166 @@ def _time(text: str) -> str:
     return text
 
 
-def keep_unit(connection: sqlite3.Connection, unit: str) -> str:
+def _keep_unit(connection: sqlite3.Connection, unit: str) -> str:
     """Say whom the charges of a ledger protect; the first charge that says so decides, in a write transaction.
 
     Those of an older ledger, which does not say, protect rows.
     """
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS unit (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL)"
-    )
-    held = connection.execute("SELECT name FROM unit").fetchone()
-    if held is None:
+    connection.execute(_CREATE_UNIT)
+    protected = connection.execute("SELECT name FROM unit").fetchone()
+    if protected is None:
         older = connection.execute("SELECT 1 FROM charge").fetchone()
-        held = (ROWS if older else unit,)
-        connection.execute("INSERT INTO unit VALUES (1, ?)", held)
-    if not isinstance(held[0], str):
-        raise LedgerError(f"the ledger is damaged: whom it protects is {held[0]!r}")
-    return held[0]
+        protected = (ROWS if older else unit,)
+        connection.execute("INSERT INTO unit VALUES (1, ?)", protected)
+    if not isinstance(protected[0], str):
+        raise LedgerError(f"the ledger is damaged: whom it protects is {protected[0]!r}")
+    return protected[0]
 
 
-def add_charge(connection: sqlite3.Connection, charge: Charge) -> None:
-    """Store one charge, with a new id, in a write transaction."""
-    connection.execute(
-        "INSERT INTO charge (id, time, description, cost, amount, reserve) VALUES (?, ?, ?, ?, ?, ?)",
-        (charge.id, charge.time, charge.description, charge.cost.to_json(), str(charge.amount), str(charge.reserve)),
-    )
+class Account:
+    """What a ledger keeps, and the only way to charge it; `dpinfer.privacy.ledger.Ledger` is its face."""
+
+    __slots__ = ("filter", "header", "store")
+    filter: Filter
+    header: Header
+    store: Store
+
+    def __init__(self, store: Store, header: Header) -> None:
+        if type(store) not in (FileStore, MemoryStore):  # not a subclass, which might keep nothing
+            raise OptionError("store", type_of(store), "a FileStore or a MemoryStore")
+        if header.neighbors not in NEIGHBORS:
+            raise LedgerError(f"{store} is damaged: its neighbors are {header.neighbors!r}")
+        try:
+            budget = privacy_from_dict(json.loads(header.budget))
+        except (ValueError, TypeError, AttributeError, DPInferError):
+            raise LedgerError(f"{store} is damaged: its budget is no amount of privacy") from None
+        try:
+            rule = filter_for(budget, header.currency)
+        except OptionError:
+            raise LedgerError(f"{store} is damaged: its currency {header.currency!r} is none of {budget}") from None
+        for name, value in (("store", store), ("header", header), ("filter", rule)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an account cannot be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("an account cannot be changed")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation of every charge."""
+        return cast("Neighbors", self.header.neighbors)
+
+    def charge(
+        self,
+        cost: Cost,
+        description: str,
+        *,
+        unit: str | None,
+        asked: Callable[[], str] | None = None,
+        identifier: str | None = None,
+        seen: int | None = None,
+    ) -> str:
+        """Check that a cost fits, store it, and return the id of the charge, which is on disk then.
+
+        Nothing is stored where it does not fit, has no guarantee in the currency, or protects another unit than the
+        charges before; see `dpinfer.privacy.ledger.Ledger.charge`. A ledger that keeps releases stores what was
+        ``asked`` with the charge. ``identifier`` is an id of one's own, which no charge has; where ``seen`` is not how
+        many kept releases there are, the charge is refused (`LedgerMovedError`).
+        """
+        entry = self.entry(cost)
+        if not isinstance(description, str) or not description:
+            raise OptionError("description", description, "a text that says what is measured")
+        identifier = uuid.uuid4().hex if identifier is None else identifier
+        with self.store.transaction(write=True) as connection:
+            self.check(connection, cost, entry)
+            if unit is not None and (protected := _keep_unit(connection, unit)) != unit:
+                raise LedgerMismatchError(
+                    f"the charges of {self.store} protect {protected}, and these data {unit}: what they cost does not "
+                    "add up; use the same id= for all, or a ledger of their own for rows that are not in the other"
+                )
+            time = datetime.now(UTC).isoformat(timespec="microseconds")
+            if seen is not None and connection.execute("SELECT count(*) FROM kept").fetchone()[0] != seen:
+                raise LedgerMovedError(f"{self.store} was charged by another process meanwhile; nothing was charged")
+            connection.execute(
+                "INSERT INTO charge (id, time, description, cost, amount, reserve) VALUES (?, ?, ?, ?, ?, ?)",
+                (identifier, time, description, cost.to_json(), str(entry.amount), str(entry.reserve)),
+            )
+            if asked is not None and _keeps(connection):
+                connection.execute("INSERT INTO kept (charge, asked) VALUES (?, ?)", (identifier, asked()))
+        with suppress(Exception):  # a handler that fails must not lose what is paid for
+            _LOG.info("charged %s to %r for %s", cost.price, self.header.dataset, description)
+        return identifier
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the ledger keeps releases."""
+        with self.store.transaction(write=False) as connection:
+            return _keeps(connection)
+
+    def start_keeping(self) -> None:
+        """Have the ledger keep releases from now on."""
+        if not self.keeps:
+            with self.store.transaction(write=True) as connection:
+                connection.execute(_CREATE_KEPT)
+
+    def keep(self, identifier: str, release: str) -> None:
+        """Store what was released for a charge; `LedgerError` if it cannot be written."""
+        with self.store.transaction(write=True) as connection:
+            connection.execute("UPDATE kept SET release = ? WHERE charge = ?", (release, identifier))
+
+    def kept(self) -> list[StoredRelease]:
+        """Return all that the ledger keeps, the oldest first; `LedgerError` if it is another, or damaged."""
+        with self.store.transaction(write=False) as connection:
+            self.total(connection)
+            if not _keeps(connection):
+                return []
+            rows = connection.execute("SELECT charge, asked, release FROM kept ORDER BY number").fetchall()
+        for charge, request, release in rows:
+            if not (isinstance(charge, str) and isinstance(request, str) and isinstance(release, str | None)):
+                raise LedgerError(f"{self.store} is damaged: a release that it keeps is not what was written")
+        return [StoredRelease(*row) for row in rows]
+
+    def entry(self, cost: Cost) -> Entry:
+        """Return what a cost uses up."""
+        if not isinstance(cost, Cost):
+            raise OptionError("cost", cost, "the Cost of a mechanism")
+        return self.filter.entry(cost)
+
+    def check(self, connection: sqlite3.Connection, cost: Cost, entry: Entry) -> None:
+        """Raise unless the entry fits, within the caller's transaction."""
+        total, _ = self.total(connection)
+        reason = self.filter.excess(total, entry)
+        if reason is not None:
+            raise BudgetExceededError(cost.price, self.filter.remaining(total), reason)
+
+    def total(self, connection: sqlite3.Connection) -> tuple[Entry, list[Charge]]:
+        """Read the charges in the order in which they were made, and return their sum and themselves.
+
+        `LedgerError` if one is missing, or has a field that is not what was written.
+        """
+        if read_header(connection, str(self.store)) != self.header:
+            raise LedgerMismatchError(f"{self.store} has been replaced by another ledger since it was opened")
+        rows = connection.execute(
+            "SELECT number, id, time, description, cost, amount, reserve FROM charge ORDER BY number"
+        ).fetchall()
+        (made,) = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charge'").fetchone() or (0,)
+        if [row[0] for row in rows] != list(range(1, made + 1)):
+            raise LedgerError(f"{self.store} is damaged: of {made} charges that were made it holds {len(rows)}")
+        charges = [_charge(str(self.store), *row) for row in rows]
+        return self.filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in charges), charges
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
-    return value
+def _keeps(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'kept'").fetchone()
+    return found is not None
+
+
+def found_header(store: FileStore) -> Header:
+    """Return the header of a ledger file, and see to its marker before anything is charged."""
+    with store.transaction(write=False) as connection:
+        header = read_header(connection, str(store))
+    with suppress(OSError):  # in a folder that takes no file nothing can be charged either
+        store.mark()
+    return header

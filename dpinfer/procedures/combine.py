@@ -19,8 +19,8 @@ from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.stored import read_question
 from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
-from dpinfer.release.combined import CombinedRelease, SeveralCosts
-from dpinfer.release.stage import StageRelease
+from dpinfer.release.laws import StageRelease
+from dpinfer.release.release import CombinedRelease, SeveralCosts
 from dpinfer.results.combined import CombinedResults
 from dpinfer.schema.schema import Schema
 

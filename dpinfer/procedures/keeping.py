@@ -19,11 +19,11 @@ from dpinfer.errors import (
     ReleaseMismatchError,
     ReleaseNotSavedError,
 )
-from dpinfer.privacy.kept import LedgerMovedError
+from dpinfer.privacy.store import LedgerMovedError
 from dpinfer.procedures.stored import stored_fields
-from dpinfer.release.asked import Asked
 from dpinfer.release.quality import QUALITY
 from dpinfer.release.release import Release
+from dpinfer.release.request import Request
 from dpinfer.release.saving import Reservation, SavedRelease
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class _Asking:
         context = data.context(privacy)
         self.procedure, self.data, self.ledger, self.privacy, self.reuse = procedure, data, ledger, privacy, reuse
         resolved = procedure.resolve(context)
-        asked = Asked(resolved.question(context), context.privacy, context.neighbors, ledger.dataset, data.version)
-        self.asked = Asked.from_json(asked.to_json())  # what cannot be stored is refused now
+        asked = Request(resolved.question(context), context.privacy, context.neighbors, ledger.dataset, data.version)
+        self.asked = Request.from_json(asked.to_json())  # what cannot be stored is refused now
         self._columns = bool(resolved.columns_read(context))
 
     def saved(self, file: SavedRelease) -> Release:
@@ -124,7 +124,7 @@ class _Asking:
         """
         while self.reuse:
             kept = self.ledger.kept()
-            same = [one for one in kept if not self._differing(Asked.from_json(one.asked))]
+            same = [one for one in kept if not self._differing(Request.from_json(one.request))]
             stored = [one.release for one in same if one.release is not None]
             if stored:
                 return Release.from_json(stored[-1])
@@ -141,12 +141,12 @@ class _Asking:
                 continue
         return self.data.run(self.procedure, self.privacy, charge_id=charge_id)
 
-    def _differing(self, stored: Asked) -> list[tuple[str, str, str]]:
+    def _differing(self, stored: Request) -> list[tuple[str, str, str]]:
         return differences(self.procedure, stored, self.asked, columns=self._columns)
 
     def _check(self, found: Release, where: str) -> None:
         """Refuse a release that was made for something else, or whose question is damaged."""
-        differing = self._differing(Asked.of_release(found))
+        differing = self._differing(Request.of_release(found))
         if differing:
             raise ReleaseMismatchError(where, differing)
         type(self.procedure).from_release(found)
@@ -159,12 +159,12 @@ class _Asking:
         ReleaseLostError
             If the price was paid, or may have been.
         """
-        asked = f"{left.asked.question['text']} at {left.asked.privacy}"
+        asked = f"{left.request.question['text']} at {left.request.privacy}"
         go_on = f"Delete {str(file.sidecar)!r} to pay again"
         if left.ledger != self.ledger.identifier:
             raise ReleaseLostError(
                 f"an earlier run reserved {file} for {asked}, with another ledger than this one (for data set "
-                f"{left.asked.dataset!r}), and wrote no release. If that ledger lists charge {left.charge_id}, the "
+                f"{left.request.dataset!r}), and wrote no release. If that ledger lists charge {left.charge_id}, the "
                 f"price was paid and the release is lost. Nothing was paid now. {go_on}",
                 left.charge_id,
             )
@@ -172,7 +172,7 @@ class _Asking:
             return None
         kept = next((one.release for one in self.ledger.kept() if one.charge == left.charge_id), None)
         found = None if kept is None else Release.from_json(kept)
-        if found is not None and not self._differing(Asked.of_release(found)):
+        if found is not None and not self._differing(Request.of_release(found)):
             return found
         held = f"; ledger.release({left.charge_id!r}) returns it" if found is not None else ", and the release is lost"
         raise ReleaseLostError(
@@ -190,7 +190,7 @@ class _Asking:
 
 
 def differences(
-    procedure: Procedure, stored: Asked, asked: Asked, *, columns: bool = True
+    procedure: Procedure, stored: Request, asked: Request, *, columns: bool = True
 ) -> list[tuple[str, str, str]]:
     """Say in what a stored question differs from the one asked, as far as it changes what is measured.
 
@@ -229,7 +229,7 @@ def _of_question(procedure: Procedure, stored: Any, asked: Any) -> list[tuple[st
     ]
 
 
-def _of_columns(stored: Asked, asked: Asked, *, both: bool) -> list[tuple[str, str, str]]:
+def _of_columns(stored: Request, asked: Request, *, both: bool) -> list[tuple[str, str, str]]:
     """Compare how columns are declared; where the questions differ, of ``both`` alone."""
     ours, theirs = asked.columns, stored.columns
     found = []
@@ -245,7 +245,7 @@ def _of_columns(stored: Asked, asked: Asked, *, both: bool) -> list[tuple[str, s
     return found
 
 
-def _rows(asked: Asked) -> str:
+def _rows(asked: Request) -> str:
     return "public, with simulated noise" if asked.public else "confidential"
 
 

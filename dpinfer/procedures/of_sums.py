@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.moments import Estimates
     from dpinfer.inference.released import Released
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.described import Described
     from dpinfer.procedures.sum_plan import SumPlan
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["OfCounts", "OfMoments", "OfSums"]
 

@@ -25,8 +25,7 @@ from dpinfer.procedures.options import check_values, inferred, unstored
 from dpinfer.procedures.parameters import Parameters
 from dpinfer.procedures.stored import context_of, hints, read_question, refuse_unknown_fields, stored_fields
 from dpinfer.release import Release, StageRelease
-from dpinfer.release.codec import decode, encode
-from dpinfer.release.registry import register
+from dpinfer.release.release import decode, encode, register
 from dpinfer.results.plain import Estimates
 from dpinfer.schema.schema import Schema
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
     from dpinfer.kernel.stage import Data
-    from dpinfer.numerics.arrays import Array
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["ExactProportionModel", "Proportion", "proportion"]
 

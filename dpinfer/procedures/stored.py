@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dpinfer.errors import ReleaseFormatError, names_of
 from dpinfer.kernel.stage import Context
-from dpinfer.release.registry import find_inference
+from dpinfer.release.release import find_inference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.procedures.conditions import compiled_where, told_where
-from dpinfer.release.codec import encode
 from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.release.release import encode
 from dpinfer.schema.axes import Axis, axis_from_dict
 from dpinfer.schema.basis import Basis, basis_of
 from dpinfer.schema.expressions import Expression, compile_expression

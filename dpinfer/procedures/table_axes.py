@@ -9,10 +9,10 @@ import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
-from dpinfer.numerics.reading import floats
 from dpinfer.procedures.options import FINITE, texts_of
 from dpinfer.release import Release
 from dpinfer.schema.columns import Real
+from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:
     from dpinfer.kernel.stage import Data

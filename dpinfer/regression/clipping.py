@@ -20,8 +20,8 @@ import numpy as np
 from scipy import special, stats
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["INDICES", "LOST", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpinfer.kernel.rows.interpolants import Interpolant
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.nodes import Node
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["LARGEST_SUM", "Columns", "columns_of", "framed"]
 

@@ -28,9 +28,6 @@ from dpinfer.inference.contrasts import (
 )
 from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
 from dpinfer.inference.testing.nulls import Restricted
-from dpinfer.numerics.forms import noise_level, symmetric
-from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import critical_value, joint_pvalue, pvalue_of
 from dpinfer.regression.gram import (
     KAPPA_RELIABLE,
     GramFit,
@@ -43,14 +40,17 @@ from dpinfer.regression.gram import (
 )
 from dpinfer.regression.near_empty import Ridge, ridges
 from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.statistics.arrays import noise_level, symmetric
+from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.regression.near_empty import LevelColumns
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.release.release import Release
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = [
     "METHODS",
@@ -248,7 +248,7 @@ def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, A
 def joint_loadings(fit: GramFit, contrasts: Array) -> Array | None:
     """Return the loadings (R, k, m) of contrasts on Laplace draws at the estimate; None where the noise is normal.
 
-    See `dpinfer.numerics.tails.joint_pvalue`.
+    See `dpinfer.statistics.tails.joint_pvalue`.
     """
     if not fit.problem.laplace:
         return None

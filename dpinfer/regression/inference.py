@@ -43,9 +43,9 @@ from dpinfer.regression.iterations import floored
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dpinfer.numerics.arrays import Array, Mask
-    from dpinfer.numerics.responses import Response
     from dpinfer.regression.iterations import Iteration
+    from dpinfer.regression.models import Response
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["METHODS", "AverageChange", "AverageSlope", "Fit", "RegressionInference", "solved"]
 

@@ -26,24 +26,23 @@ from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
-from dpinfer.numerics.forms import symmetric
-from dpinfer.numerics.responses import intercept_for
 from dpinfer.privacy.accounting import gaussian_amount, least_scale
 from dpinfer.privacy.units import ApproxDP, PureDP
 from dpinfer.regression.clipping import LOST, Lengths, length_cuts
 from dpinfer.regression.design import LARGEST_SUM
-from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cuts, tabled
+from dpinfer.regression.models import ResidualLaw, Tables, constant, intercept_for, residual_cuts, tabled
+from dpinfer.statistics.arrays import symmetric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpinfer.kernel.rows.round_frame import RoundFrame
     from dpinfer.kernel.stage import Context
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.regression.design import Columns
     from dpinfer.regression.models import Curves, Model
-    from dpinfer.release.stage import StageRelease
+    from dpinfer.release.laws import StageRelease
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Iteration", "Plan", "Start", "floored", "split_terms"]
 

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data, Stage
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["OLS", "Gram", "gram", "ols"]
 

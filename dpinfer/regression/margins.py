@@ -30,12 +30,12 @@ from dpinfer.schema.points import FormulaDesign
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.numerics.arrays import Array
-    from dpinfer.numerics.responses import Response
     from dpinfer.regression.inference import RegressionInference
     from dpinfer.regression.iterations import Plan
+    from dpinfer.regression.models import Response
     from dpinfer.regression.results import Change
-    from dpinfer.release.stage import StageRelease
+    from dpinfer.release.laws import StageRelease
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["MARGINS", "Margins"]
 

@@ -17,16 +17,120 @@ from scipy import interpolate, special
 from statsmodels.genmod.families import links
 
 from dpinfer.kernel.rows.interpolants import Interpolant
-from dpinfer.numerics.responses import BINARY, Response
+from dpinfer.statistics.numerical import bisected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.numerics.arrays import Array
+    from numpy.typing import ArrayLike
 
-__all__ = ["LOG", "MODELS", "Curves", "Model", "ResidualLaw", "Tables", "constant", "residual_cuts", "tabled"]
+    from dpinfer.statistics.arrays import Array
 
-LOG = Response("log", links.Log(), 30.0)
+__all__ = [
+    "BINARY",
+    "LOG",
+    "MODELS",
+    "Curves",
+    "Model",
+    "ResidualLaw",
+    "Response",
+    "Tables",
+    "constant",
+    "intercept_for",
+    "residual_cuts",
+    "tabled",
+]
+
+_FARTHEST = 30.0
+"""Linear predictors are cut here: no mean function of these models can be told apart beyond."""
+
+
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A mean function of the linear predictor.
+
+    Attributes
+    ----------
+    name : str
+    inverse, inverse_deriv : callable
+        The mean and the slope, as links of statsmodels have them.
+    farthest : float
+        Linear predictors are cut to this size.
+    weight : callable, optional
+        Weight of a Hessian at linear predictors, where it is not the slope.
+    """
+
+    name: str
+    inverse: Callable[[Array], Array]
+    inverse_deriv: Callable[[Array], Array]
+    farthest: float = _FARTHEST
+    weight: Callable[[Array], Array] | None = None
+
+    def mean(self, predictor: Array) -> Array:
+        """Mean at linear predictors (...)."""
+        return np.asarray(self.inverse(np.clip(predictor, -self.farthest, self.farthest)))
+
+    def slope(self, predictor: Array) -> Array:
+        """Return the derivative of the mean at linear predictors (...)."""
+        return np.asarray(self.inverse_deriv(np.clip(predictor, -self.farthest, self.farthest)))
+
+    def average_mean(self, centre: ArrayLike, variance: ArrayLike) -> Array:
+        """Mean of the response where the linear predictor is normal (21-point Gauss-Hermite rule)."""
+        return self._averaged(self.mean, centre, variance)
+
+    def average_slope(self, centre: ArrayLike, variance: ArrayLike) -> Array:
+        """Mean of the slope where the linear predictor is normal."""
+        return self._averaged(self.slope, centre, variance)
+
+    def average_weight(self, centre: ArrayLike, variance: ArrayLike) -> Array:
+        """Mean of the weight of a Hessian where the linear predictor is normal."""
+        return self._averaged(self.slope if self.weight is None else self.weight, centre, variance)
+
+    def _averaged(self, function: object, centre: ArrayLike, variance: ArrayLike) -> Array:
+        spread = np.sqrt(np.maximum(variance, 0.0))[..., None]
+        values = function(np.asarray(centre)[..., None] + spread * _POINTS)  # type: ignore[operator]
+        return np.asarray(values @ _WEIGHTS)
+
+
+def _logit_slope(z: Array) -> Array:
+    return np.asarray(special.expit(z) * special.expit(-z))
+
+
+def _probit_slope(z: Array) -> Array:
+    return np.asarray(np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi))
+
+
+def _cloglog_mean(z: Array) -> Array:
+    return np.asarray(-np.expm1(-np.exp(z)))
+
+
+def _cloglog_slope(z: Array) -> Array:
+    return np.asarray(np.exp(z - np.exp(z)))
+
+
+BINARY = {  # of functions that have names, so that results can be pickled
+    "logit": Response("logit", special.expit, _logit_slope),
+    "probit": Response("probit", special.ndtr, _probit_slope, 8.0),
+    "cloglog": Response("cloglog", _cloglog_mean, _cloglog_slope),
+}
+"""Mean functions of binary responses by name."""
+
+
+def intercept_for(response: Response, share: float, variance: ArrayLike) -> Array:
+    """Centres (...) of normal linear predictors of these variances at which the mean response is ``share``.
+
+    The nearest that predictors go where none serves.
+    """
+    low = np.full(np.shape(variance), -response.farthest)
+    low, high = bisected(lambda middle: response.average_mean(middle, variance) < share, low, -low, rounds=26)
+    return np.asarray(0.5 * (low + high))
+
+
+LOG = Response("log", links.Log().inverse, links.Log().inverse_deriv, 30.0)
 """The mean function of counts and positive numbers."""
 
 _NODES = 4096

@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import MissingFromReleaseError
-from dpinfer.numerics.forms import noise_level
-from dpinfer.numerics.roots import outermost_crossing
-from dpinfer.numerics.tails import biased_pvalue, joint_pvalue
 from dpinfer.regression.gram import covariance, fit_gram, laplace_parts, laplace_shares, noise_action
 from dpinfer.schema.basis import represent
 from dpinfer.schema.expressions import constant_expression
 from dpinfer.schema.formula import DesignColumn
+from dpinfer.statistics.arrays import noise_level
+from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.tails import biased_pvalue, joint_pvalue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.regression.gram import GramFit, GramProblem
     from dpinfer.schema.basis import Basis
     from dpinfer.schema.expressions import Expression
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = ["LevelColumns", "Ridge", "level_columns", "ridges"]
 

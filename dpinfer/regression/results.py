@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.base import Inference
     from dpinfer.regression.inference import AverageChange, AverageSlope
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
     from dpinfer.results.effects import Effect
     from dpinfer.results.links import Curve
     from dpinfer.schema.points import FormulaDesign

@@ -1,8 +1,10 @@
-"""The law of the noise in a release."""
+"""What one stage released: noisy integers, and the law of their noise."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import mul
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,19 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-
-__all__ = [
-    "ABOVE",
-    "BELOW",
-    "CHOICES",
-    "FAMILIES",
-    "MOST_DRAWS",
-    "NORMAL_DRAWS",
-    "NOT_REACHED",
-    "TULAP_GRID",
-    "Family",
-    "NoiseLaw",
-]
 
 Family = Literal["gaussian", "laplace", "tulap", "gumbel", "exponential", "above"]
 FAMILIES = ("gaussian", "laplace", "tulap", "gumbel", "exponential", "above")
@@ -107,8 +96,7 @@ class NoiseLaw:
     def variances(self) -> Array:
         """Variance of every coordinate (m,), in squared steps; 0 for choices, which are no noisy numbers."""
         distinct, where = np.unique(np.asarray(self.scales), return_inverse=True)
-        variances: Array = self.draws * np.array([_variance(self.family, float(scale)) for scale in distinct])[where]
-        return variances
+        return np.asarray(self.draws * np.array([_variance(self.family, float(scale)) for scale in distinct])[where])
 
     @property
     def cov(self) -> Array:
@@ -125,8 +113,7 @@ class NoiseLaw:
             for scale in np.unique(scales[(scales > 0) & (scales < _ROUNDED_FROM)]):
                 support, masses = discrete_masses("gaussian", scale)
                 draws[:, scales == scale] = rng.choice(support, (size, int((scales == scale).sum())), p=masses)
-            result: Array = draws
-            return result
+            return np.asarray(draws)
         grid = TULAP_GRID if self.family == "tulap" else 1
         success = np.where(scales > 0, -np.expm1(-grid / np.maximum(scales, 1e-290)), 1.0)
         total = np.zeros((size, scales.size))
@@ -148,12 +135,7 @@ class NoiseLaw:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the law as a JSON-ready mapping; equal scales are written once with their count."""
-        runs: list[list[float]] = []
-        for scale in self.scales:
-            if runs and runs[-1][0] == scale:
-                runs[-1][1] += 1
-            else:
-                runs.append([scale, 1])
+        runs = [[scale, sum(1 for _ in same)] for scale, same in groupby(self.scales)]
         name = f"discrete {self.family}" if self.family in ("gaussian", "laplace") else self.family
         return {
             "family": name,
@@ -176,13 +158,10 @@ class NoiseLaw:
             raise ReleaseFormatError(f"the noise law cannot be read: {error}") from error
 
 
-def _support(scale: float) -> NDArray[np.float64]:
-    reach = int(np.ceil(60 * scale)) + 2
-    return np.arange(-reach, reach + 1, dtype=np.float64)
-
-
 def discrete_masses(family: Family, scale: float) -> tuple[Array, Array]:
-    support = _support(scale)
+    """Return the whole numbers within 60 scales of zero, and their probabilities."""
+    reach = int(np.ceil(60 * scale)) + 2
+    support = np.arange(-reach, reach + 1, dtype=np.float64)
     weights = np.exp(-(support**2) / (2 * scale**2)) if family == "gaussian" else np.exp(-np.abs(support) / scale)
     return support, weights / weights.sum()
 
@@ -209,3 +188,71 @@ def _quantile(family: Family, scale: float, probability: float) -> float:
         return float(support[min(index, support.size - 1)])
     law = stats.norm if family == "gaussian" else stats.laplace
     return float(np.ceil(law.ppf(probability, scale=scale) - 0.5))
+
+
+@dataclass(frozen=True)
+class StageRelease:
+    """Noisy integer sums of one stage, or choices.
+
+    Attributes
+    ----------
+    names : tuple of str, length m
+        What each is.
+    values : tuple of int, length m
+        The noisy sums, or the places that were chosen.
+    steps : tuple of float, length m
+        Size of one integer step of each.
+    law : NoiseLaw
+        The noise they carry.
+    settings : mapping
+        Public, JSON-ready numbers that the stage was built from.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[int, ...] = field(repr=False)
+    steps: tuple[float, ...] = field(repr=False)
+    law: NoiseLaw = field(repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def array(self) -> NDArray[np.float64]:
+        """The noisy sums in units of the scaled features, (m,)."""
+        return np.fromiter(map(mul, self.values, self.steps), np.float64, len(self.values))
+
+    @property
+    def noise_variances(self) -> NDArray[np.float64]:
+        """Variance of the noise in `array`, (m,)."""
+        return np.asarray(self.law.variances * np.asarray(self.steps) ** 2)
+
+    def simulate(self, rng: np.random.Generator) -> StageRelease:
+        """Return the same with fresh simulated noise added to these values."""
+        drawn = self.law.rvs(1, rng)[0]
+        return replace(self, values=tuple(v + int(noise) for v, noise in zip(self.values, drawn, strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the stage as a JSON-ready mapping."""
+        return {
+            "settings": dict(self.settings),
+            "law": self.law.to_dict(),
+            "sums": [
+                {"name": name, "value": value, "step": step}
+                for name, value, step in zip(self.names, self.values, self.steps, strict=True)
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> StageRelease:
+        """Read what `to_dict` wrote; a `ReleaseFormatError` names the field that is damaged."""
+        sums, settings, law = stored["sums"], stored["settings"], NoiseLaw.from_dict(stored["law"])
+        names, values, steps = (tuple(one[name] for one in sums) for name in ("name", "value", "step"))
+        if not isinstance(settings, dict):
+            raise ReleaseFormatError("settings is of a wrong type")
+        if len(sums) != len(law.scales):
+            raise ReleaseFormatError(f"{len(sums)} sums but {len(law.scales)} noise scales")
+        if not all(type(value) is int for value in values):
+            raise ReleaseFormatError("value: a noisy sum is not a whole number")
+        if not all(type(step) in (int, float) and 1e-150 < step < 1e150 for step in steps):
+            raise ReleaseFormatError("step: not a positive number")
+        if not all(isinstance(name, str) for name in names):
+            raise ReleaseFormatError("name is of a wrong type")
+        return cls(names, values, tuple(map(float, steps)), law, settings)

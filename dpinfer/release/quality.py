@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.release.laws import NoiseLaw
+from dpinfer.release.laws import NoiseLaw, StageRelease
 from dpinfer.schema.boolean import Boolean
 from dpinfer.schema.classes import CELL_CLASSES, HIGH, IMPOSSIBLE, LOW, MISSING, ROWS_KEPT, UNKNOWN, cell_classes
 from dpinfer.schema.column import DROP
@@ -18,13 +18,10 @@ from dpinfer.schema.real import Integer, Real
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.release.release import Release
     from dpinfer.schema.column import Column
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
-
-__all__ = ["QUALITY", "Advice", "Quality", "advice_of"]
 
 QUALITY = "quality"
 """Kind of the releases that are read here."""
@@ -76,18 +73,17 @@ class Quality:
     public: int | None
 
     @classmethod
-    def read(cls, release: Release) -> Quality | None:
-        """Read a release; None if it does not hold such counts."""
-        schema = release.schema
+    def read(cls, stage: StageRelease, schema: Schema, public: int | None) -> Quality | None:
+        """Read the one stage of a release; None if it does not hold such counts."""
         names = [f"{name}: {one}" for name, column in schema.items() for one in cell_classes(column)]
-        law = release.law
+        law = stage.law
         plain = law.family in ("gaussian", "laplace") and law.draws == 1 and len(set(law.scales)) == 1
-        if not plain or (*names, ROWS_KEPT) != release.names:
+        if not plain or (*names, ROWS_KEPT) != stage.names:
             return None
-        noise = float(release.noise_variances[0])
-        tail = NoiseLaw(law.family, law.scales[:1]).quantile(1 - _FALSE_ALARM / len(names))[0] * release.steps[0]
+        noise = float(stage.noise_variances[0])
+        tail = NoiseLaw(law.family, law.scales[:1]).quantile(1 - _FALSE_ALARM / len(names))[0] * stage.steps[0]
         limit = max(float(tail), _LEAST_SDS * float(np.sqrt(noise)))
-        return cls(schema, release.array, noise, limit, release.nobs)
+        return cls(schema, stage.array, noise, limit, public)
 
     @cached_property
     def places(self) -> dict[tuple[str, str], int]:
@@ -138,8 +134,17 @@ class Quality:
         """Sentences on what is beyond noise, and matters."""
         if self.lost:
             return ()
-        told = [self._of_cells(name, one) for name, one in self.places if one in CELL_CLASSES[1:]]
-        return tuple(one for one in (*told, self._of_rows()) if one is not None)
+        found = []
+        for (name, one), place in self.places.items():
+            much = self._much(float(self.counts[place]), one, self.limit) if one in CELL_CLASSES[1:] else None
+            if much is not None:
+                found.append(Advice((name,), f"{much} cells of {name} {_fault(self.schema[name], one)}"))
+        limit = self.limit * float(np.sqrt(1 + self.rows_variance / self.variance))  # of a difference of two
+        much = self._much(self.rows - self.kept, ROWS_KEPT, limit)
+        if much is not None and len(self.schema) > 1:
+            text = f"{much} rows are left out of a model of all {len(self.schema)} columns."
+            found.append(Advice(tuple(self.schema), text))
+        return tuple(found)
 
     def _much(self, count: float, one: str, limit: float) -> str | None:
         """Say how many a count is of all; None where that is within its limit of noise, or little."""
@@ -147,25 +152,6 @@ class Quality:
             return None
         rest = self.rows - count
         return "All" if rest <= self.limit and self.share(count) > 0.9 else f"About {self.share(count):.0%} of the"
-
-    def _of_cells(self, name: str, one: str) -> Advice | None:
-        much = self._much(self.count(name, one), one, self.limit)
-        if much is None:
-            return None
-        return Advice((name,), f"{much} cells of {name} {_fault(self.schema[name], one)}")
-
-    def _of_rows(self) -> Advice | None:
-        limit = self.limit * float(np.sqrt(1 + self.rows_variance / self.variance))  # of a difference of two
-        much = self._much(self.rows - self.kept, ROWS_KEPT, limit)
-        if much is None or len(self.schema) == 1:
-            return None
-        return Advice(tuple(self.schema), f"{much} rows are left out of a model of all {len(self.schema)} columns.")
-
-
-def advice_of(release: Release) -> tuple[Advice, ...]:
-    """Return what a release of quality advises; nothing of any other."""
-    found = Quality.read(release) if release.kind == QUALITY else None
-    return () if found is None else found.advice
 
 
 def _fault(column: Column, one: str) -> str:
@@ -177,7 +163,9 @@ def _fault(column: Column, one: str) -> str:
             f"are {side} the {bound} bound {end} and count as it: widen the bound, or declare codes "
             f"{_code(column, one)} in missing_codes=."
         )
-    fate = _fate(column.missing if one == MISSING else column.impossible)
+    policy = column.missing if one == MISSING else column.impossible
+    dropped = isinstance(policy, str) and policy == DROP
+    fate = "their rows are left out" if dropped else f"they count as {policy!r}"
     if one == MISSING:
         return f"are missing: {fate}."
     if one == UNKNOWN:
@@ -201,16 +189,11 @@ def _code(column: Column, one: str) -> str:
     return "of no answer"
 
 
-def _fate(policy: object) -> str:
-    dropped = isinstance(policy, str) and policy == DROP
-    return "their rows are left out" if dropped else f"they count as {policy!r}"
-
-
 def _instead(column: Column) -> str:
     """Say what impossible cells of a column may need."""
     if isinstance(column, Boolean):
-        held = "True or False, or 0 or 1" if column.true is None else "one of the declared codes"
-        return f"It takes {held}; codes such as 1 and 2 need Boolean(true=1, false=2)."
+        values = "True or False, or 0 or 1" if column.true is None else "one of the declared codes"
+        return f"It takes {values}; codes such as 1 and 2 need Boolean(true=1, false=2)."
     if isinstance(column, Date):
         return "It takes dates, or their texts as in 2024-01-31; plain numbers are none."
     if isinstance(column, Integer):

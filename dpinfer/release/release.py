@@ -1,36 +1,155 @@
-"""A release: noisy integers that remember how they were made."""
+"""A release: noisy integers that remember how they were made; its JSON, and that of the fields of its question."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
+import re
 import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError, shown
+from dpinfer.display.report import Report, Table, count
+from dpinfer.errors import DPInferError, InferenceError, ReleaseFormatError, ReleaseVersionError, shown
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
-from dpinfer.release.laws import CHOICES, NoiseLaw
-from dpinfer.release.quality import advice_of
-from dpinfer.release.registry import find_inference
-from dpinfer.release.showing import release_report
-from dpinfer.release.stage import StageRelease
+from dpinfer.release.laws import CHOICES, NoiseLaw, StageRelease
+from dpinfer.release.quality import QUALITY, Advice, Quality
 from dpinfer.schema.schema import Schema
 from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from dpinfer.release.quality import Advice
 
-__all__ = ["FORMAT_VERSION", "MAGIC", "Release", "read_release"]
+_FRACTION = re.compile(r"-?[0-9]{1,399}(/[0-9]{1,399})?")  # an exponent could fill the memory
+
+
+def encode(value: Any) -> Any:
+    """Write a value of a question as JSON can hold it.
+
+    Parameters
+    ----------
+    value : None, bool, int, float, str, Fraction, ndarray, sequence or mapping of these, or an object with ``to_dict``
+
+    Returns
+    -------
+    JSON-ready value
+        `decode` reads it back, given the value's type.
+
+    Raises
+    ------
+    TypeError
+        If it is of another type.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): encode(one) for name, one in value.items()}
+    if isinstance(value, Sequence):
+        return [encode(one) for one in value]
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    raise TypeError(f"a {type(value).__name__} cannot be stored in a release")
+
+
+def decode(name: str, stored: Any, expected: Any) -> Any:
+    """Read what `encode` wrote.
+
+    Parameters
+    ----------
+    name : str
+        What the value is called, for messages.
+    stored : object
+    expected : type
+        ``None``, ``bool``, ``int``, ``float``, ``str``, ``Fraction``, ``ndarray``, ``Any``, a ``Literal``, a union,
+        ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]``, or a class with ``from_dict``.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ReleaseFormatError
+        If it is of another type: the message names the field.
+    """
+    origin, members = get_origin(expected), get_args(expected)
+    if origin in (Union, UnionType):
+        for member in members:
+            with suppress(ReleaseFormatError):
+                return decode(name, stored, member)
+    elif origin is tuple:
+        if members[1:] == (Ellipsis,) and isinstance(stored, list):
+            members = members[:1] * len(stored)
+        if isinstance(stored, list) and len(stored) == len(members):
+            pairs = zip(stored, members, strict=True)
+            return tuple(decode(f"{name}[{i}]", one, kind) for i, (one, kind) in enumerate(pairs))
+    elif origin is not None and origin is not Literal:
+        if isinstance(stored, dict):
+            return {key: decode(f"{name}[{key!r}]", one, members[1]) for key, one in stored.items()}
+    else:
+        with suppress(DPInferError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError):
+            return _plain(stored, expected)
+    words = str(getattr(expected, "__name__", expected))
+    raise ReleaseFormatError(f"{name} is of a wrong type: expected {words.replace('typing.', '')}")
+
+
+def _plain(stored: Any, expected: Any) -> Any:
+    """Read what has no parts; `ValueError`, or what ``from_dict`` raises, where it is of another type."""
+    exact = type(stored) is expected and expected in (bool, int, str)
+    nothing = stored is None and expected in (None, NoneType)
+    if exact or nothing or expected is Any or stored in get_args(expected):
+        return stored
+    if expected is float and type(stored) in (int, float) and math.isfinite(stored):
+        return float(stored)
+    if expected is Fraction and isinstance(stored, str) and _FRACTION.fullmatch(stored):
+        return Fraction(stored)
+    if expected is np.ndarray and isinstance(stored, list):
+        found = np.array(stored, dtype=np.float64)
+        if np.isfinite(found).all():
+            return found
+    if isinstance(stored, Mapping) and hasattr(expected, "from_dict"):
+        return expected.from_dict(stored)
+    raise ValueError(stored)
+
+
+_INFERENCES: dict[str, Callable[..., Any]] = {}
+
+
+def register(name: str, infer: Callable[..., Any]) -> None:
+    """Keep what turns releases of a procedure into results: ``infer(release, **options)``.
+
+    A release names the procedure in its question.
+    """
+    _INFERENCES[name] = infer
+
+
+def find_inference(procedure: object) -> Callable[..., Any]:
+    """Return the inference for the procedure that a release was asked by; `InferenceError` names those known."""
+    if isinstance(procedure, str) and procedure in _INFERENCES:
+        return _INFERENCES[procedure]
+    known = ", ".join(sorted(_INFERENCES)) or "none"
+    raise InferenceError(
+        f"no procedure {shown(procedure)} is known: import the module that defines it (import dpinfer for its own); "
+        f"known: {known}"
+    )
+
 
 FORMAT_VERSION = 2
 MAGIC = "dpinfer release"
@@ -149,18 +268,19 @@ class Release:
     @property
     def array(self) -> NDArray[np.float64]:
         """The noisy sums in units of the scaled features, (m,)."""
-        return np.array([value * step for value, step in zip(self.values, self.steps, strict=True)])
+        return np.concatenate([stage.array for stage in self.sums])
 
     @property
     def noise_variances(self) -> NDArray[np.float64]:
         """Variance of the noise in `array`, (m,)."""
-        result: NDArray[np.float64] = self.law.variances * np.asarray(self.steps) ** 2
-        return result
+        return np.asarray(self.law.variances * np.asarray(self.steps) ** 2)
 
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
-        return advice_of(self)
+        plain = self.kind == QUALITY and len(self.sums) == 1
+        found = Quality.read(self.sums[0], self.schema, self.nobs) if plain else None
+        return () if found is None else found.advice
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
         """Return the release with the sentences that are about columns that were read for it."""
@@ -235,31 +355,26 @@ class Release:
                 f"the release has format version {version!r}; this dpinfer reads up to {FORMAT_VERSION}: update dpinfer"
             )
         try:
-            return cls._from_dict(stored)
+            _check_types(stored)
+            release = cls(
+                kind=stored["kind"],
+                question=stored["question"],
+                stages=tuple(StageRelease.from_dict(one) for one in stored["stages"]),
+                cost=Cost.from_dict(stored["cost"]),
+                neighbors=stored["neighbors"],
+                nobs=stored["nobs"],
+                charge_ids=tuple(stored["charge_ids"]),
+                public=stored["public"],
+                dataset=stored.get("dataset"),
+                dataset_version=stored.get("dataset_version"),
+                notes=tuple(stored.get("notes", ())),
+            )
+            _ = release.schema
+            laws = {(stage.law.family, stage.law.draws) for stage in release.sums}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DPInferError) as error:
             raise ReleaseFormatError(f"the release is damaged: {type(error).__name__}: {error}") from error
-
-    @classmethod
-    def _from_dict(cls, stored: Mapping[str, Any]) -> Release:
-        if stored["neighbors"] not in NEIGHBORS:
-            raise ReleaseFormatError("neighbors is none of " + ", ".join(NEIGHBORS))
-        _check_types(stored)
-        release = cls(
-            kind=stored["kind"],
-            question=stored["question"],
-            stages=tuple(StageRelease.from_dict(one) for one in stored["stages"]),
-            cost=Cost.from_dict(stored["cost"]),
-            neighbors=stored["neighbors"],
-            nobs=stored["nobs"],
-            charge_ids=tuple(stored["charge_ids"]),
-            public=stored["public"],
-            dataset=stored.get("dataset"),
-            dataset_version=stored.get("dataset_version"),
-            notes=tuple(stored.get("notes", ())),
-        )
-        _ = release.schema
-        if len({(stage.law.family, stage.law.draws) for stage in release.sums}) > 1:
-            raise ReleaseFormatError("law: noisy sums of one release have one kind of noise")
+        if len(laws) > 1:
+            raise ReleaseFormatError("the release is damaged: law: noisy sums of one release have one kind of noise")
         return release
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -278,30 +393,33 @@ class Release:
 
 
 def _check_types(stored: Mapping[str, Any]) -> None:
-    nobs, charges, notes = stored["nobs"], stored["charge_ids"], stored.get("notes", [])
-    read = stored["question"].get("read", []) if isinstance(stored["question"], dict) else None
+    """Refuse a field of a wrong type, by its name."""
+
+    def texts(given: object, *, filled: bool = False) -> bool:
+        return isinstance(given, list) and all(isinstance(one, str) and (one or not filled) for one in given)
+
+    nobs, question, neighbors = stored["nobs"], stored["question"], stored["neighbors"]
+    if neighbors not in NEIGHBORS:
+        raise ReleaseFormatError("neighbors is none of " + ", ".join(NEIGHBORS))
+    fields = question if isinstance(question, dict) else {}
+    schema = fields.get("schema")
+    of_people = isinstance(schema, dict) and schema.get("people") is not None  # their number of rows is never public
     right = {
         "kind": isinstance(stored["kind"], str),
         "stages": isinstance(stored["stages"], list) and len(stored["stages"]) > 0,
-        "nobs": (nobs is not None) == (stored["neighbors"] == "replace_one" and not _of_people(stored["question"])),
+        "nobs": (nobs is not None) == (neighbors == "replace_one" and not of_people),
         "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
-        "charge_ids": isinstance(charges, list) and all(isinstance(one, str) and one for one in charges),
+        "charge_ids": texts(stored["charge_ids"], filled=True),
         "dataset": isinstance(stored.get("dataset"), str | None),
         "dataset_version": isinstance(stored.get("dataset_version"), str | None),
         "public": isinstance(stored["public"], bool),
-        "notes": isinstance(notes, list) and all(isinstance(one, str) for one in notes),
-        "read": isinstance(read, list) and all(isinstance(one, str) for one in read),
-        "question": isinstance(stored["question"], dict) and isinstance(stored["question"]["text"], str),
+        "notes": texts(stored.get("notes", [])),
+        "read": texts(fields.get("read", [])),
+        "question": isinstance(fields.get("text"), str),
     }
-    for name, holds in right.items():
-        if not holds:
-            raise ReleaseFormatError(f"{name} is of a wrong type")
-
-
-def _of_people(question: object) -> bool:
-    """Whether the unit of protection is a person: the number of rows is then never public."""
-    schema = question.get("schema") if isinstance(question, dict) else None
-    return isinstance(schema, dict) and schema.get("people") is not None
+    wrong = next((name for name, holds in right.items() if not holds), None)
+    if wrong is not None:
+        raise ReleaseFormatError(f"{wrong} is of a wrong type")
 
 
 def read_release(path: str | os.PathLike[str]) -> Release:
@@ -343,3 +461,79 @@ def read_release(path: str | os.PathLike[str]) -> Release:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ReleaseFormatError(f"{os.fspath(path)!r} cannot be read as a release: {error}") from error
     return Release.from_json(text)
+
+
+_NAMED = 5
+"""Names of released numbers that are shown for each stage."""
+
+
+def release_report(release: Release) -> Report:
+    """Return what was asked, what it cost, and what each stage released."""
+    facts = {
+        "question": str(release.question.get("text", release.kind)),
+        "price": str(release.cost.price),
+        "guarantee": "none (public data)" if release.public else release.cost.describe(),
+        "neighbours": f"{release.neighbors}, of {release.unit}",
+        "data set": release.dataset,
+        "ledger charges": ", ".join(release.charge_ids),
+    }
+    rows = []
+    for place, one in enumerate(release.stages, 1):
+        names = ", ".join(one.names[:_NAMED]) + (", ..." if len(one.names) > _NAMED else "")
+        rows.append((str(place), count(len(one.values)), one.law.family, names))
+    table = Table(("stage", "numbers", "noise", "names"), tuple(rows), frozenset({2, 3}))
+    return Report(f"Release: {release.kind}", tuple((name, text) for name, text in facts.items() if text), (table,))
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralCosts:
+    """Prices in different units, which have no sum.
+
+    Attributes
+    ----------
+    parts : tuple of Cost
+    """
+
+    parts: tuple[Cost, ...]
+
+    @property
+    def price(self) -> str:
+        """Every price that was asked for."""
+        return " and ".join(str(cost.price) for cost in self.parts)
+
+    def describe(self) -> str:
+        """Return every guarantee."""
+        return "; and ".join(cost.describe() for cost in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedRelease:
+    """What results print of several releases.
+
+    Attributes
+    ----------
+    cost : Cost or SeveralCosts
+        The sum of all costs, where their units agree.
+    neighbors : {"add_remove", "replace_one"}
+    charge_ids : tuple of str
+        All charges, in the order of the releases.
+    public : bool
+    unit : str
+        The unit of protection in words.
+    dataset : str or None
+        What the ledger calls the data, where that is known.
+    releases : tuple of Release
+        The releases, where they are known.
+    """
+
+    cost: Cost | SeveralCosts
+    neighbors: Neighbors
+    charge_ids: tuple[str, ...]
+    public: bool
+    unit: str = "one row"
+    dataset: str | None = None
+    releases: tuple[Release, ...] = ()
+
+
+AnyRelease = Release | CombinedRelease
+"""What results are made from."""

@@ -14,12 +14,12 @@ import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import OptionError, ReleaseFormatError, ReleaseNotSavedError, ReleaseVersionError, type_of
-from dpinfer.privacy.kept import read_releases_with
-from dpinfer.release.asked import Asked
+from dpinfer.privacy.ledger import read_releases_with
 from dpinfer.release.release import MAGIC, Release
+from dpinfer.release.request import Request
 from dpinfer.writing import check_writable, sync_folder, write_whole
 
 try:
@@ -29,8 +29,6 @@ except ImportError:  # a system without file locks of this kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["Reservation", "ReservedFile", "SavedRelease"]
 
 _SUFFIX = ".reserved"
 _RESERVED = "dpinfer reservation"
@@ -44,19 +42,19 @@ _LOG = logging.getLogger("dpinfer")
 
 read_releases_with(Release.from_json)
 
-_held: set[int] = set()
+_locked_files: set[int] = set()
 """Locked files of this process. A process that is forked from it lets go of them: it may live on when this one dies."""
 
 
-def _let_go() -> None:
-    for handle in _held:
+def _close_after_fork() -> None:
+    for handle in _locked_files:
         with suppress(OSError):
             os.close(handle)
-    _held.clear()
+    _locked_files.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_after_fork)
 
 
 @dataclass(frozen=True)
@@ -65,18 +63,12 @@ class Reservation:
 
     ledger: str
     charge_id: str
-    asked: Asked
+    request: Request
 
     def to_json(self) -> str:
         """Return it as JSON text."""
-        stored = {
-            "format": _RESERVED,
-            "version": _VERSION,
-            "note": _NOTE,
-            "ledger": self.ledger,
-            "charge_id": self.charge_id,
-            "asked": json.loads(self.asked.to_json()),
-        }
+        stored: dict[str, Any] = {"format": _RESERVED, "version": _VERSION, "note": _NOTE}
+        stored |= {"ledger": self.ledger, "charge_id": self.charge_id, "asked": json.loads(self.request.to_json())}
         return json.dumps(stored, indent=1)
 
     @classmethod
@@ -85,12 +77,12 @@ class Reservation:
         try:
             stored = json.loads(text)
             right = stored["format"] == _RESERVED and stored["version"] == _VERSION
-            ledger, charge_id, asked = stored["ledger"], stored["charge_id"], json.dumps(stored["asked"])
+            ledger, charge_id, request = stored["ledger"], stored["charge_id"], json.dumps(stored["asked"])
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ReleaseFormatError("not a reservation") from None
         if not right or not isinstance(ledger, str) or not isinstance(charge_id, str):
             raise ReleaseFormatError("not a reservation, or one of a newer version")
-        return cls(ledger, charge_id, Asked.from_json(asked))
+        return cls(ledger, charge_id, Request.from_json(request))
 
 
 class ReservedFile:
@@ -157,8 +149,7 @@ class SavedRelease:
             raise OptionError("save", given, 'the name of a file, such as "income.json"')
         try:
             self.path = Path(os.fspath(path)).expanduser().resolve()
-            self._is_file = self.path.is_file()
-            taken = not self._is_file and os.path.lexists(self.path)  # a link that is left leads to itself
+            taken = not self.path.is_file() and os.path.lexists(self.path)  # a link that is left leads to itself
         except (OSError, ValueError, RuntimeError, TypeError) as error:
             raise OptionError("save", str(path), f"the name of a file: {error}") from None
         if taken or not self.path.name:
@@ -205,15 +196,15 @@ class SavedRelease:
             If the folder cannot be written, or its files cannot be locked.
         """
         handle = self._locked()
-        held = ReservedFile(self.sidecar, handle)
-        _held.add(handle)
+        file = ReservedFile(self.sidecar, handle)
+        _locked_files.add(handle)
         try:
-            yield held
+            yield file
         finally:
-            if handle in _held:  # else this is a forked process, which has let go of it
+            if handle in _locked_files:  # else this is a forked process, which has let go of it
                 if os.fstat(handle).st_size == 0:
-                    held.remove()
-                _held.discard(handle)
+                    file.remove()
+                _locked_files.discard(handle)
                 os.close(handle)
 
     def write(self, release: Release) -> None:
@@ -232,37 +223,31 @@ class SavedRelease:
     def _locked(self) -> int:
         if fcntl is None:
             raise OptionError("save", str(self.path), "a system with POSIX file locks; without: release.save(path)")
-        told = False
+        logged = False
         while True:
+            handle = None
             try:
                 check_writable(self.path)
                 handle = os.open(self.sidecar, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                self._refuse(error)
-            try:
-                told = self._wait(handle, told=told)
-                same = self._is_sidecar(handle)
-            except OSError as error:
-                os.close(handle)
-                self._refuse(error)
-            except BaseException:
-                os.close(handle)
-                raise
-            if same:
-                return handle
-            os.close(handle)  # it was removed while this process waited: its release is there, or nothing was paid
-
-    def _wait(self, handle: int, *, told: bool) -> bool:
-        """Take the lock of a reservation; a wait for another process is logged, once. Return whether it was."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                with suppress(Exception):  # a handler that fails must not keep anybody from measuring
-                    _LOG.info("waiting for another process that measures what goes to %r", self.path.name)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            return True
-        return told
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:  # another process has it
+                    with suppress(Exception):  # a handler that fails must not keep anybody from measuring
+                        if not logged:
+                            _LOG.info("waiting for another process that measures what goes to %r", self.path.name)
+                    logged = True
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                if self._is_sidecar(handle):
+                    return handle
+                os.close(handle)  # it was removed while this process waited: its release is there, or nothing was paid
+            except BaseException as error:
+                if handle is not None:
+                    os.close(handle)
+                if not isinstance(error, OSError):
+                    raise
+                raise OptionError(
+                    "save", str(self.path), f"a file in a folder that can be written and locked ({_reason(error)})"
+                ) from None
 
     def _is_sidecar(self, handle: int) -> bool:
         """Whether an open file is still that of the reservation: not one that was removed meanwhile."""
@@ -284,14 +269,8 @@ class SavedRelease:
             finally:
                 os.close(handle)
 
-    def _refuse(self, error: OSError) -> NoReturn:
-        raise OptionError(
-            "save", str(self.path), f"a file in a folder that can be written and locked ({_reason(error)})"
-        ) from None
-
 
 def _reason(error: BaseException) -> str:
     """Say why something failed without the contents of a file."""
-    said = error.strerror if isinstance(error, OSError) else None
-    said = str(error) if isinstance(error, ReleaseFormatError) else said
+    said = str(error) if isinstance(error, ReleaseFormatError) else getattr(error, "strerror", None)
     return said or type(error).__name__

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpinfer.display.numbers import count
-from dpinfer.display.report import Report, Table
-from dpinfer.privacy.showing import ledger_facts
+from dpinfer.display.report import Report, Table, count
+from dpinfer.privacy.ledger import ledger_facts
 from dpinfer.reporting.blocks import Note, Tables, Text
 from dpinfer.reporting.methods import NEIGHBOURS, power_sentence, unprotected
 from dpinfer.results.total_cost import totals

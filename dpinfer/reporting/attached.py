@@ -9,8 +9,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING
 
-from dpinfer.display.numbers import count
-from dpinfer.display.report import listed
+from dpinfer.display.report import count, listed
 from dpinfer.reporting.blocks import data_uri
 from dpinfer.results.wording import title_guarantee
 

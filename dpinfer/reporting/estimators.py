@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.display.numbers import count
-from dpinfer.display.report import listed
+from dpinfer.display.report import count, listed
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import Release
 from dpinfer.results.combined import CombinedResults

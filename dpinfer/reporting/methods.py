@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import dpinfer._version as version
-from dpinfer.display.numbers import count, number
-from dpinfer.display.report import listed
-from dpinfer.privacy.meaning import power_bound
+from dpinfer.display.report import count, listed, number
+from dpinfer.privacy.accounting import power_bound
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.release.laws import CHOICES
 from dpinfer.reporting.estimators import estimated, inferred
@@ -18,8 +17,8 @@ from dpinfer.results.total_cost import totals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpinfer.release.laws import StageRelease
     from dpinfer.release.release import Release
-    from dpinfer.release.stage import StageRelease
     from dpinfer.reporting.attached import AttachedRelease
     from dpinfer.reporting.reading import Entry
     from dpinfer.reporting.references import Citations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from dpinfer.display.style import style_of
+from dpinfer.display.report import style_of
 from dpinfer.reporting.blocks import inline
 from dpinfer.reporting.page_style import STYLE
 

@@ -1,4 +1,4 @@
-"""How pages look; how tables look is in `dpinfer.display.style`."""
+"""How pages look; how tables look is in `dpinfer.display.report`."""
 
 __all__ = ["STYLE"]
 

@@ -13,14 +13,13 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError, type_of
-from dpinfer.release.release import Release
-from dpinfer.release.showing import release_report
+from dpinfer.release.release import Release, release_report
 from dpinfer.reporting.blocks import Picture, Reportable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
 
 __all__ = ["KINDS", "Entry", "read_entries", "whole_releases"]
 

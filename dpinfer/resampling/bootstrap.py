@@ -17,8 +17,6 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.resampled import ReplicateSum, Resampling
 from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
-from dpinfer.numerics.arithmetic import Arithmetic
-from dpinfer.numerics.forms import noise_level, symmetric
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.conditions import compiled_where, quoted, told_where, where_notes
 from dpinfer.procedures.keywords import suggests
@@ -26,6 +24,7 @@ from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.resampling.arithmetic import Arithmetic
 from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
 from dpinfer.resampling.results import BootstrapDescription, BootstrapResults
 from dpinfer.schema.axes import compile_condition
@@ -34,14 +33,15 @@ from dpinfer.schema.columns import Boolean, Category
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, two_sided
 from dpinfer.schema.points import FormulaDesign
+from dpinfer.statistics.arrays import noise_level, symmetric
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.resampling.inference import Statistic
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Bootstrap", "BootstrapPlan", "bootstrap", "unstable"]
 

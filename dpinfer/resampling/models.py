@@ -32,9 +32,9 @@ from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formul
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
     Formula = str | tuple[str, ...]
 

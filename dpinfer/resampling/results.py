@@ -15,9 +15,9 @@ from dpinfer.results.descriptions import DescriptionResults
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.resampling.inference import BootstrapInference
     from dpinfer.results.prediction import MeanPrediction
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["INVERSE_LINKS", "AggregateResults", "BootstrapDescription", "BootstrapResults"]
 

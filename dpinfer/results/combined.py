@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.inference.base import Inference
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
 
 __all__ = ["CombinedResults"]
 

@@ -11,8 +11,7 @@ from scipy import stats
 from statsmodels.formula._manager import FormulaManager
 from statsmodels.stats.contrast import ContrastResults
 
-from dpinfer.display.numbers import number
-from dpinfer.display.report import Report, Table
+from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import OptionError
 from dpinfer.inference.contrasts import combined
 from dpinfer.inference.simultaneous import joint_level

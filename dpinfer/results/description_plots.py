@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.display.numbers import number
+from dpinfer.display.report import number
 from dpinfer.results.drawing import draw_intervals
 from dpinfer.results.plots import coefficient_frame
 from dpinfer.results.style import SMALL, given_or_new, grouped, heat_table, ink, legend, restrain, titled
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["plot_descriptions", "plot_table"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.inference.base import Inference
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
 
 __all__ = ["CountedTable", "DescriptionResults", "ProportionResults", "TableResults"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.base import Inference
     from dpinfer.inference.testing.nulls import Draws
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
     from dpinfer.results.contrasts import CoefficientTest, JointTest
     from dpinfer.results.testing.regression import RegressionTestResults
     from dpinfer.schema.points import FormulaDesign

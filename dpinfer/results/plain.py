@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpinfer.display.numbers import number
+from dpinfer.display.report import number
 from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
 from dpinfer.results.printing import Exported, cell_table, interval_labels, summary_of
 from dpinfer.results.wording import column_labels, column_notes, guarantee, guarantee_facts, title_guarantee

@@ -11,8 +11,7 @@ from statsmodels.iolib.summary import Summary, forg
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
-from dpinfer.display.numbers import count, number
-from dpinfer.display.report import Report, Table
+from dpinfer.display.report import Report, Table, count, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
-from dpinfer.display.numbers import number
-from dpinfer.display.report import Report, Table
+from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import OptionError
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.printing import LATEX_TEXT, escape_markdown, table_width
@@ -25,7 +24,7 @@ from dpinfer.results.wording import charge_notes, column_labels, guarantee
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
     from dpinfer.results.estimates import PrivateEstimates
 
     Array = NDArray[np.float64]

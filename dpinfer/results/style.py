@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.display.numbers import number
+from dpinfer.display.report import number
 from dpinfer.errors import OptionError, type_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.colors import Colormap
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = [
     "FAINT",

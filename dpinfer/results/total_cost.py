@@ -8,7 +8,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from dpinfer.errors import PrivacyUnitError
-from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.exact import float_above
 from dpinfer.privacy.units import ZCDP
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dpinfer.privacy.units import Privacy
-    from dpinfer.release.combined import AnyRelease, SeveralCosts
+    from dpinfer.release.release import AnyRelease, SeveralCosts
 
 __all__ = ["Total", "charges_of", "total_notes", "totals"]
 

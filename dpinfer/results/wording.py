@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dpinfer.display.numbers import count
+from dpinfer.display.report import count
 from dpinfer.release.release import Release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dpinfer.inference.base import Inference
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
     from dpinfer.results.printing import Facts
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpinfer.display.report import Report, Table
-from dpinfer.privacy.showing import ledger_facts
+from dpinfer.privacy.ledger import ledger_facts
 
 if TYPE_CHECKING:
     from dpinfer.privacy.ledger import Ledger

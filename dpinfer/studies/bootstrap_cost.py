@@ -11,9 +11,15 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError
-from dpinfer.privacy.planning import composed_epsilon
-from dpinfer.privacy.profiles import OUTWARD, gaussian_epsilon
-from dpinfer.privacy.resampling import ASYMPTOTIC, DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, dominating_mu
+from dpinfer.privacy.resampling import (
+    ASYMPTOTIC,
+    DOUBLE_OR_NOTHING,
+    LARGEST_MU,
+    POISSON,
+    composed_epsilon,
+    dominating_mu,
+)
+from dpinfer.privacy.units import OUTWARD, gaussian_epsilon
 from dpinfer.results.style import given_or_new, legend, restrain
 
 if TYPE_CHECKING:

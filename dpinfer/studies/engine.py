@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.base import RowSum
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.studies.design import Design, Task
 
     Columns = Mapping[str, Any]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["Replicates", "performance"]
 

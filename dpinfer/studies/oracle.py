@@ -17,7 +17,7 @@ from dpinfer.studies.spread import Spread, choose, of_replicates, of_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
     from dpinfer.studies.design import Design
 
 __all__ = ["StudyOracle", "study_oracles"]

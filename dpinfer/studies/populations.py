@@ -13,7 +13,7 @@ from dpinfer.schema import Real, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["POPULATIONS", "Population", "population"]
 

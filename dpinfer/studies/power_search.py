@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpinfer.inference.testing.nulls import Draws, HidingModel
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
+    from dpinfer.statistics.arrays import Array
     from dpinfer.studies.power_truth import Truth
 
 __all__ = [

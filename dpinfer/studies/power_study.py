@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.display.numbers import count
 from dpinfer.display.progress import check_progress, watched
-from dpinfer.display.report import Report, Reported, Table
+from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import MOST_DRAWS, HidingModel
@@ -53,8 +52,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
+    from dpinfer.statistics.arrays import Array
 
     Test = ChiSquare | BinomTest | MeanComparison
 

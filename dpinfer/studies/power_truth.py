@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from dpinfer.inference.testing.nulls import NullModel
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.cells import CellSum
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
     from dpinfer.procedures.mean_tests import MeanComparison
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
     from dpinfer.tables.chi_squared import ChiSquare
 
 __all__ = [

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from statsmodels.iolib.table import SimpleTable
 
-from dpinfer.display.numbers import count
-from dpinfer.display.report import Report, Reported, Table
+from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.studies import plots
 from dpinfer.studies.measures import Replicates, performance
 from dpinfer.studies.oracle import study_oracles

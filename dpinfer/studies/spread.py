@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
     from dpinfer.studies.design import Design
 
 __all__ = ["Spread", "choose", "of_replicates", "of_rows"]

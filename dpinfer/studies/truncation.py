@@ -17,7 +17,7 @@ from dpinfer.schema.people import MOST_ROWS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Truncation", "truncation"]
 

@@ -31,11 +31,11 @@ from dpinfer.tables.marginal_results import MarginalTables
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data, Stage
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
     from dpinfer.tables.chi_squared_inference import CountModel
     from dpinfer.tables.marginal_inference import TableNoise
 

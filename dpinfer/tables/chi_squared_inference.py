@@ -37,9 +37,9 @@ from scipy import special
 from dpinfer.inference.simultaneous import joint_level
 from dpinfer.inference.testing.count_noise import LEAST
 from dpinfer.inference.testing.nulls import Candidate
-from dpinfer.numerics.forms import inverse_form
-from dpinfer.numerics.roots import bisected
-from dpinfer.numerics.tails import widened
+from dpinfer.statistics.arrays import inverse_form
+from dpinfer.statistics.numerical import bisected
+from dpinfer.statistics.tails import widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.testing.count_noise import CountNoise
     from dpinfer.inference.testing.nulls import NullModel
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.tables.marginal_inference import TableNoise
 
     Effect = Callable[[Array], tuple[Array, Array]]

@@ -15,7 +15,6 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, QuerySum
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
-from dpinfer.numerics.reading import floats
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.joint_table import MeasuredCounts
@@ -27,6 +26,7 @@ from dpinfer.release import Release
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.basis import basis_of
+from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["LinearQueries", "Weights", "linear_queries", "whole_weights"]
 

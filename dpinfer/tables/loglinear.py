@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import NoiseLaw
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
     from dpinfer.schema.points import FormulaDesign
+    from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.tables.loglinear_fit import LogLinearModel
 
 __all__ = ["LogLinear", "cells_of_table", "loglinear"]

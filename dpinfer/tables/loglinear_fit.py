@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpinfer.inference.testing.count_noise import CountNoise
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.schema.axes import Axis
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["CellNoise", "CellTable", "LogLinearFit", "LogLinearModel", "NoisyCells", "fit_loglinear", "reduced"]
 

@@ -31,7 +31,7 @@ from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import contrast_rows, rows_of
 from dpinfer.inference.restrictions import independent
 from dpinfer.inference.testing.nulls import Candidate
-from dpinfer.numerics.tails import joint_pvalue, widened, widened_pvalue
+from dpinfer.statistics.tails import joint_pvalue, widened, widened_pvalue
 from dpinfer.tables import loglinear_fit as fits
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.tables.loglinear_fit import CellNoise, LogLinearFit, LogLinearModel
 
     Point = tuple[Array, ...]

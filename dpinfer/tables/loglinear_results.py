@@ -12,7 +12,6 @@ import pandas as pd
 from dpinfer.errors import NotProvedError, OptionError, kind_of
 from dpinfer.inference.simultaneous import joint_level
 from dpinfer.inference.testing.nulls import check_draws, simulate
-from dpinfer.numerics.tails import widened
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha, checked_truth
 from dpinfer.results.drawing import draw_intervals
@@ -20,6 +19,7 @@ from dpinfer.results.printing import interval_labels
 from dpinfer.results.summary import statistic_labels
 from dpinfer.results.testing.base import TestResults
 from dpinfer.results.wording import title_guarantee
+from dpinfer.statistics.tails import widened
 from dpinfer.tables.loglinear_inference import nested
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.inference.testing.nulls import Draws
-    from dpinfer.numerics.arrays import Array, Mask
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
     from dpinfer.schema.points import FormulaDesign
+    from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.tables.loglinear_fit import CellTable, LogLinearFit
     from dpinfer.tables.loglinear_inference import LogLinearInference
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dpinfer.inference.moments import Estimates
     from dpinfer.inference.released import Released
     from dpinfer.inference.testing.count_noise import Components
-    from dpinfer.numerics.arrays import Array, Places
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.statistics.arrays import Array, Places
 
     Subset = tuple[int, ...]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.display.numbers import count
+from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
 from dpinfer.inference.contrasts import simulated_critical
 from dpinfer.inference.moment_inference import intervals
@@ -24,7 +24,7 @@ from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.stored import context_of
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axis_name
-from dpinfer.release.codec import encode
+from dpinfer.release.release import encode
 from dpinfer.results import wording
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.descriptions import ProportionResults, TableResults
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.inference.moments import Estimates
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release import Release
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.axes import Axis
+    from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.tables.marginal_inference import CenteredMargins, Joint, Subset
     from dpinfer.tables.workload import MarginalPlan
 

@@ -29,11 +29,11 @@ from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_wor
 if TYPE_CHECKING:
     from dpinfer.inference.moments import Estimates
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Marginals", "marginals"]
 

@@ -32,9 +32,9 @@ from dpinfer.tables.marginal_inference import subsets_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
     from dpinfer.tables.marginal_inference import Subset
 
     Weights = Mapping[Any, float] | Sequence[float] | None

@@ -22,8 +22,8 @@ from dpinfer.families.distributions import (
     as_family,
 )
 from dpinfer.families.estimation import clamped_problem
-from dpinfer.numerics.quadrature import composite_nodes
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
+from dpinfer.statistics.numerical import composite_nodes
 
 CONTINUOUS = [
     (Normal(), (1.0, 1.0), (0.0, 3.0), stats.norm(1, 1)),

@@ -25,8 +25,7 @@ from dpinfer.families.results import family_inference
 from dpinfer.privacy import ZCDP
 from dpinfer.privacy.accounting import Cost
 from dpinfer.release import Release
-from dpinfer.release.laws import NoiseLaw
-from dpinfer.release.stage import StageRelease
+from dpinfer.release.laws import NoiseLaw, StageRelease
 from dpinfer.schema import Real, Schema
 from tests.families.drawn import STEP, batched, draw, fitted, interval, pose, pvalue
 

@@ -30,8 +30,7 @@ from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
-from dpinfer.privacy.planning import shared
-from dpinfer.privacy.sharing import joint_cost
+from dpinfer.privacy.accounting import joint_cost
 from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import UNIT, Basis, basis_of
@@ -837,7 +836,7 @@ def test_shares_of_a_density_above_one(share, price, monkeypatch):
 # What is measured one after the other pays for each: shares above one overspend nothing.
 def test_parts_of_a_price_are_charged_as_they_are():
     data = guarded()
-    for part in shared(CHEAP, [0.9, 0.9]):
+    for part in (CHEAP * 0.9, CHEAP * 0.9):
         dpi.total("x").bind(data).measure(part)
     assert data.ledger.spent.rho == pytest.approx(1.8e-6)
 

@@ -30,7 +30,7 @@ from dpinfer.kernel.rows.blocks import Blocks, PlaceCounts
 from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
-from dpinfer.privacy.account import Account
+from dpinfer.privacy.store import Account
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.resampling.blocks import bins_of, find_scales
 from dpinfer.schema.axes import compile_condition

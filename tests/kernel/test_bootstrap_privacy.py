@@ -22,9 +22,8 @@ from dpinfer.kernel.samplers import private_noise
 from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.exact import decimal
-from dpinfer.privacy.planning import composed_epsilon
-from dpinfer.privacy.profiles import gaussian_epsilon
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, noise_mu, resampled_cost
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, composed_epsilon, noise_mu, resampled_cost
+from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
 
 SCHEMA = dpi.Schema(

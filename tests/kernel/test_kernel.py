@@ -17,7 +17,7 @@ from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel import run as run_module
 from dpinfer.kernel import simulated as simulated_module
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.privacy.account import Account
+from dpinfer.privacy.store import Account
 from dpinfer.privacy.units import NEIGHBORS
 from tests.linear import gram_ols
 

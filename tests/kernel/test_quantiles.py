@@ -18,8 +18,7 @@ from dpinfer.kernel.rank_weights import RANK, SLACK, RankScores
 from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.privacy.accounting import gaussian_amount
-from dpinfer.privacy.profiles import pure_mu
-from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.privacy.units import NEIGHBORS, pure_mu
 
 PROBABILITIES = st.sampled_from([0, 1, Fraction(1, 2), Fraction(1, 4), Fraction(943718, RANK)]).map(Fraction)
 

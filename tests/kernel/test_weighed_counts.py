@@ -13,8 +13,8 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.stage import Context, Resampled, Slot, Stage, Sum
+from dpinfer.privacy.accounting import joint_cost
 from dpinfer.privacy.resampling import noise_mu
-from dpinfer.privacy.sharing import joint_cost
 from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
 from tests.kernel.test_bootstrap_privacy import (

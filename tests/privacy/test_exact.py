@@ -5,9 +5,8 @@ from fractions import Fraction
 import pytest
 
 from dpinfer.errors import PrivacyUnitError, shown
-from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.accounting import Cost, choice_epsilon
 from dpinfer.privacy.exact import binary, decimal, digits_below, float_above, float_below, fraction_of
-from dpinfer.privacy.selection import choice_epsilon
 from dpinfer.privacy.units import ZCDP, PureDP, privacy_from_dict
 
 

@@ -12,8 +12,6 @@ from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
 from dpinfer.privacy import resampling
 from dpinfer.privacy.accounting import RESERVED, gaussian_amount
 from dpinfer.privacy.exact import decimal
-from dpinfer.privacy.planning import composed_epsilon, gaussian_delta
-from dpinfer.privacy.profiles import gaussian_epsilon, zcdp_epsilon
 from dpinfer.privacy.resampling import (
     ASYMPTOTIC,
     DOUBLE_OR_NOTHING,
@@ -21,14 +19,19 @@ from dpinfer.privacy.resampling import (
     LARGEST_MU,
     POISSON,
     composed,
+    composed_epsilon,
     cost_of,
     dominating_mu,
     noise_mu,
     resampled_cost,
 )
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP, gaussian_epsilon, log_gaussian_delta, zcdp_epsilon
 
 LAWS = {"double_or_nothing": DOUBLE_OR_NOTHING, "poisson": POISSON}
+
+
+def gaussian_delta(epsilon, mu):
+    return np.exp(log_gaussian_delta(epsilon, mu))
 
 
 def held(law):

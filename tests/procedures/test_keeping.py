@@ -510,7 +510,7 @@ def test_a_release_that_the_ledger_cannot_store(monkeypatch, file):
         raise dpi.errors.LedgerError("the ledger cannot be used: disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dpinfer.privacy.account.store_release", fails)
+        patched.setattr("dpinfer.privacy.store.Account.keep", fails)
         with pytest.raises(ReleaseNotSavedError, match="disk is full") as caught:
             dpi.mean("x", data).fit(PRICE, save=file)
     assert dpi.read_release(file) == caught.value.release
@@ -791,7 +791,7 @@ def test_a_wait_for_a_reservation_is_logged_once(fails, file):
 
 
 def test_a_wait_for_a_ledger_is_logged_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_UNTOLD_SECONDS", 0.05)
+    monkeypatch.setattr(store, "_LOGGED_AFTER_SECONDS", 0.05)
     ledger = dpi.Ledger(tmp_path / "study.db", dataset="survey", budget=dpi.ZCDP(1.0))
     data = private(ledger)
     with closing(sqlite3.connect(tmp_path / "study.db", isolation_level=None)) as other:

@@ -23,7 +23,7 @@ import numpy as np
 import dpinfer as dpi
 from dpinfer.errors import DPInferError
 from dpinfer.kernel import run
-from dpinfer.privacy.account import Account
+from dpinfer.privacy.store import Account
 from dpinfer.release import saving
 
 schema = dpi.Schema(x=dpi.Real(0, 10), g=dpi.Category(["a", "b"]))

@@ -1,5 +1,7 @@
 """Binary regressions by noisy rounds: what rows pay, coverage, and any noise whatever."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.numerics.responses import BINARY, intercept_for, matched_scale
+from dpinfer.regression.models import BINARY, intercept_for
 from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer, Drawn
 
@@ -152,14 +154,10 @@ def test_intercepts_give_the_share(link, share, variance):
     assert float(BINARY[link].average_mean(centre, variance)) == pytest.approx(share, abs=1e-5)
 
 
-@given(centre=st.floats(-2, 2))
-def test_the_scale_of_least_squares_is_found(centre):
-    """Stein's identity: the least-squares predictor is the predictor times its mean slope."""
-    spread = 1.0
-    slope = float(BINARY["logit"].average_slope(centre, spread))
-    share = float(BINARY["logit"].average_mean(centre, spread))
-    assert matched_scale(BINARY["logit"], share, slope**2 * spread) == pytest.approx(1 / slope, rel=1e-3)
-    assert matched_scale(BINARY["logit"], 0.5, 1e6) > 0
+@pytest.mark.parametrize("link", LINKS)
+def test_mean_functions_can_be_pickled(link):
+    """With them the results of a model, which are sent to other processes."""
+    assert pickle.loads(pickle.dumps(BINARY[link])) == BINARY[link]
 
 
 def _second(size, price, seed=1):

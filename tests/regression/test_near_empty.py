@@ -9,10 +9,10 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.inference.released import Released
-from dpinfer.numerics.tails import biased_pvalue, pvalue_of
 from dpinfer.regression.gram import GramProblem, fit_gram
 from dpinfer.regression.gram_inference import LinearInference, batch_linear, release_matrices
 from dpinfer.regression.near_empty import level_columns, ridges
+from dpinfer.statistics.tails import biased_pvalue, pvalue_of
 
 LEVELS = ["a", "b", "c", "d", "e"]
 SCHEMA = dpi.Schema(

@@ -49,5 +49,5 @@ def test_a_joint_test_of_a_regression_counts_laplace_noise():
     inference, rows = found.inference, np.eye(3)[1:]
     statistic, count, pvalue = inference.wald(rows, np.asarray(found.params)[1:] + 2.5 * np.asarray(found.bse)[1:])
     assert count == 2
-    limiting = float(dpi.numerics.tails.joint_pvalue(statistic, count))
+    limiting = float(dpi.statistics.tails.joint_pvalue(statistic, count))
     assert pvalue > 1.1 * limiting  # the tails of Laplace noise are heavier

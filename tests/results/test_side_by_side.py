@@ -13,9 +13,9 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from dpinfer.errors import OptionError
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP
-from dpinfer.privacy.cost import Cost
+from dpinfer.privacy.accounting import Cost
 from dpinfer.procedures.combine import combine
-from dpinfer.release.combined import CombinedRelease, SeveralCosts
+from dpinfer.release.release import CombinedRelease, SeveralCosts
 from dpinfer.results.side_by_side import SummaryTable, summary_table
 from tests.linear import gram_ols
 

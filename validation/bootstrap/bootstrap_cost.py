@@ -16,9 +16,8 @@ from scipy.optimize import brentq
 import dpinfer as dpi
 from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.simulated import SimulatedDraws
-from dpinfer.privacy.planning import composed_epsilon
-from dpinfer.privacy.profiles import gaussian_epsilon
-from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, noise_mu
+from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
+from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

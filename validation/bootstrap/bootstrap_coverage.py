@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from scipy import integrate, stats
 
 import dpinfer as dpi
-from dpinfer.numerics.mixture import PROBABILITIES, mixture_isf
-from dpinfer.resampling.inference import ReplicateSums, Variances
+from dpinfer.resampling.inference import PROBABILITIES, ReplicateSums, Variances, mixture_isf
 from dpinfer.studies import Rules
 from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage

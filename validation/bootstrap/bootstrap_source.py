@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 from scipy.special import logsumexp
 
-from dpinfer.numerics.mixture import PROBABILITIES, floored_variances, mixture_isf
-from dpinfer.privacy.profiles import zcdp_epsilon
+from dpinfer.privacy.units import zcdp_epsilon
+from dpinfer.resampling.inference import PROBABILITIES, floored_variances, mixture_isf
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

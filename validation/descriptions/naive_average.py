@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.privacy import calibrate
+from dpinfer.privacy.accounting import calibrate
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import population
 from validation.common.claims import Claim

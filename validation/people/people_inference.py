@@ -12,9 +12,9 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.released import Released
-from dpinfer.numerics.forms import symmetric
 from dpinfer.procedures.described import describe
 from dpinfer.regression.gram_inference import batch_linear, linear_oracle
+from dpinfer.statistics.arrays import symmetric
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 
 QUESTIONS: dict[str, Any] = {

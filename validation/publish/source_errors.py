@@ -9,7 +9,7 @@ import pandas as pd
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import special, stats
 
-from dpinfer.privacy.profiles import gaussian_mu, log_gaussian_delta
+from dpinfer.privacy.units import gaussian_mu, log_gaussian_delta
 from validation.common.outputs import OUTPUT
 from validation.publish.quantiles import lines_of
 

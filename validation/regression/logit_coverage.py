@@ -13,7 +13,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.numerics.responses import BINARY
+from dpinfer.regression.models import BINARY
 from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import measured

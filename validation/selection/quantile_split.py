@@ -15,7 +15,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.privacy.selection import choice_scale
+from dpinfer.privacy.accounting import choice_scale
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, Population, smooth

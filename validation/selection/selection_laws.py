@@ -16,7 +16,7 @@ from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.selection import private_choice
 from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
-from dpinfer.privacy.selection import choice_scale
+from dpinfer.privacy.accounting import choice_scale
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.selection.selection_exact import (

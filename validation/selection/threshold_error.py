@@ -13,9 +13,9 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.run import noisy_answers
 from dpinfer.kernel.simulated import SimulatedDraws
-from dpinfer.numerics.laplace import pair_tail
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release.laws import ABOVE, BELOW
+from dpinfer.selection.results import pair_tail
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.inference.linear_noise import measured_queries
-from dpinfer.numerics.tails import critical_value
+from dpinfer.statistics.tails import critical_value
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

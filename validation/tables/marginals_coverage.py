@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpinfer.inference.moment_inference import intervals
-from dpinfer.numerics.tails import critical_value
+from dpinfer.statistics.tails import critical_value
 from dpinfer.tables.marginal_inference import count_estimates, share_estimates, subsets_of
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, largest_width, least_coverage

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.numerics.tails import joint_pvalue
 from dpinfer.regression.gram import GramFit, GramProblem, fit_gram
 from dpinfer.regression.gram_inference import LinearRestrictions, gram_values, joint_loadings, score_joint
+from dpinfer.statistics.tails import joint_pvalue
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table

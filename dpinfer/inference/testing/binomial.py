@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.release import NoiseLaw
+    from dpinfer.statistics.arrays import Array
 
 __all__ = [
     "ALTERNATIVES",

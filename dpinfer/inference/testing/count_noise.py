@@ -13,7 +13,7 @@ from dpinfer.release.laws import NORMAL_DRAWS, NoiseLaw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["LEAST", "Components", "CountNoise", "count_noise"]
 

@@ -20,8 +20,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from dpinfer.inference.moments import MomentSums
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["ALTERNATIVES", "Alternative", "FittedMeans", "GroupEstimates", "GroupMeans", "group_means"]
 

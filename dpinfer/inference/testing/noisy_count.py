@@ -14,14 +14,14 @@ from scipy import special
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.tulap import check_sizes, proportion_cdf, proportion_sf
-from dpinfer.numerics.binomial import binomial_pmf, binomial_sf
 from dpinfer.release.laws import TULAP_GRID
+from dpinfer.statistics.tails import binomial_pmf, binomial_sf
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release import NoiseLaw
+    from dpinfer.statistics.arrays import Array, Mask
 
 __all__ = ["check_law", "count_tail", "noisy_binomial_cdf", "noisy_binomial_sf"]
 

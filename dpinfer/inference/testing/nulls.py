@@ -11,7 +11,7 @@ from dpinfer.display.progress import watch
 from dpinfer.errors import OptionError
 
 if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array, Mask, Places
+    from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = [
     "ENOUGH",

@@ -19,7 +19,7 @@ from scipy import stats
 
 if TYPE_CHECKING:
     from dpinfer.inference.testing.groups import GroupMeans
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["spread_pvalues"]
 

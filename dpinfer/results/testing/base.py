@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from statsmodels.iolib.table import SimpleTable
 
     from dpinfer.inference.testing.nulls import NullDistribution
-    from dpinfer.release.combined import AnyRelease
+    from dpinfer.release.release import AnyRelease
 
     Array = NDArray[np.float64]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from dpinfer.display.numbers import count, number
-from dpinfer.display.report import Report, Reported, Table
+from dpinfer.display.report import Report, Reported, Table, count, number
 from dpinfer.results.style import FAINT, MARKED, given_or_new, legend, restrain, titled
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.priced_stage import PricedStage
-    from dpinfer.privacy.selection import ChoiceLaw
+    from dpinfer.privacy.accounting import ChoiceLaw
 
 __all__ = ["Kind", "Stated", "choice_amount", "given_away", "losses", "stated_amount", "strong"]
 

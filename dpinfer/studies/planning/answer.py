@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.statistics.arrays import Array
     from dpinfer.studies.planning.forecasts import Forecast, Outlook
     from dpinfer.studies.planning.targets import Targets
 

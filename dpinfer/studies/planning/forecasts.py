@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
     from dpinfer.studies.planning.pilots import Pilot
 
 __all__ = ["Asked", "Depth", "Fitted", "Forecast", "Outlook", "Scaled", "Summed", "outlook_of"]

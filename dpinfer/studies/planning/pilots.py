@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.base import RowSum
-    from dpinfer.numerics.arrays import Array
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Pilot", "Rows", "Told", "read_pilot"]
 

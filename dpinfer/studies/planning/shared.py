@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from dpinfer.display.numbers import count
-from dpinfer.display.report import Report, Reported, Table
+from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DPInferError, OptionError, type_of
 from dpinfer.results.style import given_or_new, legend, restrain
 from dpinfer.studies.power_search import four_digits_down
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
+    from dpinfer.statistics.arrays import Array
     from dpinfer.studies.planning.forecasts import Outlook
 
 __all__ = ["NOTHING", "SharedPlan", "share_budget"]

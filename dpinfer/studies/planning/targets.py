@@ -15,7 +15,7 @@ from dpinfer.studies.power_truth import is_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
     from dpinfer.studies.planning.forecasts import Forecast
 
 __all__ = ["Targets", "read_targets"]

@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Largest, Place
-from dpinfer.privacy.selection import choice_epsilon
+from dpinfer.privacy.accounting import choice_epsilon
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.studies.auditing.choices import log_odds, rank_bins, score_logs, worst_choice, worst_place
 from dpinfer.studies.auditing.climbing import added, worst_units

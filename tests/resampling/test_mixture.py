@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.numerics.mixture import PROBABILITIES, WEIGHTS, floored_variances, mixture_isf, mixture_sf
+from dpinfer.resampling.inference import PROBABILITIES, WEIGHTS, floored_variances, mixture_isf, mixture_sf
 
 ALPHAS = [0.3, 0.05, 0.01, 1e-4]
 

@@ -1,15 +1,27 @@
-"""Symmetric matrices: from triangles, their roots and quadratic forms."""
+"""Types of arrays, and symmetric matrices: from triangles, their roots and quadratic forms."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dpinfer.numerics.arrays import Array
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
-__all__ = ["inverse_form", "noise_level", "root_of", "symmetric"]
+
+def floats(given: Any) -> tuple[float, ...] | None:
+    """Read an iterable of numbers as floats; None if it is none.
+
+    Raising is left to the caller, outside of this handler: the exception of ``float`` quotes what it could not
+    read, which may be a cell, and a later error would carry that as its context.
+    """
+    try:
+        return tuple(float(one) for one in given)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def symmetric(triangles: Array, width: int) -> Array:

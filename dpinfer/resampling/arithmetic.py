@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from dpinfer.errors import FormulaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpinfer.numerics.arrays import Array
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["Arithmetic"]
 
@@ -67,17 +68,13 @@ class Arithmetic:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that are used, sorted."""
-        called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
-        found = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and id(node) not in called}
-        return tuple(sorted(found))
+        return tuple(sorted({node.id for node in _named(self._tree)}))
 
     def of(self, function: str) -> str:
         """Write the expression with a function around every name: ``"mean(a) / mean(b)"``."""
-        tree = ast.parse(self.text.strip(), mode="eval").body
-        called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and id(node) not in called:
-                node.id = f"{function}({node.id})"
+        tree = deepcopy(self._tree)
+        for node in _named(tree):
+            node.id = f"{function}({node.id})"
         return ast.unparse(tree)
 
     def evaluate(self, values: Mapping[str, Array]) -> Array:
@@ -86,13 +83,21 @@ class Arithmetic:
             return np.asarray(_value(self._tree, values), dtype=np.float64)
 
 
+def _named(tree: ast.expr) -> list[ast.Name]:
+    """Return the names of numbers: those that are not called."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called]
+
+
 def _check(text: str, node: ast.expr, depth: int) -> None:
     instead = "use numbers, names, + - * / **, log, exp, sqrt"
     if depth > _DEEPEST:
         raise FormulaError(text, f"is nested more than {_DEEPEST} deep", instead)
     parts: list[ast.expr] | None = None
-    if isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and _is_number(node.value)):
+    if isinstance(node, ast.Name):
         parts = []
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        parts = [] if abs(node.value) < _LARGEST else None
     elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         parts = [node.left, node.right]
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
@@ -103,10 +108,6 @@ def _check(text: str, node: ast.expr, depth: int) -> None:
         raise FormulaError(text, f"{ast.unparse(node)!r} is not arithmetic of means", instead)
     for part in parts:
         _check(text, part, depth + 1)
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < _LARGEST  # type: ignore[arg-type]
 
 
 def _value(node: ast.expr, values: Mapping[str, Array]) -> Any:

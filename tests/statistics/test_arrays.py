@@ -1,9 +1,11 @@
+"""Symmetric matrices: triangles, and quadratic forms."""
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpinfer.numerics.forms import inverse_form
+from dpinfer.statistics.arrays import inverse_form
 
 
 def stacked(width, count, seed, *, spread=1.0):

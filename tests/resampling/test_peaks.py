@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpinfer.kernel.rows.blocks import octave
-from dpinfer.numerics.peaks import fit_location, fit_scale
-from dpinfer.resampling.blocks import LOCATED
+from dpinfer.resampling.blocks import LOCATED, fit_location, fit_scale
 
 BINS = 20
 STEP = 2 ** (1 / 8)

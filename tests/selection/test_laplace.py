@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer.numerics.laplace import pair_quantile, pair_tail
+from dpinfer.selection.results import pair_quantile, pair_tail
 
 
 def law(scale, reach):

@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
     from dpinfer.release.release import Release
 
-__all__ = ["Asked"]
-
 _WORDS = ("label", "unit", "source")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What is asked of data, as far as it decides what is measured.
 
     Rows are no part of it: a hash of them, or their number, would be a release that nobody paid for.
@@ -49,16 +47,10 @@ class Asked:
     public: bool = False
 
     @classmethod
-    def of_release(cls, release: Release) -> Asked:
+    def of_release(cls, release: Release) -> Request:
         """Return what a release was asked for."""
-        return cls(
-            release.question,
-            release.cost.price,
-            release.neighbors,
-            release.dataset,
-            release.dataset_version,
-            release.public,
-        )
+        price, version = release.cost.price, release.dataset_version
+        return cls(release.question, price, release.neighbors, release.dataset, version, release.public)
 
     def to_json(self) -> str:
         """Return it as JSON text; `ReleaseFormatError` if a field of the question cannot be stored."""
@@ -76,7 +68,7 @@ class Asked:
             raise ReleaseFormatError(f"the question cannot be stored: {error}") from None
 
     @classmethod
-    def from_json(cls, text: str) -> Asked:
+    def from_json(cls, text: str) -> Request:
         """Read what `to_json` wrote.
 
         Raises
@@ -86,14 +78,8 @@ class Asked:
         """
         try:
             stored = json.loads(text)
-            found = cls(
-                stored["question"],
-                privacy_from_dict(stored["price"]),
-                stored["neighbors"],
-                stored["dataset"],
-                stored["version"],
-                stored["public"],
-            )
+            price, names = privacy_from_dict(stored["price"]), ("neighbors", "dataset", "version", "public")
+            found = cls(stored["question"], price, *(stored[name] for name in names))
             _ = found.schema
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, DPInferError) as error:
             raise ReleaseFormatError(f"what was asked is damaged: {type(error).__name__}") from error
