@@ -19,7 +19,7 @@ from dpinfer.statistics.arrays import Array
 from dpinfer.statistics.numerical import composite_nodes
 
 if TYPE_CHECKING:
-    from dpinfer.schema.column import Column
+    from dpinfer.schema.columns import Column
 
 __all__ = ["FAMILIES", "Binomial", "ExponentialFamily", "Family", "Moments", "Normal", "Parameter", "as_family"]
 

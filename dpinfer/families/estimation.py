@@ -15,8 +15,9 @@ import numpy as np
 
 from dpinfer.errors import FormulaError, UnknownColumnError
 from dpinfer.families.distributions import ExponentialFamily, Moments, limits
-from dpinfer.schema.basis import Basis, basis_of
+from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.grid import Basis
 from dpinfer.statistics.arrays import root_of
 
 if TYPE_CHECKING:

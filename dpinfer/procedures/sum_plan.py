@@ -17,9 +17,11 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.procedures.conditions import compiled_where, told_where
 from dpinfer.release.laws import NORMAL_DRAWS
 from dpinfer.release.release import encode
-from dpinfer.schema.axes import Axis, axis_from_dict
-from dpinfer.schema.basis import Basis, basis_of
-from dpinfer.schema.expressions import Expression, compile_expression
+from dpinfer.schema.axes import Axis
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import axis_from_dict, compile_expression
+from dpinfer.schema.grid import Basis
+from dpinfer.schema.nodes import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,12 +20,11 @@ from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Stage, Sum
-from dpinfer.schema.basis import Basis, build_basis, represent
-from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.columns import Real
+from dpinfer.schema.basis import build_basis, represent
+from dpinfer.schema.columns import Real, limits_of
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_terms, two_sided
-from dpinfer.schema.grid import UNIT
+from dpinfer.schema.grid import UNIT, Basis
 from dpinfer.statistics.arrays import floats, noise_level
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.base import Batch
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
 

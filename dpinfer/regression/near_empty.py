@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dpinfer.regression.gram import GramFit, GramProblem
-    from dpinfer.schema.basis import Basis
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.grid import Basis
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array, Mask, Places
 

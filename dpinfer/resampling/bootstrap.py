@@ -27,12 +27,11 @@ from dpinfer.release.laws import NoiseLaw
 from dpinfer.resampling.arithmetic import Arithmetic
 from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
 from dpinfer.resampling.results import BootstrapDescription, BootstrapResults
-from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.basis import Basis, build_basis, represent
+from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category
-from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.formula import CompiledFormula, DesignColumn, two_sided
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.expressions import compile_condition, compile_expression
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, FormulaDesign, two_sided
+from dpinfer.schema.grid import Basis
 from dpinfer.statistics.arrays import noise_level, symmetric
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.release import Release
 from dpinfer.results.descriptions import DescriptionResults
-from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import axis_from_dict
 from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import NoiseLaw
     from dpinfer.release.release import AnyRelease
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.tables.loglinear_fit import LogLinearModel
 
