@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpinfer.codebooks import ddi, frictionless, headers
 from dpinfer.codebooks.variables import Variable, schema_of
 from dpinfer.errors import OptionError, SchemaError, type_of
-from dpinfer.schema.plain_yaml import read_yaml, write_yaml
-from dpinfer.schema.schema import Schema
+from dpinfer.schema.schema import Schema, read_yaml, write_yaml
 from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:

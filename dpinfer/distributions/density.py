@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
 __all__ = ["BinGrid", "Density", "density", "read_edges"]

@@ -20,8 +20,8 @@ from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import REPLICATES, SEED, TARGET, TRUTH, Allowed, inferred, measured, named, one_of
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.table_axes import axes_of, axis_name
-from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.columns import Integer
+from dpinfer.schema.expressions import axis_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
 __all__ = ["ClampedProblem", "clamped_problem"]

@@ -21,9 +21,7 @@ from dpinfer.kernel.sources.base import Pass, Table
 from dpinfer.kernel.spill import BUCKETS, Spill
 from dpinfer.kernel.worker_process import as_floats
 from dpinfer.kernel.workers import fit_apart, fit_here
-from dpinfer.schema.category import Category
-from dpinfer.schema.clamping import clamped_values
-from dpinfer.schema.columns import Boolean, Integer
+from dpinfer.schema.columns import Boolean, Category, Integer, clamped_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.sources.base import Cells, Slice, Source
     from dpinfer.schema.columns import Column
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

@@ -91,7 +91,7 @@ class Rows(stage.Data):
 
     def _repr_html_(self) -> str:
         """Show what is public as HTML in a notebook: no row, and not how many there are."""
-        from dpinfer.schema.showing import rows_report  # noqa: PLC0415  (no part of a private run)
+        from dpinfer.schema.schema import rows_report  # noqa: PLC0415  (no part of a private run)
 
         return rows_report(type(self).__name__, self._told, self.neighbors, getattr(self, "ledger", None)).html()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.kernel.stage import Context
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.people import People
+    from dpinfer.schema.schema import People
 
 __all__ = ["Measurement", "price_procedure"]
 

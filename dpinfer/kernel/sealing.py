@@ -32,11 +32,10 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Above, Largest, Noise, Place, Resampled, Stage, Sum
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
-from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
+from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.columns import Boolean, Category, Date, Integer, Real
-from dpinfer.schema.expression import Expression
 from dpinfer.schema.grid import UNIT, Basis, Block, Curve
-from dpinfer.schema.nodes import ARGUMENTS, Node
+from dpinfer.schema.nodes import ARGUMENTS, Expression, Node
 from dpinfer.schema.region import Region
 from dpinfer.schema.schema import Schema
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.category import Category
-from dpinfer.schema.syntax import Names
+from dpinfer.schema.columns import Category
+from dpinfer.schema.expressions import Names, compile_condition
 
 if TYPE_CHECKING:
-    from dpinfer.schema.column import Column
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.columns import Column
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
 __all__ = ["compiled_where", "kept_where", "quoted", "told_where", "where_notes"]

@@ -13,8 +13,7 @@ import numpy as np
 from dpinfer.errors import InferenceError, ReleaseFormatError
 from dpinfer.procedures.sum_plan import TABLES
 from dpinfer.schema.axes import axis_to_dict, cuts_of, part_in_words
-from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.columns import Integer
+from dpinfer.schema.columns import Integer, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

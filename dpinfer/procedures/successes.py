@@ -17,8 +17,8 @@ from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.testing.binomial import NOISES
-from dpinfer.schema.axes import compile_condition, condition_axis
 from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import compile_condition, condition_axis
 
 if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors

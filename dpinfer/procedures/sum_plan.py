@@ -17,9 +17,8 @@ from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.procedures.conditions import compiled_where, told_where
 from dpinfer.release.codec import encode
 from dpinfer.release.laws import NORMAL_DRAWS
-from dpinfer.schema.axes import Axis, axis_from_dict
-from dpinfer.schema.basis import Basis, basis_of
-from dpinfer.schema.expressions import Expression, compile_expression
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import axis_from_dict, compile_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.released import Released
     from dpinfer.release import NoiseLaw
+    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.grid import Basis
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

@@ -13,9 +13,7 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.schema.basis import build_basis, represent
-from dpinfer.schema.category import Category
-from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.columns import Boolean, Integer, Real
+from dpinfer.schema.columns import Boolean, Category, Integer, Real, limits_of
 from dpinfer.schema.expressions import compile_expression, constant_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, two_sided
 from dpinfer.schema.grid import UNIT
@@ -28,9 +26,8 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.interpolants import Interpolant
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
-    from dpinfer.schema.expressions import Expression
     from dpinfer.schema.grid import Basis
-    from dpinfer.schema.nodes import Node
+    from dpinfer.schema.nodes import Expression, Node
     from dpinfer.schema.schema import Schema
 
 __all__ = ["LARGEST_SUM", "Columns", "columns_of", "framed"]

@@ -22,12 +22,11 @@ from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.numerics.forms import noise_level
 from dpinfer.numerics.reading import floats
-from dpinfer.schema.basis import Basis, build_basis, represent
-from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.columns import Real
+from dpinfer.schema.basis import build_basis, represent
+from dpinfer.schema.columns import Real, limits_of
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_terms, two_sided
-from dpinfer.schema.grid import UNIT
+from dpinfer.schema.grid import UNIT, Basis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.base import Batch
     from dpinfer.numerics.arrays import Array
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
 __all__ = [

@@ -25,8 +25,7 @@ from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.people import alike_flags
 from dpinfer.schema.basis import represent
-from dpinfer.schema.formula import two_sided
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.formula import FormulaDesign, two_sided
 
 if TYPE_CHECKING:
     import os

@@ -25,7 +25,7 @@ from dpinfer.regression.inference import AverageChange, AverageSlope
 from dpinfer.regression.iterations import split_terms
 from dpinfer.regression.models import LOG, constant, tabled
 from dpinfer.regression.results import lone_changes
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.formula import FormulaDesign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from dpinfer.numerics.arrays import Array, Mask, Places
     from dpinfer.regression.gram import GramFit, GramProblem
-    from dpinfer.schema.basis import Basis
-    from dpinfer.schema.expressions import Expression
+    from dpinfer.schema.grid import Basis
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
 __all__ = ["LevelColumns", "Ridge", "level_columns", "ridges"]

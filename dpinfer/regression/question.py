@@ -22,7 +22,7 @@ from dpinfer.regression.margins import MARGINS, Margins
 from dpinfer.regression.models import MODELS, Model
 from dpinfer.regression.results import GLMResults
 from dpinfer.results.base import PrivateResults
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.formula import FormulaDesign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.effects import Effect
     from dpinfer.results.links import Curve
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
 
     Array = NDArray[np.float64]
 

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.schema.boolean import Boolean
-from dpinfer.schema.classes import CELL_CLASSES, HIGH, IMPOSSIBLE, LOW, MISSING, ROWS_KEPT, UNKNOWN, cell_classes
-from dpinfer.schema.column import DROP
-from dpinfer.schema.date import Date
-from dpinfer.schema.real import Integer, Real
+from dpinfer.schema.columns import (
+    CELL_CLASSES,
+    DROP,
+    HIGH,
+    LOW,
+    ROWS_KEPT,
+    UNKNOWN,
+    Boolean,
+    Date,
+    Integer,
+    Real,
+    cell_classes,
+)
+from dpinfer.schema.columns import IMPOSSIBLE_CELL as IMPOSSIBLE
+from dpinfer.schema.columns import MISSING_CELL as MISSING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.release.release import Release
-    from dpinfer.schema.column import Column
+    from dpinfer.schema.columns import Column
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

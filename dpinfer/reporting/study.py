@@ -17,7 +17,7 @@ from dpinfer.reporting.methods import methods_paragraphs
 from dpinfer.reporting.page import page_html
 from dpinfer.reporting.reading import read_entries, whole_releases
 from dpinfer.reporting.references import Citations
-from dpinfer.schema.showing import schema_report
+from dpinfer.schema.schema import schema_report
 from dpinfer.writing import check_writable, write_whole
 
 if TYPE_CHECKING:

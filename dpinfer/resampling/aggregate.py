@@ -27,7 +27,7 @@ from dpinfer.schema.region import Region
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.balls import Ball
+    from dpinfer.schema.region import Ball
     from dpinfer.schema.schema import Schema
 
 __all__ = ["SampleAggregate", "sample_aggregate"]

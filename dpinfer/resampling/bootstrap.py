@@ -28,12 +28,10 @@ from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
 from dpinfer.resampling.results import BootstrapDescription, BootstrapResults
-from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.basis import Basis, build_basis, represent
+from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category
-from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.formula import CompiledFormula, DesignColumn, two_sided
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.expressions import compile_condition, compile_expression
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, FormulaDesign, two_sided
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.resampling.inference import Statistic
+    from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
 
 __all__ = ["Bootstrap", "BootstrapPlan", "bootstrap", "unstable"]

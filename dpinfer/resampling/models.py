@@ -23,11 +23,11 @@ from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaErro
 from dpinfer.kernel.pickling import called, packed
 from dpinfer.kernel.rows.blocks import OwnEstimator
 from dpinfer.kernel.sealing import check_columns
-from dpinfer.schema.algebra import Expression
 from dpinfer.schema.axes import LevelsAxis
-from dpinfer.schema.balls import region_names, region_of
 from dpinfer.schema.columns import Boolean, Category, Integer
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
+from dpinfer.schema.nodes import Expression
+from dpinfer.schema.region import region_names, region_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

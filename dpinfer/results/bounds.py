@@ -13,16 +13,14 @@ from dpinfer.errors import InferenceError, names_of
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
 from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, title_guarantee
-from dpinfer.schema.clamping import limits_of
-from dpinfer.schema.column import DROP
-from dpinfer.schema.real import Integer, Real
+from dpinfer.schema.columns import DROP, Integer, Real, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpinfer.inference.linear_noise import LinearNoise
     from dpinfer.release import Release
-    from dpinfer.schema.column import Column
+    from dpinfer.schema.columns import Column
     from dpinfer.schema.schema import Schema
 
 __all__ = ["BoundsResults", "bounded"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpinfer.release.combined import AnyRelease
     from dpinfer.results.contrasts import CoefficientTest, JointTest
     from dpinfer.results.testing.regression import RegressionTestResults
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
 
     Array = NDArray[np.float64]
 

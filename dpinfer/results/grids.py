@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.results.links import Curve
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
 
     Array = NDArray[np.float64]
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.release.release import Release
-    from dpinfer.schema.column import Column
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.columns import Column
+    from dpinfer.schema.formula import FormulaDesign
 
 __all__ = ["margins_frame", "plot_margins"]
 

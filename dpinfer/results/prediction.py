@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.base import Inference
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
 
     Array = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from dpinfer.results.wording import (
     guarantee_facts,
     title_guarantee,
 )
-from dpinfer.schema.classes import CELL_CLASSES, ROWS_KEPT
+from dpinfer.schema.columns import CELL_CLASSES, ROWS_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.results.estimates import PrivateEstimates
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
 
     Array = NDArray[np.float64]
 

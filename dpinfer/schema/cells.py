@@ -11,8 +11,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timezone
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -22,17 +25,28 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+
 __all__ = [
     "IMPOSSIBLE",
     "MISSING",
+    "PER_DAY",
     "PLAIN_NUMBERS",
     "Coded",
+    "Lookup",
     "Meant",
+    "MissingCodes",
     "complex_to_numbers",
+    "day_of_cell",
+    "day_of_text",
+    "days_of_moment",
+    "days_of_moments",
     "distinct_texts",
     "normal_text",
     "number_text",
+    "plainest",
     "read_cell",
+    "same_spelling",
+    "spelled",
     "text_to_number",
     "truth_text",
 ]
@@ -43,6 +57,11 @@ IMPOSSIBLE = math.inf
 PLAIN_NUMBERS = frozenset({*np.sctypeDict.values(), complex})
 """The number types of numpy and Python themselves; a subclass could bring methods of its own."""
 
+PER_DAY = {"D": 1, "h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_DAYS_OR_MORE = ("Y", "M", "W")
+_TIME = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+_ISO = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[T ]{_TIME})?")
+_EPOCH = date(1970, 1, 1).toordinal()
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _TRUTH = {"true": True, "false": False}
 
@@ -188,3 +207,173 @@ def normal_text(text: str) -> str | None:
         return str(_TRUTH[bare.lower()])
     value = text_to_number(bare)
     return number_text(value) if math.isfinite(value) else None
+
+
+def spelled(cell: bool | float | str) -> str:
+    """Write a truth value, a finite number or a text canonically: 1, 1.0 and "1" are spelled alike."""
+    if isinstance(cell, str):
+        return cell
+    return str(cell) if isinstance(cell, bool) else number_text(cell)
+
+
+def same_spelling(given: object) -> str:
+    """Write a declared level or code canonically."""
+    return spelled(read_cell(given))
+
+
+def plainest(code: str | int | float) -> str | int | float:
+    """Give a code that spells a number canonically as the number, of the simplest type."""
+    text = same_spelling(code)
+    value = text_to_number(text)
+    if not math.isfinite(value) or number_text(value) != text:
+        return code
+    return int(value) if value.is_integer() else value
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Values of cells by their spelling; every other cell is impossible.
+
+    Parameters
+    ----------
+    entries : tuple of (str, float)
+        Canonical texts, each once, with the value that each stands for; NaN for a missing cell.
+    """
+
+    entries: tuple[tuple[str, float], ...]
+
+    @cached_property
+    def _by_text(self) -> dict[str, float]:
+        return dict(self.entries)
+
+    @cached_property
+    def _by_normal_text(self) -> dict[str, float]:
+        normal = [(normal_text(text), value) for text, value in self.entries]
+        texts = [text for text, _ in normal]
+        return {text: value for text, value in normal if text is not None and texts.count(text) == 1}
+
+    @cached_property
+    def _number_table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The numbers that are declared, ascending, and the value of each."""
+        normal = [normal_text(text) for text, _ in self.entries]
+        numbers = {float(n) for n in normal if n is not None and n not in ("True", "False")}
+        keys = np.array(sorted(numbers), dtype=np.float64)
+        return keys, np.array([self.value(key) for key in keys.tolist()], dtype=np.float64)
+
+    def value(self, cell: bool | float | str) -> float:
+        """Value of one cell as `read_cell` gives it; an infinity where it is not declared."""
+        if not isinstance(cell, str) and not math.isfinite(cell):
+            return float(cell)
+        text = spelled(cell)
+        found = self._by_text.get(text)
+        if found is None:
+            found = self._by_normal_text.get(normal_text(text) or "")
+        return IMPOSSIBLE if found is None else found
+
+    def numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of an array of numeric cells: `value`, on arrays."""
+        keys, found = self._number_table
+        unmatched = np.where(np.isnan(values), MISSING, IMPOSSIBLE)
+        if not keys.size:
+            return unmatched
+        place = np.minimum(np.searchsorted(keys, values), keys.size - 1)
+        return np.where(keys[place] == values, found[place], unmatched)
+
+
+@dataclass(frozen=True)
+class MissingCodes:
+    """Codes of missing cells in a column of numbers: numbers by their value, other texts by their characters."""
+
+    codes: tuple[str | int | float, ...]
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        return frozenset(code.strip() for code in self.codes if isinstance(code, str) and not _is_number(code))
+
+    @cached_property
+    def _values(self) -> frozenset[float]:
+        numbers = [text_to_number(one) if isinstance(one, str) else float(one) for one in self.codes if _is_number(one)]
+        return frozenset(numbers)
+
+    def hides(self, cell: bool | float | str) -> bool:
+        """Whether a text is one of the codes that are no numbers."""
+        return isinstance(cell, str) and cell.strip() in self._texts
+
+    def value(self, cell: bool | float | str, value: float) -> float:
+        """Value of a cell that is a number, or a text that may spell one: NaN for one that is a code."""
+        return MISSING if self.hides(cell) else self.number(value)
+
+    def number(self, value: float) -> float:
+        """Value of a numeric cell: NaN for one that is a code."""
+        return MISSING if value in self._values else value
+
+    def numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of an array of numeric cells: `number`, on arrays."""
+        return np.where(np.isin(values, list(self._values)), MISSING, values) if self._values else values
+
+    def within(self, lower: int, upper: int) -> list[int]:
+        """Whole numbers between two bounds that are codes, ascending."""
+        return [int(value) for value in sorted(self._values) if value.is_integer() and lower <= value <= upper]
+
+
+def _is_number(code: object) -> bool:
+    return not isinstance(code, str) or math.isfinite(text_to_number(code))
+
+
+def days_of_moment(moment: np.datetime64) -> float:
+    """Days of one moment, as `days_of_moments` gives them."""
+    unit, count = np.datetime_data(moment.dtype)
+    if unit not in PER_DAY or count != 1 or np.isnat(moment):
+        return float(days_of_moments(np.array([moment]))[0])
+    whole, rest = divmod(int(moment.astype(np.int64)), PER_DAY[unit])
+    return whole + rest / PER_DAY[unit]
+
+
+def days_of_moments(moments: NDArray[Any]) -> NDArray[np.float64]:
+    """Days from 1970-01-01 (m,): the same number for the same moment, in whatever unit it is stored."""
+    unit, count = np.datetime_data(moments.dtype)
+    if unit in _DAYS_OR_MORE:
+        moments, unit, count = moments.astype("M8[D]"), "D", 1
+    if unit not in PER_DAY or count != 1:
+        return np.where(np.isnat(moments), MISSING, IMPOSSIBLE)
+    ticks = moments.astype(np.int64)
+    whole, rest = np.divmod(ticks, PER_DAY[unit])
+    return np.where(np.isnat(moments), MISSING, whole + rest / PER_DAY[unit])
+
+
+def day_of_cell(cell: object) -> float | None:
+    """Days from 1970-01-01 of a date or time; NaN for NaT, None for what is neither; nothing raises."""
+    kind = type(cell)
+    try:
+        if kind is pd.Timestamp:
+            return days_of_moment(cell.to_datetime64())  # type: ignore[attr-defined]
+        if kind is np.datetime64:
+            return days_of_moment(cell)  # type: ignore[arg-type]
+        if kind is datetime:
+            return _day_of_time(cell)  # type: ignore[arg-type]
+        if kind is date:
+            return float(cell.toordinal() - _EPOCH)  # type: ignore[attr-defined]
+    except Exception:
+        return IMPOSSIBLE
+    return None
+
+
+def _day_of_time(cell: datetime) -> float:
+    """Days of a time; one with a zone of a type that is not Python's own is impossible, for its code would run."""
+    if cell.tzinfo is not None:
+        if type(cell.tzinfo) not in (timezone, ZoneInfo):
+            return IMPOSSIBLE
+        cell = cell.astimezone(UTC).replace(tzinfo=None)
+    seconds = 3600 * cell.hour + 60 * cell.minute + cell.second
+    return cell.toordinal() - _EPOCH + (1_000_000 * seconds + cell.microsecond) / PER_DAY["us"]
+
+
+def day_of_text(text: str) -> float:
+    """Days of the text of a date or time in ISO 8601; an infinity for any other text."""
+    bare = text.strip()
+    if not _ISO.fullmatch(bare):
+        return IMPOSSIBLE
+    try:
+        return _day_of_time(datetime.fromisoformat(bare))
+    except ValueError:
+        return IMPOSSIBLE

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from dpinfer.errors import OptionError, cut, named, shown, type_of
-from dpinfer.schema.cells import normal_text
+from dpinfer.schema.cells import normal_text, same_spelling
 from dpinfer.schema.columns import Boolean, Category, Column, Date, Integer, Real
-from dpinfer.schema.lookup import same_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.privacy.sensitivity import RowBounds
-from dpinfer.schema.expression import Expression
-from dpinfer.schema.nodes import Node
+from dpinfer.schema.nodes import Expression, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ import pandas as pd
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError, type_of
 from dpinfer.results.style import given_or_new, legend, restrain
-from dpinfer.schema.people import MOST_ROWS
+from dpinfer.schema.schema import MOST_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,8 @@ from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.release import Release
 from dpinfer.results.descriptions import DescriptionResults
-from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import axis_from_dict
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

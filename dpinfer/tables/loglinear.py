@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import NoiseLaw
     from dpinfer.release.combined import AnyRelease
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
     from dpinfer.tables.loglinear_fit import LogLinearModel
 
 __all__ = ["LogLinear", "cells_of_table", "loglinear"]

@@ -24,10 +24,9 @@ from scipy import optimize
 
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.inference.combination import CombinedNoise
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.columns import Boolean, Category, Integer
-from dpinfer.schema.formula import compile_formula
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.expressions import compile_condition
+from dpinfer.schema.formula import FormulaDesign, compile_formula
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dpinfer.inference.testing.nulls import Draws
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.release.combined import AnyRelease
-    from dpinfer.schema.points import FormulaDesign
+    from dpinfer.schema.formula import FormulaDesign
     from dpinfer.tables.loglinear_fit import CellTable, LogLinearFit
     from dpinfer.tables.loglinear_inference import LogLinearInference
 

@@ -25,7 +25,7 @@ from dpinfer.procedures.conditions import compiled_where
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import is_number, is_text, texts_of
 from dpinfer.procedures.table_axes import axis_name
-from dpinfer.schema.axes import axis_from_dict
+from dpinfer.schema.expressions import axis_from_dict
 from dpinfer.schema.grid import constant_basis
 from dpinfer.tables.marginal_inference import subsets_of
 

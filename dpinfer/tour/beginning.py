@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpinfer.display.report import Report
 from dpinfer.reporting.blocks import Block, Note, Tables, Text
-from dpinfer.schema.showing import schema_report
+from dpinfer.schema.schema import schema_report
 from dpinfer.tour.session import FIRST_SHARE, FORMULA, LEDGER, QUALITY_SHARE
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, block_values
 from dpinfer.kernel.stage import Above, Largest, Place, Resampled, Sum
 from dpinfer.privacy.units import PureDP
-from dpinfer.schema.category import Category
-from dpinfer.schema.columns import Boolean
+from dpinfer.schema.columns import Boolean, Category
 from tests.contract.questions import BUDGETS, EVERY, Question
 from tests.goldens.frame import PERSON, SCHEMA
 

@@ -19,7 +19,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.exact import binary, decimal
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.schema.axes import compile_condition
+from dpinfer.schema.expressions import compile_condition
 
 NAN = float("nan")
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), k=dpi.Integer(-3, 40), full=dpi.Real(0, 1, missing=0.5, impossible=0.5))

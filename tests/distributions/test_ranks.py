@@ -8,8 +8,8 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.distributions.ranks import best_leaves, best_sides, even_edges, leaf_shares, mirrored_edges, read_cdf
 from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, SchemaError
-from dpinfer.schema.axes import MirroredAxis, axis_from_dict, axis_to_dict
-from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.axes import MirroredAxis, axis_to_dict
+from dpinfer.schema.expressions import axis_from_dict, compile_expression
 
 SCHEMA = dpi.Schema(
     age=dpi.Real(0, 100),

@@ -34,8 +34,9 @@ from dpinfer.privacy.planning import shared
 from dpinfer.privacy.sharing import joint_cost
 from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.schema.axes import LevelsAxis
-from dpinfer.schema.basis import UNIT, Basis, basis_of
+from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.grid import UNIT, Basis
 from dpinfer.schema.region import Region
 from tests.linear import gram_ols
 

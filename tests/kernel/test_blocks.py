@@ -33,8 +33,8 @@ from dpinfer.kernel.workers import fit_here
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.resampling.blocks import bins_of, find_scales
-from dpinfer.schema.axes import compile_condition
-from dpinfer.schema.balls import region_of
+from dpinfer.schema.expressions import compile_condition
+from dpinfer.schema.region import region_of
 from tests.logs import charged
 
 NAN, INF = float("nan"), float("inf")

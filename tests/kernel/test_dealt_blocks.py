@@ -16,8 +16,8 @@ from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Slot, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.procedure import Procedure, unstored
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import compile_condition
 from dpinfer.schema.region import Region
 from tests.kernel.test_stages import (
     FRAME,

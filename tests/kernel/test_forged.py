@@ -25,10 +25,9 @@ from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.stage import Largest, Slot, Stage, Sum
 from dpinfer.resampling.models import FormulaEstimator
-from dpinfer.schema.axis_types import BinsAxis, ConditionAxis, LevelsAxis
-from dpinfer.schema.expression import Expression
+from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.grid import UNIT, Basis, Block, constant_basis
-from dpinfer.schema.nodes import _OPERATIONS, ARGUMENTS, Node
+from dpinfer.schema.nodes import _OPERATIONS, ARGUMENTS, Expression, Node
 from dpinfer.schema.region import Region
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0), g=dpi.Category(["a", "b"]))

@@ -23,7 +23,7 @@ from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.resampling.bootstrap import BootstrapPlan
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
 WEIGHTS = ("double_or_nothing", "poisson", "public", "paired")

@@ -16,7 +16,8 @@ from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import UNIT, simplex_codes
+from dpinfer.schema.basis import simplex_codes
+from dpinfer.schema.grid import UNIT
 
 SCHEMA = Schema(
     x=Real(-3, 11),

@@ -15,8 +15,8 @@ from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.kernel.stage import Context, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.resampling import noise_mu
 from dpinfer.privacy.sharing import joint_cost
-from dpinfer.schema.axes import compile_condition
 from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import compile_condition
 from tests.kernel.test_bootstrap_privacy import (
     CORNER,
     LAWS,

@@ -23,7 +23,7 @@ from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity, joint_sensi
 from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, PureDP
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 
 COLUMNS = {
     "x": Real(-3, 11),

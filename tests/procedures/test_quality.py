@@ -15,7 +15,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.errors import OptionError, UnknownColumnError
 from dpinfer.release.quality import Quality
-from dpinfer.schema.classes import CELL_CLASSES
+from dpinfer.schema.columns import CELL_CLASSES
 from tests.odd_cells import with_cells
 
 SURE = dpi.ZCDP(1e4)

@@ -11,7 +11,7 @@ from dpinfer.kernel.rows.rounds import SLACK, RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.question import Newton
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 from tests.kernel.rows.round_bounds import added_alone, exact_price, price_of, searched, share_of_bound
 from validation.regression.newton_draws import Drawer
 

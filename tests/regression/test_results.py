@@ -16,8 +16,7 @@ from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError, U
 from dpinfer.regression.inference import AverageSlope
 from dpinfer.regression.results import GLMResults
 from dpinfer.results.links import MeanFunction
-from dpinfer.schema.formula import compile_formula
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.formula import FormulaDesign, compile_formula
 from tests.results.conftest import StubRelease, UnboundedStub, WaldStub
 
 LINKS = sm.families.links

@@ -12,8 +12,7 @@ import dpinfer as dpi
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
 from dpinfer.regression.results import GLMResults
 from dpinfer.results import PrivateResults
-from dpinfer.schema.formula import compile_formula
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.formula import FormulaDesign, compile_formula
 from tests.results.conftest import StubRelease, UnboundedStub, WaldStub
 
 SCHEMA = dpi.Schema(

@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError, OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.axes import (
-    BinsAxis,
-    ConditionAxis,
-    LevelsAxis,
-    axis_from_dict,
-    axis_to_dict,
-    compile_condition,
-    condition_axis,
-)
-from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis, axis_to_dict
+from dpinfer.schema.expressions import axis_from_dict, compile_condition, compile_expression, condition_axis
 
 SCHEMA = Schema(
     x=Real(-5, 7), k=Integer(-40, 60), few=Integer(3, 6), many=Integer(0, 100), b=Boolean(), g=Category(["z", 2, "a"])

@@ -11,8 +11,9 @@ from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleas
 from dpinfer.kernel.rows.features import Features
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import GRID_BITS, UNIT, build_basis, represent, simplex_codes
+from dpinfer.schema.basis import build_basis, represent, simplex_codes
 from dpinfer.schema.formula import compile_formula, compile_terms
+from dpinfer.schema.grid import GRID_BITS, UNIT
 
 SCHEMA = Schema(
     x=Real(-3, 11),

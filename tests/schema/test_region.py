@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import OptionError
 from dpinfer.schema import Ball
-from dpinfer.schema.balls import region_names, region_of
-from dpinfer.schema.region import Region
+from dpinfer.schema.region import Region, region_names, region_of
 
 NAN, INF = float("nan"), float("inf")
 NAMES = ("a", "b", "c")

@@ -7,9 +7,8 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.intervals import Interval
+from dpinfer.schema.intervals import Interval, tree_bounds
 from dpinfer.schema.nodes import Node
-from dpinfer.schema.tree_bounds import tree_bounds
 
 SCHEMA = dpi.Schema(x=dpi.Real(-1.3, 2.7), y=dpi.Real(0.1, 9.2), b=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]))
 COLUMNS = {"x": Interval(-1.3, 2.7), "y": Interval(0.1, 9.2), "b": Interval(0.0, 1.0)}

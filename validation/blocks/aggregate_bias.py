@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 from dpinfer.kernel.rows.blocks import block_values
-from dpinfer.schema.balls import Ball, region_of
+from dpinfer.schema.region import Ball, region_of
 from validation.blocks.stacked_fits import stacked_newton
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -17,7 +17,7 @@ from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.regression.question import estimated_from
-from dpinfer.schema.points import FormulaDesign
+from dpinfer.schema.formula import FormulaDesign
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from dpinfer.numerics.arrays import Array
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpinfer.schema.column import Column
+    from dpinfer.schema.columns import Column
 
 Features = Callable[[Array], Array]
 

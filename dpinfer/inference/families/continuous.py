@@ -23,7 +23,7 @@ from dpinfer.numerics.quadrature import composite_nodes
 from dpinfer.schema.columns import Real
 
 if TYPE_CHECKING:
-    from dpinfer.schema.column import Column
+    from dpinfer.schema.columns import Column
 
 __all__ = ["Beta", "Exponential", "Gamma", "Lognormal", "Normal"]
 

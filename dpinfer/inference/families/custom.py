@@ -28,7 +28,7 @@ from dpinfer.schema.columns import Boolean, Integer, Real
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.schema.column import Column
+    from dpinfer.schema.columns import Column
 
 __all__ = ["MOST_VALUES", "Family"]
 

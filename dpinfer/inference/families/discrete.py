@@ -16,7 +16,7 @@ from dpinfer.schema.columns import Boolean, Integer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpinfer.schema.column import Column
+    from dpinfer.schema.columns import Column
 
 __all__ = ["Bernoulli", "Binomial", "Geometric", "Poisson"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.expression import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
 

@@ -15,7 +15,7 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
 from dpinfer.kernel.rows.reach import Boxes, Reach
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.schema.cells import Coded
-from dpinfer.schema.clamping import clamped_values
+from dpinfer.schema.columns import clamped_values
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.features import Features
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axis_types import Axis
+    from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

@@ -14,8 +14,7 @@ import numpy as np
 from dpinfer.errors import OptionError, names_of
 from dpinfer.kernel.rows.base import Batch, RowSum
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.schema.classes import ROWS_KEPT, cell_classes, class_places, octave_ends
-from dpinfer.schema.real import Integer, Real
+from dpinfer.schema.columns import ROWS_KEPT, Integer, Real, cell_classes, class_places, octave_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

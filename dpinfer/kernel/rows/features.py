@@ -11,7 +11,7 @@ import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.privacy.sensitivity import RowBounds
-from dpinfer.schema.clamping import limits_of
+from dpinfer.schema.columns import limits_of
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.schema.cells import Coded
-    from dpinfer.schema.expression import Expression
     from dpinfer.schema.grid import Basis, Curve
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

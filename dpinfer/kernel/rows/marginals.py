@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.base import Batch
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axis_types import Axis
+    from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

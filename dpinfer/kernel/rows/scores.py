@@ -11,14 +11,14 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import CHUNK_ROWS
-from dpinfer.schema.clamping import clamped_values
+from dpinfer.schema.columns import clamped_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.rows.base import Batch
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.expression import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

@@ -14,9 +14,8 @@ from dpinfer.kernel.rows.cells import CellSum, labels_of
 from dpinfer.kernel.rows.counted import CountedSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.schema.axis_types import BinsAxis
-from dpinfer.schema.clamping import clamped_values, limits_of
-from dpinfer.schema.columns import Integer, Real
+from dpinfer.schema.axes import BinsAxis
+from dpinfer.schema.columns import Integer, Real, clamped_values, limits_of
 from dpinfer.schema.grid import constant_basis
 
 if TYPE_CHECKING:
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axis_types import Axis
+    from dpinfer.schema.axes import Axis
     from dpinfer.schema.cells import Coded
-    from dpinfer.schema.expression import Expression
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

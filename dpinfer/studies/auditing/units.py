@@ -10,8 +10,7 @@ import pandas as pd
 
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.sources import open_table
-from dpinfer.schema.category import Category
-from dpinfer.schema.columns import Boolean, Integer
+from dpinfer.schema.columns import Boolean, Category, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 from tests.kernel.rows.round_cases import integer_rows
 
 NAN, INF = float("nan"), float("inf")

@@ -11,7 +11,8 @@ from dpinfer.kernel.rows.interpolants import Interpolant
 from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.schema import Boolean, Real, Schema
-from dpinfer.schema.basis import UNIT, basis_of
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.grid import UNIT
 
 SCHEMA = Schema(x=Real(-3, 11), u=Real(0, 1), w=Real(-1, 1), b=Boolean(), y=Boolean(), t=Real(-1, 1), k=Real(0, 32))
 REGRESSORS = ("x", "u", "w", "b", "x * u")

@@ -20,7 +20,7 @@ from dpinfer.kernel.rows.blocks import (
 )
 from dpinfer.resampling.blocks import Frame, bins_of, find_frame, find_scales, limit, whole_frame
 from dpinfer.schema import Ball, Real, Schema
-from dpinfer.schema.balls import region_of
+from dpinfer.schema.region import region_of
 
 SCHEMA = Schema(x=Real(0, 1), w=Real(0, 1))
 REGION = region_of({("a", "c"): Ball(2, (1, -1)), "b": (-3, 5)}, ("a", "b", "c"))

@@ -14,8 +14,8 @@ from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.axes import BinsAxis
-from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cells import Coded
+from dpinfer.schema.grid import UNIT
 
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", ">i4", ">u8", "<i8"]
 

@@ -22,7 +22,7 @@ from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema import Boolean, Category, Date, Integer, Real, Schema
 from dpinfer.schema.basis import basis_of
-from dpinfer.schema.clamping import clamped_values
+from dpinfer.schema.columns import clamped_values
 
 SCHEMA = Schema(
     x=Real(-3, 11, missing_codes=[-9]),

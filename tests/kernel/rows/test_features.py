@@ -13,7 +13,8 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import UNIT, simplex_codes
+from dpinfer.schema.basis import simplex_codes
+from dpinfer.schema.grid import UNIT
 
 SCHEMA = Schema(
     x=Real(-4, 12),

@@ -30,8 +30,9 @@ from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Category, Real, Schema
 from dpinfer.schema.axes import BinsAxis, LevelsAxis
-from dpinfer.schema.basis import UNIT, basis_of
+from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.grid import UNIT
 
 DROPPING = Schema(x=Real(-3, 11), u=Real(0, 1), y=Real(0, 50), g=Category(["a", "b", "c"]))
 KEEPING = Schema(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.reach import Boxes
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import UNIT, basis_of
-from dpinfer.schema.grid import widened
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.grid import UNIT, widened
 
 SCHEMA = Schema(
     x=Real(-3, 11),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dpinfer.kernel.rows.resampled import ReplicateSum
 from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 
 SCHEMA = Schema(
     x=Real(-4, 12),

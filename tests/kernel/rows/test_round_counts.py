@@ -19,7 +19,7 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.schema.basis import UNIT
+from dpinfer.schema.grid import UNIT
 from tests.kernel.rows.round_bounds import CELLS, cells_of, frame_of
 from tests.kernel.rows.round_cases import LINKS, SCHEMA, features, maps_of
 

@@ -15,7 +15,8 @@ from dpinfer.kernel.rows.rounds import RoundSum, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.schema.basis import UNIT, basis_of
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.grid import UNIT
 from tests.kernel.rows.round_bounds import (
     ROWS,
     added_alone,

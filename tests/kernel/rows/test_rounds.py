@@ -17,7 +17,8 @@ from dpinfer.kernel.rows.round_frame import RoundFrame
 from dpinfer.kernel.rows.rounds import SLACK, RoundSum, Term
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.design import columns_of
-from dpinfer.schema.basis import UNIT, basis_of
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.grid import UNIT
 from tests.kernel.rows.round_bounds import (
     added_alone,
     exact_price,

@@ -12,8 +12,8 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Category, Real, Schema
-from dpinfer.schema.basis import UNIT
 from dpinfer.schema.cells import Coded
+from dpinfer.schema.grid import UNIT
 
 
 def broken_text():
