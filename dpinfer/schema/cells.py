@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timezone
 from decimal import Decimal
@@ -34,11 +35,9 @@ __all__ = [
     "Coded",
     "Lookup",
     "Meant",
-    "MissingCodes",
     "complex_to_numbers",
     "day_of_cell",
     "day_of_text",
-    "days_of_moment",
     "days_of_moments",
     "distinct_texts",
     "normal_text",
@@ -58,7 +57,6 @@ PLAIN_NUMBERS = frozenset({*np.sctypeDict.values(), complex})
 """The number types of numpy and Python themselves; a subclass could bring methods of its own."""
 
 PER_DAY = {"D": 1, "h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-_DAYS_OR_MORE = ("Y", "M", "W")
 _TIME = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 _ISO = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[T ]{_TIME})?")
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -155,17 +153,10 @@ def _read_known(cell: Any) -> bool | float | str:
         with np.errstate(all="ignore"):
             value = float(cell)
     elif issubclass(kind, complex | np.complexfloating):
-        value = _complex_to_number(cell)
+        value = float(complex_to_numbers(np.asarray(cell)))
     elif kind is Decimal:
         value = MISSING if cell.is_nan() else float(cell)
     return value
-
-
-def _complex_to_number(cell: complex) -> float:
-    with np.errstate(all="ignore"):
-        if cell.imag == 0:
-            return float(cell.real)
-        return MISSING if np.isnan(cell) else IMPOSSIBLE
 
 
 def complex_to_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
@@ -234,10 +225,7 @@ def plainest(code: str | int | float) -> str | int | float:
 class Lookup:
     """Values of cells by their spelling; every other cell is impossible.
 
-    Parameters
-    ----------
-    entries : tuple of (str, float)
-        Canonical texts, each once, with the value that each stands for; NaN for a missing cell.
+    ``entries`` are canonical texts, each once, with the value that each stands for; NaN for a missing cell.
     """
 
     entries: tuple[tuple[str, float], ...]
@@ -249,15 +237,14 @@ class Lookup:
     @cached_property
     def _by_normal_text(self) -> dict[str, float]:
         normal = [(normal_text(text), value) for text, value in self.entries]
-        texts = [text for text, _ in normal]
-        return {text: value for text, value in normal if text is not None and texts.count(text) == 1}
+        counts = Counter(text for text, _ in normal)
+        return {text: value for text, value in normal if text is not None and counts[text] == 1}
 
     @cached_property
     def _number_table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The numbers that are declared, ascending, and the value of each."""
-        normal = [normal_text(text) for text, _ in self.entries]
-        numbers = {float(n) for n in normal if n is not None and n not in ("True", "False")}
-        keys = np.array(sorted(numbers), dtype=np.float64)
+        normal = {normal_text(text) for text, _ in self.entries} - {None, "True", "False"}
+        keys = np.unique([float(text) for text in normal if text is not None])
         return keys, np.array([self.value(key) for key in keys.tolist()], dtype=np.float64)
 
     def value(self, cell: bool | float | str) -> float:
@@ -266,9 +253,7 @@ class Lookup:
             return float(cell)
         text = spelled(cell)
         found = self._by_text.get(text)
-        if found is None:
-            found = self._by_normal_text.get(normal_text(text) or "")
-        return IMPOSSIBLE if found is None else found
+        return self._by_normal_text.get(normal_text(text) or "", IMPOSSIBLE) if found is None else found
 
     def numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values of an array of numeric cells: `value`, on arrays."""
@@ -280,79 +265,27 @@ class Lookup:
         return np.where(keys[place] == values, found[place], unmatched)
 
 
-@dataclass(frozen=True)
-class MissingCodes:
-    """Codes of missing cells in a column of numbers: numbers by their value, other texts by their characters."""
-
-    codes: tuple[str | int | float, ...]
-
-    @cached_property
-    def _texts(self) -> frozenset[str]:
-        return frozenset(code.strip() for code in self.codes if isinstance(code, str) and not _is_number(code))
-
-    @cached_property
-    def _values(self) -> frozenset[float]:
-        numbers = [text_to_number(one) if isinstance(one, str) else float(one) for one in self.codes if _is_number(one)]
-        return frozenset(numbers)
-
-    def hides(self, cell: bool | float | str) -> bool:
-        """Whether a text is one of the codes that are no numbers."""
-        return isinstance(cell, str) and cell.strip() in self._texts
-
-    def value(self, cell: bool | float | str, value: float) -> float:
-        """Value of a cell that is a number, or a text that may spell one: NaN for one that is a code."""
-        return MISSING if self.hides(cell) else self.number(value)
-
-    def number(self, value: float) -> float:
-        """Value of a numeric cell: NaN for one that is a code."""
-        return MISSING if value in self._values else value
-
-    def numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values of an array of numeric cells: `number`, on arrays."""
-        return np.where(np.isin(values, list(self._values)), MISSING, values) if self._values else values
-
-    def within(self, lower: int, upper: int) -> list[int]:
-        """Whole numbers between two bounds that are codes, ascending."""
-        return [int(value) for value in sorted(self._values) if value.is_integer() and lower <= value <= upper]
-
-
-def _is_number(code: object) -> bool:
-    return not isinstance(code, str) or math.isfinite(text_to_number(code))
-
-
-def days_of_moment(moment: np.datetime64) -> float:
-    """Days of one moment, as `days_of_moments` gives them."""
-    unit, count = np.datetime_data(moment.dtype)
-    if unit not in PER_DAY or count != 1 or np.isnat(moment):
-        return float(days_of_moments(np.array([moment]))[0])
-    whole, rest = divmod(int(moment.astype(np.int64)), PER_DAY[unit])
-    return whole + rest / PER_DAY[unit]
-
-
 def days_of_moments(moments: NDArray[Any]) -> NDArray[np.float64]:
     """Days from 1970-01-01 (m,): the same number for the same moment, in whatever unit it is stored."""
     unit, count = np.datetime_data(moments.dtype)
-    if unit in _DAYS_OR_MORE:
+    if unit in ("Y", "M", "W"):
         moments, unit, count = moments.astype("M8[D]"), "D", 1
     if unit not in PER_DAY or count != 1:
         return np.where(np.isnat(moments), MISSING, IMPOSSIBLE)
-    ticks = moments.astype(np.int64)
-    whole, rest = np.divmod(ticks, PER_DAY[unit])
+    whole, rest = np.divmod(moments.astype(np.int64), PER_DAY[unit])
     return np.where(np.isnat(moments), MISSING, whole + rest / PER_DAY[unit])
 
 
-def day_of_cell(cell: object) -> float | None:
+def day_of_cell(cell: Any) -> float | None:
     """Days from 1970-01-01 of a date or time; NaN for NaT, None for what is neither; nothing raises."""
     kind = type(cell)
     try:
-        if kind is pd.Timestamp:
-            return days_of_moment(cell.to_datetime64())  # type: ignore[attr-defined]
-        if kind is np.datetime64:
-            return days_of_moment(cell)  # type: ignore[arg-type]
+        if kind is pd.Timestamp or kind is np.datetime64:
+            return float(days_of_moments(np.asarray(cell.to_datetime64() if kind is pd.Timestamp else cell)))
         if kind is datetime:
-            return _day_of_time(cell)  # type: ignore[arg-type]
+            return _day_of_time(cell)
         if kind is date:
-            return float(cell.toordinal() - _EPOCH)  # type: ignore[attr-defined]
+            return float(cell.toordinal() - _EPOCH)
     except Exception:
         return IMPOSSIBLE
     return None

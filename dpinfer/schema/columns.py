@@ -23,27 +23,23 @@ from dpinfer.schema.cells import (
     Coded,
     Lookup,
     Meant,
-    MissingCodes,
     complex_to_numbers,
     day_of_cell,
     day_of_text,
-    days_of_moment,
     days_of_moments,
     distinct_texts,
     plainest,
     read_cell,
     same_spelling,
-    spelled,
     text_to_number,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
     from numpy.typing import NDArray
 
-    _Done = Callable[[NDArray[np.float64]], NDArray[np.float64]]
     Array = NDArray[np.float64]
 
 __all__ = [
@@ -70,6 +66,8 @@ __all__ = [
     "plain_scalar",
 ]
 
+Code = str | int | float
+
 DROP = "drop"
 
 _WORDS = ("label", "unit", "source")
@@ -85,18 +83,21 @@ def plain_scalar(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def _is_plain(value: object) -> bool:
+    """Whether a value is a non-blank text, a finite number or a truth value."""
+    cell = read_cell(value) if isinstance(value, str | int | float) else MISSING
+    return isinstance(cell, str) or math.isfinite(cell)
+
+
 def finite_number(column: str, argument: str, given: object) -> float:
     """Check that an argument is a finite number; `SchemaError` if it is not."""
     value = plain_scalar(given)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_plain(value):
         raise refused(column, argument, given, "a finite number")
-    number = read_cell(value)
-    if not math.isfinite(number):  # type: ignore[arg-type]
-        raise refused(column, argument, given, "a finite number")
-    return float(number) + 0.0
+    return float(value) + 0.0
 
 
-def plain_list(column: str, argument: str, given: object) -> tuple[str | int | float, ...]:
+def plain_list(column: str, argument: str, given: object) -> tuple[Code, ...]:
     """Check a collection of texts and numbers that are spelled differently; `SchemaError` if it is none.
 
     What spells a number canonically becomes that number: cells are compared by their spelling, so it means the same.
@@ -105,12 +106,10 @@ def plain_list(column: str, argument: str, given: object) -> tuple[str | int | f
     if isinstance(given, str | bytes | set | frozenset | dict) or not np.iterable(given):
         raise refused(column, argument, given, right)
     codes = tuple(plain_scalar(one) for one in given)
-    for code in codes:
-        cell = read_cell(code) if isinstance(code, str | int | float) and not isinstance(code, bool) else MISSING
-        if not isinstance(cell, str) and not math.isfinite(cell):
-            raise refused(column, argument, type_of(given), right)
+    if not all(_is_plain(code) and not isinstance(code, bool) for code in codes):
+        raise refused(column, argument, type_of(given), right)
     codes = tuple(plainest(code) for code in codes)  # type: ignore[arg-type]
-    if len({spelled(read_cell(code)) for code in codes}) < len(codes):
+    if len(set(map(same_spelling, codes))) < len(codes):
         raise refused(column, argument, list(codes), right)
     return codes  # type: ignore[return-value]
 
@@ -144,7 +143,7 @@ class Column(ABC):
 
     missing: Any = field(default=DROP, kw_only=True)
     impossible: Any = field(default=DROP, kw_only=True)
-    missing_codes: tuple[str | int | float, ...] = field(default=(), kw_only=True)
+    missing_codes: tuple[Code, ...] = field(default=(), kw_only=True)
     label: str = field(default="", kw_only=True)
     unit: str = field(default="", kw_only=True)
     source: str = field(default="", kw_only=True)
@@ -156,7 +155,9 @@ class Column(ABC):
             object.__setattr__(self, name, one_line(type(self).__name__, name, getattr(self, name)))
         self._declare()
         for name in ("missing", "impossible"):
-            object.__setattr__(self, name, self._policy(name, getattr(self, name)))
+            given = plain_scalar(getattr(self, name))
+            constant = DROP if isinstance(given, str) and given == DROP else self._constant(name, given)
+            object.__setattr__(self, name, constant)
 
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, Column) else NotImplemented
@@ -177,12 +178,20 @@ class Column(ABC):
         return json.dumps(self.to_dict())
 
     @cached_property
-    def _missing(self) -> MissingCodes:
-        return MissingCodes(self.missing_codes)
+    def _hidden(self) -> frozenset[str | float]:
+        """Codes of missing cells, for columns of numbers: numbers by their value, other texts by their characters."""
+        values = [text_to_number(code) if isinstance(code, str) else float(code) for code in self.missing_codes]
+        pairs = zip(self.missing_codes, values, strict=True)
+        return frozenset(value if math.isfinite(value) else str(code).strip() for code, value in pairs)
 
-    def _policy(self, name: str, given: object) -> object:
-        given = plain_scalar(given)
-        return DROP if isinstance(given, str) and given == DROP else self._constant(name, given)
+    def _entries(self) -> Sequence[tuple[str, float]]:
+        """Canonical texts that stand for a value each, NaN for missing; none where numbers stand for themselves."""
+        return ()
+
+    @cached_property
+    def _lookup(self) -> Lookup | None:
+        entries = tuple(self._entries())
+        return Lookup(entries) if entries else None
 
     @property
     def measured_in(self) -> str:
@@ -196,69 +205,79 @@ class Column(ABC):
     @property
     def may_drop(self) -> bool:
         """Whether a row can be dropped because of this column: False if both policies are constants."""
-        return any(isinstance(p, str) and p == DROP for p in (self.missing, self.impossible))
+        return DROP in (self.missing, self.impossible)
 
     @property
     def level_texts(self) -> tuple[str, ...]:
         """Canonical text of each level, in order; empty for a column that has no levels."""
         return ()
 
-    def level_index(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
+    def level_index(self, values: Array) -> NDArray[np.intp]:
         """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
         return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
 
-    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> NDArray[np.float64]:
+    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
         """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
 
         The number, 0 or 1, or the level's index; **not finite where the row is to be dropped** (NaN, except that a
         float64 array for a `Real` with both policies "drop" comes back as it is, with its infinities). Never raises or
         warns whatever the cells hold. A cell's value depends on that cell alone.
         """
-        return self._each(raw, self.settle)
+        return self.settle(self.meaning(raw))
 
-    def meaning(self, raw: NDArray[Any] | Coded | Meant) -> NDArray[np.float64]:
+    def meaning(self, raw: NDArray[Any] | Coded | Meant) -> Array:  # noqa: PLR0911  (a return a storage)
         """Read cells of any storage (m,) without the policies: NaN is missing, an infinity impossible."""
-        return self._each(raw, lambda values: values)
-
-    def _each(self, raw: NDArray[Any] | Coded | Meant, done: _Done) -> NDArray[np.float64]:  # noqa: PLR0911  (a return a storage)
-        """Read cells of any storage; to distinct values of text and codes is ``done`` once what is done."""
         if isinstance(raw, Meant):
-            return done(raw.values)
+            return raw.values
+        if not isinstance(raw, Coded) and raw.dtype.kind == "U":
+            raw = distinct_texts(raw.tolist())
         if isinstance(raw, Coded):
-            return done(self._read([*raw.values, None]))[raw.positions]
-        if raw.dtype.kind == "U":
-            coded = distinct_texts(raw.tolist())
-            return done(self._read([*coded.values, None]))[coded.positions]
+            return self._read([*raw.values, None])[raw.positions]
         if raw.dtype.kind == "b":
-            return done(self._read([False, True]))[raw.astype(np.intp)]
+            return self._read([False, True])[raw.astype(np.intp)]
         if raw.dtype.kind in "iuf":
             with np.errstate(all="ignore"):
-                return done(self._numbers(raw.astype(np.float64, copy=False)))
+                return self._numbers(raw.astype(np.float64, copy=False))
         if raw.dtype.kind in "mM":
-            return done(self._moments(raw))
+            return self._moments(raw)
         if raw.dtype.kind == "c":
-            return done(self._numbers(complex_to_numbers(raw)))
-        return done(self._read(raw.tolist()))
+            return self._numbers(complex_to_numbers(raw))
+        return self._read(raw.tolist())
 
-    def _moments(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+    def _moments(self, raw: NDArray[Any]) -> Array:
         """Values of an array of dates, times or durations: impossible, but for a column of dates."""
         return np.where(np.isnat(raw), MISSING, IMPOSSIBLE)
 
-    def _read(self, cells: Iterable[object]) -> NDArray[np.float64]:
-        return np.array([self._value(read_cell(cell)) for cell in cells], dtype=np.float64)
+    def _read(self, cells: Iterable[object]) -> Array:
+        """Values of cells of any type: of a text the number that it spells, unless its characters are a code."""
+        if self._lookup is not None:
+            return np.array([self._lookup.value(read_cell(cell)) for cell in cells], dtype=np.float64)
+        found = []
+        for cell in map(read_cell, cells):
+            if isinstance(cell, str):
+                found.append(MISSING if cell.strip() in self._hidden else text_to_number(cell))
+            else:
+                found.append(float(cell))
+        return self._numbers(np.array(found, dtype=np.float64))
 
-    def settle(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _numbers(self, values: Array) -> Array:
+        """Values of an array of numeric cells."""
+        if self._lookup is not None:
+            return self._lookup.numbers(values)
+        codes = [code for code in self._hidden if isinstance(code, float)]
+        return np.where(np.isin(values, codes), MISSING, values) if codes else values
+
+    def settle(self, values: Array) -> Array:
         """Apply the policies to what `meaning` gives: values in which NaN is missing and an infinity impossible."""
-        missing, impossible = self._coded(self.missing), self._coded(self.impossible)
+        missing, impossible = (
+            MISSING if policy == DROP else self._policy_value(policy) for policy in (self.missing, self.impossible)
+        )
         settled = np.where(np.isinf(values), impossible, values)
         return settled if math.isnan(missing) else np.where(np.isnan(values), missing, settled)
 
-    def _coded(self, policy: object) -> float:
-        return MISSING if isinstance(policy, str) and policy == DROP else self._policy_value(policy)
-
-    @abstractmethod
     def _policy_value(self, policy: Any) -> float:
         """Value of a policy's constant: finite, whatever cells stand for missing ones."""
+        return float(policy)
 
     @abstractmethod
     def _declare(self) -> None:
@@ -268,15 +287,7 @@ class Column(ABC):
     def _constant(self, name: str, given: object) -> object:
         """Check and normalise the constant of a policy."""
 
-    @abstractmethod
-    def _value(self, cell: bool | float | str) -> float:
-        """Value of one cell as `read_cell` gives it."""
-
-    @abstractmethod
-    def _numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values of an array of numeric cells: `_value`, on arrays."""
-
-    def cells(self, values: NDArray[np.float64]) -> NDArray[Any]:
+    def cells(self, values: Array) -> NDArray[Any]:
         """Return cells (m,) that `coerce` turns into these numbers (m,), which are within the bounds."""
         return values
 
@@ -297,10 +308,11 @@ class Column(ABC):
         """Give the declaration as JSON-ready values; `column_from_dict` reads it back."""
         given = {"missing_codes": list(self.missing_codes), **{name: getattr(self, name) for name in _WORDS}}
         more = {name: value for name, value in given.items() if value}
-        return {"kind": self.kind, **self._limits(), "missing": self.missing, "impossible": self.impossible, **more}
+        return {"kind": self.kind, **self._declared(), "missing": self.missing, "impossible": self.impossible, **more}
 
-    def _limits(self) -> dict[str, Any]:
-        return {}
+    def _declared(self) -> dict[str, Any]:
+        """Give the declared bounds or levels, JSON-ready."""
+        return {name: getattr(self, name) for name in self._positional}
 
 
 _LARGEST_INTEGER = 2**53
@@ -366,17 +378,7 @@ class Real(Column):
             raise refused(type(self).__name__, name, given, right)
         return value
 
-    def _policy_value(self, policy: Any) -> float:
-        return float(policy)
-
-    def _value(self, cell: bool | float | str) -> float:
-        value = text_to_number(cell) if isinstance(cell, str) else float(cell)
-        return self._missing.value(cell, value) if self.missing_codes else value
-
-    def _numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self._missing.numbers(values)
-
-    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> NDArray[np.float64]:
+    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
         """Turn cells into floats; see `Column.coerce`."""
         untouched = type(self) is Real and self.missing == self.impossible == DROP and not self.missing_codes
         if untouched and isinstance(raw, np.ndarray) and raw.dtype == np.float64 and raw.dtype.isnative:
@@ -391,9 +393,6 @@ class Real(Column):
     def describe(self) -> str:
         """Bounds, as ``[lower, upper]``."""
         return f"[{self.lower:.15g}, {self.upper:.15g}]"
-
-    def _limits(self) -> dict[str, Any]:
-        return {"lower": self.lower, "upper": self.upper}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -430,10 +429,15 @@ class Integer(Real):
             if not value.is_integer() or abs(value) > _LARGEST_INTEGER:
                 raise refused("Integer", name, value, "a whole number of at most 2**53 in size")
             object.__setattr__(self, name, int(value))
-        if len(self._missing.within(int(self.lower), int(self.upper))) > self.width:
-            raise refused(
-                "Integer", "missing_codes", list(self.missing_codes), "codes that leave a number within bounds"
-            )
+        if len(self._codes_within) > self.width:
+            right = "codes that leave a number within bounds"
+            raise refused("Integer", "missing_codes", list(self.missing_codes), right)
+
+    @property
+    def _codes_within(self) -> list[float]:
+        """Whole numbers within the bounds that stand for missing cells, ascending."""
+        codes = sorted(code for code in self._hidden if isinstance(code, float))
+        return [code for code in codes if code.is_integer() and self.lower <= code <= self.upper]
 
     def _constant(self, name: str, given: object) -> object:
         value = super()._constant(name, given)
@@ -441,34 +445,27 @@ class Integer(Real):
             raise refused("Integer", name, given, f'"drop" or a whole number in {self.describe()}')
         return int(value)
 
-    def _value(self, cell: bool | float | str) -> float:
-        value = super()._value(cell)
-        return value if math.isnan(value) or value.is_integer() else IMPOSSIBLE
-
-    def _numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _numbers(self, values: Array) -> Array:
         values = super()._numbers(values)
         return np.where(np.floor(values) == values, values, np.where(np.isnan(values), MISSING, IMPOSSIBLE))
 
-    def cells(self, values: NDArray[np.float64]) -> NDArray[Any]:
+    def cells(self, values: Array) -> NDArray[Any]:
         """Return the nearest whole numbers (m,), as cells."""
         return np.rint(values)
 
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
         """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; no code of a missing cell."""
-        codes = self._missing.within(int(self.lower), int(self.upper))
+        codes = self._codes_within
         drawn = rng.integers(int(self.lower), int(self.upper) + 1 - len(codes), size=n)
         for code in codes:  # ascending: those from here on move one up
             drawn += drawn >= code
         return drawn
 
-    @property
+    @cached_property
     def level_texts(self) -> tuple[str, ...]:
         """The whole numbers within the bounds, as text; empty if there are more than a hundred."""
         few = self.upper - self.lower < 100
         return tuple(str(k) for k in range(int(self.lower), int(self.upper) + 1)) if few else ()
-
-
-Code = str | int | float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -514,45 +511,35 @@ class Boolean(Column):
             name, other = ("true", "false") if self.true is None else ("false", "true")
             raise refused("Boolean", name, None, f"what cells hold for {name}, as {other}= is given")
         for name in ("true", "false"):
-            object.__setattr__(self, name, _codes(name, getattr(self, name)))
+            given = getattr(self, name)
+            given = [given] if isinstance(given, str | int | float | np.generic) else given
+            codes = plain_list("Boolean", name, () if given is None else given)
+            if given is not None and not codes:
+                raise refused("Boolean", name, [], "at least one code")
+            if codes:
+                object.__setattr__(self, name, codes if len(codes) > 1 else codes[0])
         texts = [text for text, _ in self._entries()]
-        if self.true is not None and len(set(texts)) < len(texts):
+        if len(set(texts)) < len(texts):
             right = "texts that stand for one truth value or for a missing cell, and for nothing else"
             raise refused("Boolean", "true", self.true, right)
 
-    def _entries(self) -> list[tuple[str, float]]:
-        found = [("true", 1.0), ("false", 0.0)]
-        entries = [(same_spelling(code), value) for name, value in found for code in self.codes_of(name)]
-        return [*entries, *((same_spelling(code), MISSING) for code in self.missing_codes)]
+    def _entries(self) -> Sequence[tuple[str, float]]:
+        codes = {1.0: self.codes_of("true"), 0.0: self.codes_of("false"), MISSING: self.missing_codes}
+        given = self.true is not None
+        return [(same_spelling(code), value) for value, listed in codes.items() for code in listed if given]
 
     def codes_of(self, name: str) -> tuple[Code, ...]:
         """Codes of ``"true"`` or ``"false"``; empty where none are declared."""
         given = getattr(self, name)
         return () if given is None else given if isinstance(given, tuple) else (given,)
 
-    @cached_property
-    def _lookup(self) -> Lookup | None:
-        return None if self.true is None else Lookup(tuple(self._entries()))
-
     def _constant(self, name: str, given: object) -> object:
         if not isinstance(given, bool):
             raise refused("Boolean", name, given, '"drop", True or False')
         return given
 
-    def _policy_value(self, policy: Any) -> float:
-        return float(policy)
-
-    def _value(self, cell: bool | float | str) -> float:
-        if self._lookup is not None:
-            return self._lookup.value(cell)
-        value = text_to_number(cell) if isinstance(cell, str) else float(cell)
-        value = self._missing.value(cell, value) if self.missing_codes else value
-        return value if math.isnan(value) or value in (0.0, 1.0) else IMPOSSIBLE
-
-    def _numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self._lookup is not None:
-            return self._lookup.numbers(values)
-        values = self._missing.numbers(values)
+    def _numbers(self, values: Array) -> Array:
+        values = super()._numbers(values)
         return np.where((values == 0.0) | (values == 1.0) | np.isnan(values), values, IMPOSSIBLE)
 
     def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
@@ -579,18 +566,9 @@ class Boolean(Column):
             return "False, True"
         return ", ".join(f"{word}: {' or '.join(map(repr, self.codes_of(word.lower())))}" for word in ("False", "True"))
 
-    def _limits(self) -> dict[str, Any]:
+    def _declared(self) -> dict[str, Any]:
         found = {name: self.codes_of(name) for name in ("true", "false") if self.true is not None}
         return {name: list(codes) if len(codes) > 1 else codes[0] for name, codes in found.items()}
-
-
-def _codes(name: str, given: object) -> Code | tuple[Code, ...] | None:
-    if given is None:
-        return None
-    codes = plain_list("Boolean", name, [given] if isinstance(given, str | int | float | np.generic) else given)
-    if not codes:
-        raise refused("Boolean", name, [], "at least one code")
-    return codes if len(codes) > 1 else codes[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -635,7 +613,7 @@ class Category(Column):
     _positional: ClassVar[tuple[str, ...]] = ("levels",)
 
     levels: tuple[str | int | float | bool, ...]
-    codes: tuple[str | int | float, ...] = field(default=(), kw_only=True)
+    codes: tuple[Code, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def from_dtype(cls, dtype: object, *, source: str, **options: Any) -> Category:
@@ -682,8 +660,7 @@ class Category(Column):
             raise refused("Category", "levels", self.levels, "an ordered collection such as a list")
         levels = tuple(plain_scalar(level) for level in self.levels)
         for level in levels:
-            cell = read_cell(level) if isinstance(level, str | int | float) else MISSING
-            if not isinstance(cell, str) and not math.isfinite(cell):
+            if not _is_plain(level):
                 raise refused("Category", "levels", level, "each level a non-blank text, a finite number or a bool")
         object.__setattr__(self, "levels", levels)
         if len(levels) < 2:
@@ -699,28 +676,23 @@ class Category(Column):
             right = "texts that stand for one level or for a missing cell, and for nothing else"
             raise refused("Category", given, list(getattr(self, given)), right)
 
-    @property
+    @cached_property
     def level_texts(self) -> tuple[str, ...]:
         """Canonical text of each level, in order."""
         return tuple(same_spelling(level) for level in self.levels)
 
     def find(self, level: object) -> int | None:
         """Index of a level, given in any spelling that a cell may have; None if it is no level."""
-        value = self._value(read_cell(plain_scalar(level)))
+        value = self._read([level])[0]
         return int(value) if math.isfinite(value) else None
 
-    @cached_property
-    def _lookup(self) -> Lookup:
-        return Lookup(tuple(self._entries()))
-
-    def _entries(self) -> Iterator[tuple[str, float]]:
-        for index, text in enumerate(self.level_texts):
-            yield text, float(index)
-        for index, code in enumerate(self.codes):
-            if same_spelling(code) != self.level_texts[index]:
-                yield same_spelling(code), float(index)
-        for code in self.missing_codes:
-            yield same_spelling(code), MISSING
+    def _entries(self) -> Sequence[tuple[str, float]]:
+        texts = self.level_texts
+        codes = [(same_spelling(code), index) for index, code in enumerate(self.codes)]
+        levels = [(text, index) for index, text in enumerate(texts)]
+        known = [*levels, *((text, index) for text, index in codes if text != texts[index])]
+        hidden = [(same_spelling(code), MISSING) for code in self.missing_codes]
+        return [*((text, float(index)) for text, index in known), *hidden]
 
     def _constant(self, name: str, given: object) -> object:
         index = self.find(given) if isinstance(given, str | int | float) else None
@@ -730,12 +702,6 @@ class Category(Column):
 
     def _policy_value(self, policy: Any) -> float:
         return float(self.level_texts.index(same_spelling(policy)))
-
-    def _value(self, cell: bool | float | str) -> float:
-        return self._lookup.value(cell)
-
-    def _numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self._lookup.numbers(values)
 
     def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
         """Return the levels of indices (m,), as cells."""
@@ -752,7 +718,7 @@ class Category(Column):
         shown = ", ".join(map(repr, self.levels[:6]))
         return shown if len(self.levels) <= 6 else f"{shown}, ... ({len(self.levels)} levels)"
 
-    def _limits(self) -> dict[str, Any]:
+    def _declared(self) -> dict[str, Any]:
         levels = {"levels": list(self.levels)}
         return {**levels, "codes": list(self.codes)} if self.codes else levels
 
@@ -806,57 +772,54 @@ class Date(Real):
     @property
     def origin(self) -> float:
         """Days from 1970-01-01 to ``first``."""
-        return days_of_moment(np.datetime64(str(self.first)))
+        return float(days_of_moments(np.asarray(np.datetime64(str(self.first)))))
 
     def _declare(self) -> None:
         for name in ("first", "last"):
-            object.__setattr__(self, name, _declared(name, getattr(self, name)))
+            object.__setattr__(self, name, _iso_text(name, getattr(self, name)))
         object.__setattr__(self, "lower", 0.0)
-        object.__setattr__(self, "upper", days_of_moment(np.datetime64(str(self.last))) - self.origin)
+        object.__setattr__(self, "upper", self._policy_value(self.last))
         if not self.lower < self.upper:
             raise refused("Date", "last", self.last, f"a date after first={self.first!r}")
 
     def _constant(self, name: str, given: object) -> object:
         right = f'"drop" or a date in {self.describe()}'
-        text = _declared(name, given, right)
+        text = _iso_text(name, given, right)
         if not 0.0 <= self._policy_value(text) <= self.upper:
             raise refused("Date", name, given, right)
         return text
 
     def _policy_value(self, policy: Any) -> float:
-        return days_of_moment(np.datetime64(policy)) - self.origin
+        return float(days_of_moments(np.asarray(np.datetime64(policy)))) - self.origin
 
-    def _moments(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+    def _moments(self, raw: NDArray[Any]) -> Array:
         if raw.dtype.kind == "m":
             return super()._moments(raw)
         with np.errstate(all="ignore"):
             return self._since(days_of_moments(raw))
 
-    def _read(self, cells: Iterable[object]) -> NDArray[np.float64]:
+    def _read(self, cells: Iterable[object]) -> Array:
         return self._since(np.array([self._day(cell) for cell in cells], dtype=np.float64))
 
     def _day(self, cell: object) -> float:
         """Days from 1970-01-01 of any cell; NaN where it is missing, an infinity where it is no date."""
         day = day_of_cell(cell)
-        return self._day_of_value(read_cell(cell)) if day is None else day
+        if day is not None:
+            return day
+        known = read_cell(cell)
+        if isinstance(known, str):
+            return MISSING if known.strip() in self._hidden else day_of_text(known)
+        return MISSING if math.isnan(known) or known in self._hidden else IMPOSSIBLE
 
-    def _day_of_value(self, cell: bool | float | str) -> float:
-        if isinstance(cell, str):
-            return MISSING if self._missing.hides(cell) else day_of_text(cell)
-        return MISSING if math.isnan(self._missing.number(float(cell))) else IMPOSSIBLE
+    def _numbers(self, values: Array) -> Array:
+        return np.where(np.isnan(super()._numbers(values)), MISSING, IMPOSSIBLE)
 
-    def _value(self, cell: bool | float | str) -> float:
-        return float(self._since(np.array([self._day_of_value(cell)]))[0])
-
-    def _numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.where(np.isnan(self._missing.numbers(values)), MISSING, IMPOSSIBLE)
-
-    def _since(self, days: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _since(self, days: Array) -> Array:
         """Count days since 1970 from ``first``; dates that stand for missing cells become NaN."""
         codes = [day_of_text(code) for code in self.missing_codes if isinstance(code, str)]
         return np.where(np.isin(days, [code for code in codes if np.isfinite(code)]), MISSING, days - self.origin)
 
-    def cells(self, values: NDArray[np.float64]) -> NDArray[Any]:
+    def cells(self, values: Array) -> NDArray[Any]:
         """Return times (m,), to the microsecond, that many days after ``first``."""
         return np.datetime64(str(self.first), "us") + np.rint(values * PER_DAY["us"]).astype("m8[us]")
 
@@ -868,11 +831,8 @@ class Date(Real):
         """Bounds, as ``[first, last]``."""
         return f"[{self.first}, {self.last}]"
 
-    def _limits(self) -> dict[str, Any]:
-        return {"first": self.first, "last": self.last}
 
-
-def _declared(name: str, given: object, right: str = 'a date, or its text such as "2024-01-31"') -> str:
+def _iso_text(name: str, given: object, right: str = 'a date, or its text such as "2024-01-31"') -> str:
     """Write a declared date or time canonically in ISO 8601, without a zone."""
     value = day_of_text(given) if isinstance(given, str) else day_of_cell(given)
     if value is None or not np.isfinite(value):
@@ -909,21 +869,14 @@ def clamped_values(
     return values, keep
 
 
-def limits_of(column: object) -> tuple[float, float]:
+def limits_of(column: Column) -> tuple[float, float]:
     """Return the bounds that coerced values of a column are clamped to: declared ones, or those of level indices."""
-    texts = getattr(column, "level_texts", ())
     lower = float(getattr(column, "lower", 0.0))
-    return lower, float(getattr(column, "upper", lower + max(len(texts) - 1, 0)))
+    return lower, float(getattr(column, "upper", lower + max(len(column.level_texts) - 1, 0)))
 
 
-VALID, LOW, HIGH, MISSING_CELL, IMPOSSIBLE_CELL, UNKNOWN = CELL_CLASSES = (
-    "valid",
-    "clamped low",
-    "clamped high",
-    "missing",
-    "impossible",
-    "unknown level",
-)
+CELL_CLASSES = ("valid", "clamped low", "clamped high", "missing", "impossible", "unknown level")
+VALID, LOW, HIGH, MISSING_CELL, IMPOSSIBLE_CELL, UNKNOWN = CELL_CLASSES
 
 ROWS_KEPT = "rows kept"
 """Rows without a cell that drops them."""
@@ -939,10 +892,8 @@ def cell_classes(column: Column) -> tuple[str, ...]:
 def class_places(column: Column, values: Array) -> NDArray[np.intp]:
     """Return the place in `cell_classes` of each cell (m,), from what the column's `meaning` of it is."""
     listed, (lower, upper) = cell_classes(column), limits_of(column)
-    known = np.isfinite(values)
-    places = np.where(
-        known, listed.index(VALID), np.where(np.isnan(values), listed.index(MISSING_CELL), len(listed) - 1)
-    )
+    known, lacking = np.isfinite(values), np.isnan(values)
+    places = np.where(known, listed.index(VALID), np.where(lacking, listed.index(MISSING_CELL), len(listed) - 1))
     if LOW in listed:
         places[known & (values < lower)] = listed.index(LOW)
         places[known & (values > upper)] = listed.index(HIGH)

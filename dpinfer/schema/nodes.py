@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.schema.expressions import Monomial
-
+    Monomial = tuple[tuple[str, int], ...]
+    Polynomial = dict[Monomial, float]
 
 __all__ = ["ARGUMENTS", "FUNCTIONS", "Expression", "Node", "evaluate"]
 

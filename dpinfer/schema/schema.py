@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,9 +43,8 @@ class People:
         if not isinstance(self.id, str) or not self.id.strip():
             raise OptionError("id", self.id, "the name of the column that tells people apart")
         if type(self.max_rows) is not int or not 1 <= self.max_rows <= MOST_ROWS:
-            raise OptionError(
-                "max_rows", self.max_rows, f"the most rows of one person that are kept: a whole number to {MOST_ROWS:,}"
-            )
+            right = f"the most rows of one person that are kept: a whole number to {MOST_ROWS:,}"
+            raise OptionError("max_rows", self.max_rows, right)
 
     @property
     def unit(self) -> str:
@@ -99,7 +99,6 @@ class Schema(Mapping[str, Column]):
     True
     """
 
-    __slots__ = ("_columns", "_people")
     _columns: dict[str, Column]
     _people: People | None
 
@@ -113,8 +112,13 @@ class Schema(Mapping[str, Column]):
         for name, column in [*(mapping or {}).items(), *columns.items()]:
             if name in declared:
                 raise SchemaError(f"Schema: {name!r} is declared twice")
-            checked = _checked_name(name)
-            declared[checked] = _checked_column(checked, column)
+            if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
+                right = "a text without backticks or line breaks"
+                raise SchemaError(f"Schema: the name {named(name)} is not valid: expected {right}")
+            if not isinstance(column, Column):
+                kinds = "Real(lower, upper), Integer(lower, upper), Boolean(), Category([levels]) or Date(first, last)"
+                raise SchemaError(f"Schema: {name}={shown(column)} is not a column; write {name}={kinds}")
+            declared[name] = column
         if not declared:
             raise SchemaError("Schema: declare at least one column, such as Schema(age=Real(0, 100))")
         object.__setattr__(self, "_columns", declared)
@@ -130,9 +134,10 @@ class Schema(Mapping[str, Column]):
         return _rebuilt, (dict(self._columns), self._people)
 
     def __getitem__(self, name: str) -> Column:
-        if name not in self:
+        column = self._columns.get(name) if isinstance(name, str) else None
+        if column is None:
             raise UnknownColumnError(name, self._columns)
-        return self._columns[name]
+        return column
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._columns
@@ -153,17 +158,19 @@ class Schema(Mapping[str, Column]):
         return self._columns == other._columns and self._people == other._people
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((frozenset(self._columns.items()), self._people))
 
     def __repr__(self) -> str:
-        cells = [(n, type(c).__name__, c.describe(), c.missing, c.impossible) for n, c in self.items()]
-        codes = [", ".join(map(repr, column.missing_codes)) for column in self.values()]
-        missing = [
-            f"missing: {one[3]}" + (f" (also {two})" if two else "") for one, two in zip(cells, codes, strict=True)
+        rows = [
+            (name, type(c).__name__, c.describe(), f"missing: {_missing(c)}", f"impossible: {c.impossible}")
+            for name, c in self.items()
         ]
-        shown = [(n, k, d, m, f"impossible: {i}") for (n, k, d, _, i), m in zip(cells, missing, strict=True)]
-        widths = [max(len(row[j]) for row in shown) for j in range(5)]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
         count = f"{len(self)} column" + ("s" if len(self) > 1 else "")
         unit = "" if self._people is None else f", of people told apart by {self._people.id!r}: {self._people.unit}"
         return "\n".join([f"Schema of {count}{unit}", *("  " + line.rstrip() for line in lines)])
@@ -204,9 +211,8 @@ class Schema(Mapping[str, Column]):
         """
         people = People(id, max_rows)
         if id in self:
-            raise OptionError(
-                "id", id, "a column that is not declared: leave the one that tells people apart out of the schema"
-            )
+            right = "a column that is not declared: leave the one that tells people apart out of the schema"
+            raise OptionError("id", id, right)
         return _rebuilt(self._columns, people)
 
     def caption(self, name: str) -> str:
@@ -247,10 +253,8 @@ class Schema(Mapping[str, Column]):
             If a value is not a column, or the kept codes do not go with it.
         """
         changed = Schema({**(mapping or {}), **columns})
-        return _rebuilt(
-            {**self._columns, **{name: column.with_words_of(self[name]) for name, column in changed.items()}},
-            self._people,
-        )
+        worded = {name: column.with_words_of(self[name]) for name, column in changed.items()}
+        return _rebuilt({**self._columns, **worded}, self._people)
 
     def __or__(self, other: object) -> Schema:
         """Put two schemas together; a column of both has to be declared alike."""
@@ -359,6 +363,10 @@ class Schema(Mapping[str, Column]):
 
     def to_json(self) -> str:
         """Write the schema as JSON text, lossless: levels keep their types."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         return json.dumps(self.to_dict())
 
     @classmethod
@@ -415,20 +423,10 @@ def _rebuilt(columns: Mapping[str, Column], people: People | None) -> Schema:
     return schema
 
 
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
-        right = "a text without backticks or line breaks"
-        raise SchemaError(f"Schema: the name {named(name)} is not valid: expected {right}")
-    return name
-
-
-def _checked_column(name: str, column: object) -> Column:
-    if isinstance(column, Column):
-        return column
-    raise SchemaError(
-        f"Schema: {name}={shown(column)} is not a column; "
-        f"write {name}=Real(lower, upper), Integer(lower, upper), Boolean(), Category([levels]) or Date(first, last)"
-    )
+def _missing(column: Column) -> str:
+    """Say what becomes of a missing cell, and what else stands for one."""
+    codes = ", ".join(map(repr, column.missing_codes))
+    return f"{column.missing} (also {codes})" if codes else str(column.missing)
 
 
 _RESOLVED = {
@@ -493,9 +491,8 @@ def read_yaml(text: str) -> Any:
 
 def write_yaml(values: Any) -> str:
     """Write plain values as YAML that `read_yaml` reads back."""
-    return str(
-        yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=120)
-    )
+    options = {"sort_keys": False, "allow_unicode": True, "default_flow_style": False, "width": 120}
+    return str(yaml.dump(values, Dumper=_Dumper, **options))
 
 
 def schema_report(schema: Schema, title: str = "", facts: tuple[tuple[str, str], ...] = ()) -> Report:
@@ -504,14 +501,12 @@ def schema_report(schema: Schema, title: str = "", facts: tuple[tuple[str, str],
 
     rows = []
     for name, column in schema.items():
-        codes = ", ".join(map(repr, column.missing_codes))
-        missing = f"{column.missing} (also {codes})" if codes else str(column.missing)
-        told = (type(column).__name__, column.describe(), missing, str(column.impossible))
-        rows.append((name, *told, column.label or "", column.measured_in))
+        policies = (_missing(column), str(column.impossible))
+        rows.append((name, type(column).__name__, column.describe(), *policies, column.label, column.measured_in))
     heads = ("column", "kind", "values", "missing", "impossible", "label", "unit")
-    kept = [place for place in range(len(heads)) if place < 5 or any(row[place] for row in rows)]
-    cells = tuple(tuple(row[place] for place in kept) for row in rows)
-    table = Table(tuple(heads[place] for place in kept), cells, frozenset(range(1, len(kept))))
+    filled = [place for place in range(len(heads)) if place < 5 or any(row[place] for row in rows)]
+    cells = tuple(tuple(row[place] for place in filled) for row in rows)
+    table = Table(tuple(heads[place] for place in filled), cells, frozenset(range(1, len(filled))))
     people = schema.people
     unit = () if people is None else (("unit", f"{people.unit}, told apart by {people.id!r}"),)
     several = "" if len(schema) == 1 else "s"
@@ -522,6 +517,6 @@ def rows_report(kind: str, schema: Schema, neighbors: str, ledger: Ledger | None
     """Return what is public of data: the schema, the relation, the ledger; no row, and not how many there are."""
     from dpinfer.privacy.showing import ledger_facts  # noqa: PLC0415  (no part of a private run)
 
-    told = (("rows", "confidential"),) if ledger is not None else (("rows", "public"),)
-    kept = () if ledger is None else ledger_facts(ledger)
-    return schema_report(schema, kind, (*told, ("neighbours", neighbors), *kept))
+    rows = "public" if ledger is None else "confidential"
+    account = () if ledger is None else ledger_facts(ledger)
+    return schema_report(schema, kind, (("rows", rows), ("neighbours", neighbors), *account))
