@@ -42,7 +42,12 @@ class Axis(ABC):
     """A public partition of rows by the value of one column or condition."""
 
     name: str
-    columns: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        expression: Expression | None = getattr(self, "expression", None)
+        return (self.name,) if expression is None else tuple(expression.columns)
 
     @property
     @abstractmethod
@@ -84,11 +89,6 @@ class LevelsAxis(Axis):
             )
 
     @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The column."""
-        return (self.name,)
-
-    @property
     def labels(self) -> tuple[Any, ...]:
         """The levels."""
         column = self.schema[self.name]
@@ -110,11 +110,6 @@ class ConditionAxis(Axis):
     schema: Schema
     name: str
     expression: Expression
-
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The columns that the condition reads."""
-        return tuple(self.expression.columns)
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -142,24 +137,16 @@ class BinsAxis(Axis):
         if not hasattr(column, "lower"):
             raise SchemaError(f"{self.name!r} is not numeric: bins need a Real or an Integer")
         lower, upper = limits_of(column)
-        right = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
-        edges = np.asarray(self.edges, dtype=np.float64)
-        if edges.ndim != 1 or edges.size < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
+        if not _increasing(self.edges) or self.edges[0] < lower or self.edges[-1] > upper:
+            right = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
             raise OptionError("bins", self.edges, right)
-        if edges[0] < lower or edges[-1] > upper:
-            raise OptionError("bins", self.edges, right)
-
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The column."""
-        return (self.name,)
 
     @property
     def labels(self) -> tuple[Any, ...]:
         """The bins as text, as pandas writes intervals."""
-        pairs = list(zip(self.edges[:-1], self.edges[1:], strict=True))
-        ends = [")"] * (len(pairs) - 1) + ["]"]
-        return tuple(f"[{low:.10g}, {high:.10g}{end}" for (low, high), end in zip(pairs, ends, strict=True))
+        ends = [")"] * (self.size - 1) + ["]"]
+        bins = zip(self.edges[:-1], self.edges[1:], ends, strict=True)
+        return tuple(f"[{low:.10g}, {high:.10g}{end}" for low, high, end in bins)
 
     @property
     def size(self) -> int:
@@ -203,17 +190,8 @@ class MirroredAxis(Axis):
     edges: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        edges = np.asarray(self.edges, dtype=np.float64)
-        right = "two or more increasing edges above zero"
-        if edges.ndim != 1 or edges.size < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
-            raise OptionError("bins", self.edges, right)
-        if edges[0] <= 0:
-            raise OptionError("bins", self.edges, right)
-
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The columns that the expression reads."""
-        return tuple(self.expression.columns)
+        if not _increasing(self.edges) or self.edges[0] <= 0:
+            raise OptionError("bins", self.edges, "two or more increasing edges above zero")
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -239,12 +217,23 @@ class MirroredAxis(Axis):
         return np.where(far <= edges[-1], place, -1)
 
 
+def _increasing(given: tuple[float, ...]) -> bool:
+    edges = np.asarray(given, dtype=np.float64)
+    return bool(edges.ndim == 1 and edges.size > 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all())
+
+
 def _bin_of(values: Array, edges: Array) -> NDArray[np.intp]:
-    if _is_even(edges):
-        return _even_bin_of(values, edges)
-    place = np.searchsorted(edges, values, side="right") - 1
-    place[values == edges[-1]] = edges.size - 2
-    place[place > edges.size - 2] = -1
+    last = edges.size - 2
+    if not _is_even(edges):
+        place = np.searchsorted(edges, values, side="right") - 1
+    else:  # guess the bin by division, and move by one where the edges say so: the same bins as by search
+        with np.errstate(over="ignore"):
+            guess = (values - edges[0]) * ((last + 1) / (edges[-1] - edges[0]))
+        place = np.clip(guess, 0.0, float(last)).astype(np.intp)
+        place -= values < edges[place]
+        place += values >= edges[place + 1]
+    place[place > last] = -1
+    place[values == edges[-1]] = last
     return place.astype(np.intp, copy=False)
 
 
@@ -254,19 +243,6 @@ def _is_even(edges: Array) -> bool:
         return False
     even = np.linspace(edges[0], edges[-1], edges.size)
     return bool(np.abs(edges - even).max() <= 1e-3 * (edges[-1] - edges[0]) / edges.size)
-
-
-def _even_bin_of(values: Array, edges: Array) -> NDArray[np.intp]:
-    """Guess the bin by division, and move by one where the edges say so: the same bins as by search."""
-    last = edges.size - 2
-    with np.errstate(over="ignore"):
-        guess = (values - edges[0]) * ((last + 1) / (edges[-1] - edges[0]))
-    place: NDArray[np.intp] = np.clip(guess, 0.0, float(last)).astype(np.intp)
-    place -= values < edges[place]
-    place += values >= edges[place + 1]
-    place[place > last] = -1
-    place[values == edges[-1]] = last
-    return place
 
 
 def axis_to_dict(axis: Axis) -> dict[str, Any]:
@@ -285,5 +261,5 @@ def cuts_of(axis: Axis) -> tuple[float, ...]:
 
 def part_in_words(axis: Axis, place: int) -> str:
     """Return what is true of the rows in a part."""
-    told = isinstance(axis, ConditionAxis | MirroredAxis)
-    return f"{axis.name}={axis.labels[place]}" if told else str(axis.labels[place])
+    of_text = isinstance(axis, ConditionAxis | MirroredAxis)
+    return f"{axis.name}={axis.labels[place]}" if of_text else str(axis.labels[place])

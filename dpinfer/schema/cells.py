@@ -29,24 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMPOSSIBLE",
-    "MISSING",
-    "PER_DAY",
     "PLAIN_NUMBERS",
     "Coded",
-    "Lookup",
     "Meant",
     "complex_to_numbers",
-    "day_of_cell",
-    "day_of_text",
-    "days_of_moments",
     "distinct_texts",
-    "normal_text",
-    "number_text",
-    "plainest",
     "read_cell",
-    "same_spelling",
-    "spelled",
-    "text_to_number",
     "truth_text",
 ]
 

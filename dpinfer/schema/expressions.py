@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import FormulaError, OptionError, shown
-from dpinfer.schema import intervals
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.cells import number_text
 from dpinfer.schema.columns import Boolean, Category, Real
-from dpinfer.schema.intervals import Interval
+from dpinfer.schema.intervals import Interval, operation_bounds
 from dpinfer.schema.nodes import ARGUMENTS, FUNCTIONS, Expression, Node, evaluate
 
 if TYPE_CHECKING:
@@ -230,7 +229,6 @@ def product(expressions: Iterable[Expression]) -> Expression:
 def _assemble(
     text: str,
     node: Node,
-    bounds: Interval,
     parts: Sequence[Expression],
     *,
     polynomial: Polynomial | None = None,
@@ -245,7 +243,7 @@ def _assemble(
         if not np.isfinite(value):
             raise FormulaError(text, "overflows", "rescale the columns by a public constant")
         return _literal(text, value)
-    bounds = _UNIT if boolean else bounds
+    bounds = _UNIT if boolean else operation_bounds(node, [_interval(part) for part in parts])
     if not bounds.finite:
         raise FormulaError(text, "overflows within the declared bounds", "rescale or clip the columns")
     leaves = frozenset[str]().union(*(part.boolean_leaves for part in parts))
@@ -270,30 +268,27 @@ def _interval(expression: Expression) -> Interval:
 def _times(text: str, a: Expression, b: Expression) -> Expression:
     """Multiply two expressions, which is also "and" for truth values."""
     expanded = _multiplied(a.polynomial, b.polynomial, a.boolean_leaves | b.boolean_leaves)
-    bounds = intervals.multiply(_interval(a), _interval(b))
-    node = Node("*", (a.node, b.node))
-    return _assemble(text, node, bounds, (a, b), polynomial=expanded, boolean=a.boolean and b.boolean)
+    return _assemble(text, Node("*", (a.node, b.node)), (a, b), polynomial=expanded, boolean=a.boolean and b.boolean)
 
 
 def _power(text: str, base: Expression, exponent: int) -> Expression:
     """Raise an expression to a whole power of at least 1."""
     expanded = _raised(base.polynomial, exponent, base.boolean_leaves)
     node = Node("power", (base.node,), value=float(exponent))
-    bounds = intervals.power(_interval(base), exponent)
-    return _assemble(text, node, bounds, (base,), polynomial=expanded, boolean=base.boolean)
+    return _assemble(text, node, (base,), polynomial=expanded, boolean=base.boolean)
 
 
 def _negation(text: str, a: Expression) -> Expression:
     """Subtract a truth value from 1."""
     expanded = _added({(): 1.0}, a.polynomial, -1.0)
-    return _assemble(text, Node("not", (a.node,)), _UNIT, (a,), polynomial=expanded, boolean=True)
+    return _assemble(text, Node("not", (a.node,)), (a,), polynomial=expanded, boolean=True)
 
 
 def _either(text: str, a: Expression, b: Expression) -> Expression:
     """Take the larger of two truth values: a + b - a b."""
     both = _multiplied(a.polynomial, b.polynomial, a.boolean_leaves | b.boolean_leaves)
     expanded = None if both is None else _added(_added(a.polynomial, b.polynomial), both, -1.0)
-    return _assemble(text, Node("or", (a.node, b.node)), _UNIT, (a, b), polynomial=expanded, boolean=True)
+    return _assemble(text, Node("or", (a.node, b.node)), (a, b), polynomial=expanded, boolean=True)
 
 
 def _union(text: str, disjoint: Sequence[Expression]) -> Expression:
@@ -301,15 +296,15 @@ def _union(text: str, disjoint: Sequence[Expression]) -> Expression:
     node, total = disjoint[0].node, dict(disjoint[0].polynomial)
     for one in disjoint[1:]:
         node, total = Node("or", (node, one.node)), _added(total, one.polynomial)
-    return _assemble(text, node, _UNIT, disjoint, polynomial=total, boolean=True)
+    return _assemble(text, node, disjoint, polynomial=total, boolean=True)
 
 
 def _compare(text: str, symbol: str, a: Expression, b: Expression) -> Expression:
     if a.boolean and b.constant in (0.0, 1.0) and symbol in ("==", "!="):
         if (b.constant == 1.0) != (symbol == "=="):
             return _negation(text, a)
-        return _assemble(text, a.node, _UNIT, (a,), polynomial=dict(a.polynomial), boolean=True)
-    return _assemble(text, Node(symbol, (a.node, b.node)), _UNIT, (a, b), boolean=True)
+        return _assemble(text, a.node, (a,), polynomial=dict(a.polynomial), boolean=True)
+    return _assemble(text, Node(symbol, (a.node, b.node)), (a, b), boolean=True)
 
 
 # Polynomials: the canonical form by which two expressions are seen to be the same
@@ -408,11 +403,11 @@ class _Compiler:
             return _times(text, a, b)
         tree = Node(_BINARY[type(node.op)], (a.node, b.node))
         if isinstance(node.op, ast.Div):
+            _check_divisor(text, b)
             quotient = {m: c / b.constant for m, c in a.polynomial.items()} if b.constant else None
-            return _assemble(text, tree, _quotient_bounds(text, _interval(a), b), (a, b), polynomial=quotient)
+            return _assemble(text, tree, (a, b), polynomial=quotient)
         sign = 1.0 if isinstance(node.op, ast.Add) else -1.0
-        bounds = (intervals.add if sign > 0 else intervals.subtract)(_interval(a), _interval(b))
-        return _assemble(text, tree, bounds, (a, b), polynomial=_added(a.polynomial, b.polynomial, sign))
+        return _assemble(text, tree, (a, b), polynomial=_added(a.polynomial, b.polynomial, sign))
 
     def _raised(self, text: str, base: Expression, exponent: Expression) -> Expression:
         k = exponent.constant
@@ -424,8 +419,7 @@ class _Compiler:
                 sign = "negative" if k > 0 else "0 or negative"
                 instead = "declare a positive lower bound, or use a whole exponent of at least 0"
                 raise FormulaError(text, f"the base {base.text} can be {sign}: {lies}", instead)
-            bounds = intervals.real_power(_interval(base), k)
-            return _assemble(text, Node("**", (base.node, exponent.node)), bounds, (base,))
+            return _assemble(text, Node("**", (base.node, exponent.node)), (base, exponent))
         if abs(k) > _LARGEST_POWER:
             raise FormulaError(text, "the exponent is too large", "use a smaller one")
         raised = _power(text, base, int(abs(k))) if k else constant_expression(1.0)
@@ -433,16 +427,15 @@ class _Compiler:
             return raised
         if 0 in _interval(base):
             raise FormulaError(text, f"the base {base.text} can be 0: {lies}", "declare bounds that exclude 0")
+        _check_divisor(text, raised)
         one = constant_expression(1.0)
-        bounds = _quotient_bounds(text, _interval(one), raised)
-        return _assemble(text, Node("/", (one.node, raised.node)), bounds, (raised,))
+        return _assemble(text, Node("/", (one.node, raised.node)), (one, raised))
 
     def _unary(self, node: ast.UnaryOp) -> Expression:
         text, a = self.names.text(node), self.compile(node.operand)
         if isinstance(node.op, ast.Invert):
             return _negation(text, self._truth(text, a))
-        bounds = intervals.negate(_interval(a))
-        return _assemble(text, Node("negative", (a.node,)), bounds, (a,), polynomial=_added({}, a.polynomial, -1.0))
+        return _assemble(text, Node("negative", (a.node,)), (a,), polynomial=_added({}, a.polynomial, -1.0))
 
     def _truth(self, text: str, a: Expression) -> Expression:
         if not a.boolean or a.constant is not None:
@@ -460,13 +453,14 @@ class _Compiler:
         arguments = [self.compile(argument) for argument in node.args]
         if expected == 2 and all(a.boolean for a in arguments):
             return (_times if name == "minimum" else _either)(text, *arguments)
-        bounds, a = _function_bounds(name, text, arguments), arguments[0]
+        a = arguments[0]
+        _check_domain(name, text, a)
         polynomial: Polynomial | None = None
         if name == "abs" and (a.lower >= 0 or a.upper <= 0):
             polynomial = _added({}, a.polynomial, 1.0 if a.lower >= 0 else -1.0)
         tree = Node(name, tuple(a.node for a in arguments))
         boolean = name == "abs" and a.boolean
-        return _assemble(text, tree, bounds, arguments, polynomial=polynomial, boolean=boolean)
+        return _assemble(text, tree, arguments, polynomial=polynomial, boolean=boolean)
 
     def _comparison(self, node: ast.Compare) -> Expression:
         text, left, operator, right = self.names.text(node), node.left, node.ops[0], node.comparators[0]
@@ -503,7 +497,7 @@ class _Compiler:
         if index is None:
             raise FormulaError(text, f"{value!r} is not a level of {name}", levels)
         tree = Node("level", name=name, value=float(index))
-        return _assemble(f"{_quoted(name)} == {column.levels[index]!r}", tree, _UNIT, (), boolean=True)
+        return _assemble(f"{_quoted(name)} == {column.levels[index]!r}", tree, (), boolean=True)
 
     def _membership(self, text: str, left: ast.expr, right: ast.expr) -> Expression:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
@@ -520,23 +514,16 @@ class _Compiler:
         return _union(text, [_compare(written, "==", value, c) for c, written in texts.items()])
 
 
-def _quotient_bounds(text: str, numerator: Interval, divisor: Expression) -> Interval:
-    """Bounds of a quotient; `FormulaError` if the divisor can be 0."""
+def _check_divisor(text: str, divisor: Expression) -> None:
     if divisor.constant == 0:
         raise FormulaError(text, "divides by 0")
-    try:
-        return intervals.divide(numerator, _interval(divisor))
-    except ZeroDivisionError:
-        raise FormulaError(
-            text,
-            f"the divisor {divisor.text} can be 0: it lies in [{divisor.lower:.6g}, {divisor.upper:.6g}]",
-            f"declare bounds that exclude 0, or divide by maximum({divisor.text}, 1)",
-        ) from None
+    if 0 in _interval(divisor):
+        reason = f"the divisor {divisor.text} can be 0: it lies in [{divisor.lower:.6g}, {divisor.upper:.6g}]"
+        raise FormulaError(text, reason, f"declare bounds that exclude 0, or divide by maximum({divisor.text}, 1)")
 
 
-def _function_bounds(name: str, text: str, arguments: Sequence[Expression]) -> Interval:
-    """Bounds of an allowed function; `FormulaError` if it is not defined, or not bounded, where its argument lies."""
-    a = arguments[0]
+def _check_domain(name: str, text: str, a: Expression) -> None:
+    """Refuse a function that is not defined, or not bounded, where its argument lies."""
     if name in _OPEN_DOMAIN and a.lower <= _OPEN_DOMAIN[name]:
         edge, plain = _OPEN_DOMAIN[name], "log" if name == "log1p" else name
         bound = "a positive lower bound" if edge == 0 else "a lower bound above -1"
@@ -546,7 +533,6 @@ def _function_bounds(name: str, text: str, arguments: Sequence[Expression]) -> I
     if name == "sqrt" and a.lower < 0:
         instead = f"write sqrt(maximum({a.text}, 0)) or declare a lower bound of at least 0"
         raise FormulaError(text, f"sqrt is not defined at {a.text} < 0", instead)
-    return intervals.function_interval(name, [_interval(argument) for argument in arguments])
 
 
 # The text of expressions: quoted names, a normal form, and why a function is refused

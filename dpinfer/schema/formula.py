@@ -20,15 +20,7 @@ import pandas as pd
 from formulaic import Formula, SimpleFormula
 from formulaic.parser import DefaultFormulaParser
 from formulaic.parser.types import ASTNode, Factor, Term, Token
-from formulaic.transforms.contrasts import (
-    C,
-    DiffContrasts,
-    HelmertContrasts,
-    PolyContrasts,
-    SASContrasts,
-    SumContrasts,
-    TreatmentContrasts,
-)
+from formulaic.transforms import contrasts as coding
 
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
 from dpinfer.schema.columns import DROP, Boolean, Category, Date, Real, plain_scalar
@@ -54,18 +46,18 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledFormula", "DesignColumn", "FormulaDesign", "compile_formula", "compile_terms", "two_sided"]
 
-_SHAPES: dict[str, tuple[type[Any], tuple[str, ...]]] = {
-    "contr.treatment": (TreatmentContrasts, ("base",)),
-    "contr.SAS": (SASContrasts, ("base",)),
-    "contr.sum": (SumContrasts, ()),
-    "contr.helmert": (HelmertContrasts, ("reverse", "scale")),
-    "contr.diff": (DiffContrasts, ("backward",)),
-    "contr.poly": (PolyContrasts, ("scores",)),
-    "Treatment": (TreatmentContrasts, ("reference",)),
-    "Sum": (SumContrasts, ()),
-    "Helmert": (HelmertContrasts, ("reverse", "scale")),
-    "Diff": (DiffContrasts, ("backward",)),
-    "Poly": (PolyContrasts, ("scores",)),
+_CONTRASTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
+    "contr.treatment": (coding.TreatmentContrasts, ("base",)),
+    "contr.SAS": (coding.SASContrasts, ("base",)),
+    "contr.sum": (coding.SumContrasts, ()),
+    "contr.helmert": (coding.HelmertContrasts, ("reverse", "scale")),
+    "contr.diff": (coding.DiffContrasts, ("backward",)),
+    "contr.poly": (coding.PolyContrasts, ("scores",)),
+    "Treatment": (coding.TreatmentContrasts, ("reference",)),
+    "Sum": (coding.SumContrasts, ()),
+    "Helmert": (coding.HelmertContrasts, ("reverse", "scale")),
+    "Diff": (coding.DiffContrasts, ("backward",)),
+    "Poly": (coding.PolyContrasts, ("scores",)),
 }
 
 
@@ -98,96 +90,58 @@ class CategoricalFactor:
     def public_values(self, rows: int) -> Any:
         """Repeat the levels in turn, marked for formulaic with the contrasts and the order of the levels."""
         levels = [self.levels[row % len(self.levels)] for row in range(rows)]
-        return C(pd.Series(levels, dtype=object), self.contrasts, levels=self.ordered_levels)
+        return coding.C(pd.Series(levels, dtype=object), self.contrasts, levels=self.ordered_levels)
 
     def weights(self, *, reduced: bool) -> list[tuple[float, ...]]:
         """Give the columns of the coding: for each, the weight of every level by the column's level index."""
-        coding = self.contrasts.get_coding_matrix(self.ordered_levels, reduced_rank=reduced).to_numpy()
-        position = {index: row for row, index in enumerate(self.order)}
-        rows = [coding[position[index]] for index in range(len(self.levels))]
-        return [tuple(float(row[j]) for row in rows) for j in range(coding.shape[1])]
+        matrix = self.contrasts.get_coding_matrix(self.ordered_levels, reduced_rank=reduced).to_numpy()
+        return [tuple(map(float, column)) for column in matrix[np.argsort(self.order)].T]
 
 
-def bare_factor(name: str, column: Column) -> CategoricalFactor:
-    """Take a category column with treatment coding, its first level the reference."""
-    levels = column.level_texts
-    return CategoricalFactor(name, levels, tuple(range(len(levels))), TreatmentContrasts())
-
-
-def marked_factor(text: str, schema: Schema) -> CategoricalFactor | None:
-    """Read a factor such as ``C(race, contr.treatment("b"))``.
-
-    Parameters
-    ----------
-    text : str
-        The factor.
-    schema : Schema
-        Declares the columns.
-
-    Returns
-    -------
-    CategoricalFactor or None
-        None if the text is no call of ``C``.
-
-    Raises
-    ------
-    FormulaError
-        If the column has no levels, or the contrasts or the levels are not allowed.
-    UnknownColumnError
-        If the column is not in the schema.
-    """
+def _marked_factor(text: str, schema: Schema) -> CategoricalFactor | None:
+    """Read a factor such as ``C(race, contr.treatment("b"))``; None if the text is no call of ``C``."""
     names = Names()
-    try:
-        call = ast.parse(names.quote(text).strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return None
+    call = _tree(text, names)
     if not isinstance(call, ast.Call) or function_name(call.func) != "C":
         return None
-    arguments = _arguments(text, call, ("data", "contrasts"), ("levels",))
-    name = _column_name(text, arguments.pop("data", None), names)
-    if name not in schema:
-        raise UnknownColumnError(name, schema)
-    column = schema[name]
-    levels = column.level_texts
-    if not levels:
-        raise FormulaError(
-            text,
-            f"{name} is declared as {column!r}, which has no levels" + _too_many(column),
-            f"declare it as a Category, or use ranges such as I({name} > {getattr(column, 'lower', 0):g})",
-        )
-    order = _order(text, arguments.get("levels"), column)
-    contrasts = _contrasts(text, arguments.get("contrasts"), column)
-    return CategoricalFactor(name, levels, order, contrasts)
-
-
-def _too_many(column: Column) -> str:
-    return " (or more than a hundred)" if column.kind == "integer" else ""
-
-
-def _arguments(text: str, call: ast.Call, positional: Sequence[str], keywords: Sequence[str]) -> dict[str, ast.expr]:
-    allowed = [*positional, *keywords]
-    if len(call.args) > len(positional) or any(isinstance(a, ast.Starred) for a in call.args):
-        raise FormulaError(text, "has too many arguments by position", f"allowed: {', '.join(allowed) or 'none'}")
-    found = dict(zip(positional, call.args, strict=False))
-    for keyword in call.keywords:
-        if keyword.arg not in allowed or keyword.arg in found:
-            raise FormulaError(
-                text, f"the argument {keyword.arg} is not allowed", f"allowed: {', '.join(allowed) or 'none'}"
-            )
-        found[keyword.arg] = keyword.value
-    return found
-
-
-def _column_name(text: str, node: ast.expr | None, names: Names) -> str:
+    given = _arguments(text, call, ("data", "contrasts"), ("levels",))
+    node = given.get("data")
     if isinstance(node, ast.Call) and function_name(node.func) == "Q" and len(node.args) == 1:
         node = ast.Name(str(_value(text, node.args[0])))
     if not isinstance(node, ast.Name):
-        raise FormulaError(
-            text,
-            "C() takes the name of a column",
-            "write an expression of columns without C(), as in I(age > 40)",
-        )
-    return names.name(node.id)
+        instead = "write an expression of columns without C(), as in I(age > 40)"
+        raise FormulaError(text, "C() takes the name of a column", instead)
+    name = names.name(node.id)
+    column = schema[name]
+    if not column.level_texts:
+        many = " (or more than a hundred)" if column.kind == "integer" else ""
+        instead = f"declare it as a Category, or use ranges such as I({name} > {getattr(column, 'lower', 0):g})"
+        raise FormulaError(text, f"{name} is declared as {column!r}, which has no levels{many}", instead)
+    order = _order(text, given.get("levels"), column)
+    return CategoricalFactor(name, column.level_texts, order, _contrasts(text, given.get("contrasts"), column))
+
+
+def _tree(text: str, names: Names) -> ast.expr | None:
+    """Parse a text; None where it is no expression."""
+    try:
+        return ast.parse(names.quote(text).strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def _arguments(
+    text: str, call: ast.Call, positional: Sequence[str], keywords: Sequence[str] = ()
+) -> dict[str, ast.expr]:
+    allowed = [*positional, *keywords]
+    right = f"allowed: {', '.join(allowed) or 'none'}"
+    if len(call.args) > len(positional) or any(isinstance(a, ast.Starred) for a in call.args):
+        raise FormulaError(text, "has too many arguments by position", right)
+    found = dict(zip(positional, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg not in allowed or keyword.arg in found:
+            raise FormulaError(text, f"the argument {keyword.arg} is not allowed", right)
+        found[keyword.arg] = keyword.value
+    return found
 
 
 def _value(text: str, node: ast.expr) -> Any:
@@ -199,43 +153,38 @@ def _value(text: str, node: ast.expr) -> Any:
 
 def _level_index(text: str, value: object, column: Column) -> int:
     levels = column.level_texts
-    spelled = Category(levels).find(value) if isinstance(value, str | int | float) else None
-    if isinstance(column, Category) and isinstance(value, str | int | float):
-        spelled = column.find(value)
-    if spelled is None:
+    category = column if isinstance(column, Category) else Category(levels)
+    index = category.find(value) if isinstance(value, str | int | float) else None
+    if index is None:
         raise FormulaError(text, f"{value!r} is not a level", f"the levels are {', '.join(map(repr, levels))}")
-    return spelled
+    return index
 
 
 def _order(text: str, node: ast.expr | None, column: Column) -> tuple[int, ...]:
-    count = len(column.level_texts)
+    every = tuple(range(len(column.level_texts)))
     if node is None:
-        return tuple(range(count))
+        return every
     values = _value(text, node)
     if not isinstance(values, list | tuple):
         raise FormulaError(text, "levels is not a list", "write levels=['a', 'b']")
     order = tuple(_level_index(text, value, column) for value in values)
-    if sorted(order) != list(range(count)):
-        every = ", ".join(map(repr, column.level_texts))
-        raise FormulaError(text, "levels has to name every level of the column once", f"the levels are {every}")
+    if sorted(order) != list(every):
+        right = f"the levels are {', '.join(map(repr, column.level_texts))}"
+        raise FormulaError(text, "levels has to name every level of the column once", right)
     return order
 
 
 def _contrasts(text: str, node: ast.expr | None, column: Column) -> Any:
     if node is None:
-        return TreatmentContrasts()
-    called = isinstance(node, ast.Call)
+        return coding.TreatmentContrasts()
     name = function_name(node.func if isinstance(node, ast.Call) else node)
-    if name not in _SHAPES:
-        raise FormulaError(text, f"{ast.unparse(node)} is not an allowed contrast", f"allowed: {', '.join(_SHAPES)}")
-    shape, parameters = _SHAPES[name]
-    if not called:
-        return shape()
-    given = _arguments(text, node, parameters, ()) if isinstance(node, ast.Call) else {}
-    options: dict[str, Any] = {}
-    for key, value in given.items():
-        options["base" if key == "reference" else key] = _option(text, key, _value(text, value), column)
-    return shape(**options)
+    if name not in _CONTRASTS:
+        allowed = f"allowed: {', '.join(_CONTRASTS)}"
+        raise FormulaError(text, f"{ast.unparse(node)} is not an allowed contrast", allowed)
+    kind, parameters = _CONTRASTS[name]
+    given = _arguments(text, node, parameters) if isinstance(node, ast.Call) else {}
+    options = {key: _option(text, key, _value(text, value), column) for key, value in given.items()}
+    return kind(**{"base" if key == "reference" else key: option for key, option in options.items()})
 
 
 def _option(text: str, name: str, value: Any, column: Column) -> Any:
@@ -307,9 +256,6 @@ class CompiledFormula:
     has_intercept: bool
 
 
-_Factor = Expression | CategoricalFactor
-
-
 def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
     """Compile a formula against a schema.
 
@@ -372,12 +318,10 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
 
 @lru_cache(maxsize=128)
 def two_sided(formula: str, schema: Schema) -> CompiledFormula:
-    """Compile a formula; refuse one without a dependent variable or regressors."""
+    """Compile a formula; refuse one without a dependent variable."""
     compiled = compile_formula(formula, schema)
     if compiled.response is None:
         raise FormulaError(formula, "has no dependent variable", 'write "y ~ x"')
-    if not compiled.design:
-        raise FormulaError(formula, "has no regressors", 'write at least "y ~ 1"')
     return compiled
 
 
@@ -418,12 +362,7 @@ def compile_terms(terms: Sequence[str], schema: Schema) -> CompiledFormula:
 def _as_term(term: str, schema: Schema) -> str:
     if term in schema:
         return f"`{term}`"
-    names = Names()
-    try:
-        tree: ast.expr | None = ast.parse(names.quote(term).strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        tree = None
-    if isinstance(tree, ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp):
+    if isinstance(_tree(term, Names()), ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp):
         raise FormulaError(term, "is arithmetic outside of I()", f"write I({term})")
     if "~" in term or not term.strip():
         raise FormulaError(term, "is not a term", "write a column or an expression")
@@ -442,9 +381,9 @@ def _sides(formula: str, names: Names) -> tuple[SimpleFormula | None, SimpleForm
         if "`.` operator" in reason:
             raise FormulaError(formula, ". is not allowed", "list the columns by name") from error
         if "Unknown operator" in reason:
-            refuse_comparison(quoted, names)
+            _refuse_comparison(quoted, names)
         raise FormulaError(formula, f"is not a valid formula: {reason[:120]}") from error
-    check_powers(quoted, names)
+    _check_powers(quoted, names)
     left, right = (None, parsed) if isinstance(parsed, SimpleFormula) else (parsed.lhs, parsed.rhs)
     for side in (left, right):
         if side is not None and not isinstance(side, SimpleFormula):
@@ -458,17 +397,15 @@ class _FormulaCompiler:
     def __init__(self, schema: Schema, names: Names) -> None:
         self.schema = schema
         self.names = names
-        self.factors: dict[str, _Factor] = {}
+        self.factors: dict[str, Expression | CategoricalFactor] = {}
 
     def response(self, side: SimpleFormula, formula: str) -> DesignColumn:
         """Compile the left side: one numeric column."""
         columns = self.columns(side)
         text = " + ".join(dict.fromkeys(column.term for column in columns)) or formula
         if any(column.codings for column in columns):
-            name = columns[0].codings[0][0]
-            raise FormulaError(
-                text, "a category cannot be the response", f"compare it with a level, as in I({name} == ...)"
-            )
+            instead = f"compare it with a level, as in I({columns[0].codings[0][0]} == ...)"
+            raise FormulaError(text, "a category cannot be the response", instead)
         if len(columns) != 1 or columns[0].expression.constant is not None:
             raise FormulaError(text, "the response has to be one column or expression", "write I(a + b) for a sum")
         return columns[0]
@@ -476,11 +413,7 @@ class _FormulaCompiler:
     def columns(self, side: SimpleFormula) -> tuple[DesignColumn, ...]:
         """Compile one side of a formula."""
         terms = [Term([self._factor(factor) for factor in term.factors]) for term in side]
-        columns = [
-            column
-            for structure in self._structure(terms)
-            for column in self._term_columns(structure.term, structure.scoped_terms, structure.columns)
-        ]
+        columns = [column for one in self._structure(terms) for column in self._term_columns(one)]
         twice = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
         if twice:
             raise FormulaError(twice[0], "two columns of the design have this name", "rename a column or a level")
@@ -495,13 +428,14 @@ class _FormulaCompiler:
             if text not in self.schema:
                 raise UnknownColumnError(text, self.schema)
             column = self.schema[text]
-            read: _Factor = (
-                bare_factor(text, column) if isinstance(column, Category) else column_expression(text, self.schema)
-            )
+            if isinstance(column, Category):
+                order, contrasts = _order(text, None, column), coding.TreatmentContrasts()
+                self.factors[text] = CategoricalFactor(text, column.level_texts, order, contrasts)
+            else:
+                self.factors[text] = column_expression(text, self.schema)
         else:
             text = self.names.restore(factor.expr)
-            read = marked_factor(text, self.schema) or compile_expression(text, self.schema)
-        self.factors[text] = read
+            self.factors[text] = _marked_factor(text, self.schema) or compile_expression(text, self.schema)
         return Factor(text, eval_method="lookup")
 
     def _structure(self, terms: list[Term]) -> list[Any]:
@@ -515,28 +449,24 @@ class _FormulaCompiler:
         structure: list[Any] = matrix.model_spec.structure
         return structure
 
-    def _term_columns(self, term: Term, scoped_terms: list[Any], names: list[str]) -> list[DesignColumn]:
-        text = ":".join(factor.expr for factor in term.factors)
-        columns: list[DesignColumn] = []
-        for scoped in scoped_terms:
+    def _term_columns(self, structure: Any) -> list[DesignColumn]:
+        text = ":".join(factor.expr for factor in structure.term.factors)
+        columns: list[tuple[Expression, Sequence[tuple[str, tuple[float, ...]]]]] = []
+        for scoped in structure.scoped_terms:
             factors = [(self.factors[s.factor.expr], bool(s.reduced)) for s in scoped.factors]
-            numeric = product(
-                [
-                    constant_expression(float(scoped.scale)),
-                    *(f for f, _ in factors if isinstance(f, Expression)),
-                ]
-            )
+            numeric = [f for f, _ in factors if isinstance(f, Expression)]
+            part = product([constant_expression(float(scoped.scale)), *numeric])
             coded = [
                 [(f.name, weights) for weights in f.weights(reduced=reduced)]
                 for f, reduced in factors
                 if isinstance(f, CategoricalFactor)
             ]
             # Formulaic lets the first factor run fastest.
-            crossed = cartesian(*reversed(coded))
-            columns.extend(DesignColumn("", text, numeric, _merged(codings[::-1])) for codings in crossed)
-        if len(columns) != len(names):
+            columns += [(part, crossed[::-1]) for crossed in cartesian(*reversed(coded))]
+        if len(columns) != len(structure.columns):
             raise FormulaError(text, "two columns of the term have the same name", "rename a column or a level")
-        return [DesignColumn(name, c.term, c.expression, c.codings) for name, c in zip(names, columns, strict=True)]
+        pairs = zip(structure.columns, columns, strict=True)
+        return [DesignColumn(name, text, part, _merged(codings)) for name, (part, codings) in pairs]
 
 
 def _merged(codings: Sequence[tuple[str, tuple[float, ...]]]) -> tuple[tuple[str, tuple[float, ...]], ...]:
@@ -548,29 +478,22 @@ def _merged(codings: Sequence[tuple[str, tuple[float, ...]]]) -> tuple[tuple[str
     return tuple(merged.items())
 
 
-_POWERS = ("**", "^")
-_COMPARISONS = ("<", ">", "==", "!=")
+def _check_powers(quoted: str, names: Names) -> None:
+    """Refuse a power that would leave out what it was written for: fewer than two terms raised to one above one.
 
-
-def check_powers(quoted: str, names: Names) -> None:
-    """Refuse a power that would leave out what it was written for.
-
-    Parameters
-    ----------
-    quoted : str
-        A formula that formulaic parses, its names in backticks replaced.
-    names : Names
-        Puts them back.
-
-    Raises
-    ------
-    FormulaError
-        If fewer than two terms are raised to a power above one.
+    In a formula ``**`` and ``^`` join terms: ``(a + b)**2`` is ``a + b + a:b``, and ``age**2`` is ``age`` alone. Who
+    writes the latter means arithmetic, which stands inside ``I()``.
     """
-    for power in _powers(DefaultFormulaParser().get_ast(quoted)):
-        base, exponent = (_source(part, quoted) for part in power.args)
-        if exponent != "1" and _terms(power.args[0]) == 1:
-            sign = power.operator.symbol
+    for power in _walk(DefaultFormulaParser().get_ast(quoted)):
+        if not isinstance(power, ASTNode) or power.operator.symbol not in ("**", "^"):
+            continue
+        base, exponent = (_written(part, quoted) for part in power.args)
+        first, sign = power.args[0], power.operator.symbol
+        if isinstance(first, Token):
+            terms = int(first.kind is not Token.Kind.VALUE)
+        else:
+            terms = sum(str(term) not in ("0", "1") for term in first.to_terms())
+        if exponent != "1" and terms == 1:
             raise FormulaError(
                 names.restore(f"{base}{sign}{exponent}"),
                 f"{sign} crosses the terms of a sum, and one term it leaves as it is",
@@ -578,15 +501,15 @@ def check_powers(quoted: str, names: Names) -> None:
             )
 
 
-def refuse_comparison(quoted: str, names: Names) -> None:
-    """Refuse a comparison outside of I(), with the right spelling; pass a formula without one.
-
-    Raises
-    ------
-    FormulaError
-    """
+def _refuse_comparison(quoted: str, names: Names) -> None:
+    """Refuse a comparison outside of I(), with the right spelling; pass a formula without one."""
     tokens = [token for token in DefaultFormulaParser().get_tokens(quoted) if token.source_start is not None]
-    signs = [place for place, token in enumerate(tokens) if _compares(token) and 0 < place < len(tokens) - 1]
+    # Signs that follow each other are one token, as in x >=-3.
+    signs = [
+        place
+        for place, token in enumerate(tokens[:-1])
+        if place and token.kind is Token.Kind.OPERATOR and str(token).startswith(("<", ">", "==", "!="))
+    ]
     if not signs:
         return
     first = last = signs[0]
@@ -601,40 +524,18 @@ def refuse_comparison(quoted: str, names: Names) -> None:
     raise FormulaError(written, "is a comparison outside of I()", f"write I({written})")
 
 
-def _compares(token: Token) -> bool:
-    # Signs that follow each other are one token, as in x >=-3.
-    return token.kind is Token.Kind.OPERATOR and str(token).startswith(_COMPARISONS)
+def _walk(tree: Any) -> Iterator[ASTNode | Token]:
+    yield tree
+    for part in tree.args if isinstance(tree, ASTNode) else ():
+        yield from _walk(part)
 
 
-def _powers(tree: Any) -> Iterator[ASTNode]:
-    if isinstance(tree, ASTNode):
-        if tree.operator.symbol in _POWERS:
-            yield tree
-        for part in tree.args:
-            yield from _powers(part)
-
-
-def _terms(base: ASTNode | Token) -> int:
-    """How many terms there are beside the constant; none in a number."""
-    if isinstance(base, Token):
-        return int(base.kind is not Token.Kind.VALUE)
-    return sum(str(term) not in ("0", "1") for term in base.to_terms())
-
-
-def _source(part: ASTNode | Token, quoted: str) -> str:
+def _written(part: ASTNode | Token, quoted: str) -> str:
     """Return what was written, in parentheses if it is more than one name or call."""
     if isinstance(part, Token):
         return str(part)
-    tokens = list(_tokens(part))
+    tokens = [one for one in _walk(part) if isinstance(one, Token) and one.source_start is not None]
     return f"({quoted[min(t.source_start for t in tokens) : max(t.source_end for t in tokens) + 1]})"
-
-
-def _tokens(tree: Any) -> Iterator[Token]:
-    if isinstance(tree, ASTNode):
-        for part in tree.args:
-            yield from _tokens(part)
-    elif tree.source_start is not None:
-        yield tree
 
 
 _NUMBERS = Real(0, 1)
@@ -731,9 +632,8 @@ class FormulaDesign:
             cells = given.to_numpy() if plain else given.to_numpy(dtype=object)
             values = _NUMBERS.coerce(cells)
             if isinstance(column, Date | Boolean):  # dates and codes are read as cells, numbers as what they stand for
-                values = np.where(
-                    np.isfinite(values), values, replace(column, missing=DROP, impossible=DROP).coerce(cells)
-                )
+                plain_column = replace(column, missing=DROP, impossible=DROP)
+                values = np.where(np.isfinite(values), values, plain_column.coerce(cells))
             wrong, expected = ~np.isfinite(values), "a finite number"
             if name in self.coded:
                 levels = column.level_texts

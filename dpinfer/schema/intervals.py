@@ -9,6 +9,7 @@ rounded, the bounds are widened by more than numpy's error.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -22,22 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-__all__ = [
-    "Interval",
-    "absolute",
-    "add",
-    "divide",
-    "function_interval",
-    "maximum",
-    "minimum",
-    "monotone",
-    "multiply",
-    "negate",
-    "power",
-    "real_power",
-    "subtract",
-    "tree_bounds",
-]
+__all__ = ["Interval", "operation_bounds", "tree_bounds"]
 
 _ULPS = 8  # numpy's vectorised functions are within 4 units in the last place
 
@@ -76,12 +62,15 @@ def _down(exact: Fraction) -> float:
     return 0.0 - _up(-exact)
 
 
+def _corners(operation: Callable[[Fraction, Fraction], Fraction], a: Interval, b: Interval) -> Interval:
+    """Bounds of an operation that is largest and smallest at the ends of its arguments."""
+    corners = [operation(Fraction(x), Fraction(y)) for x, y in product((a.lower, a.upper), (b.lower, b.upper))]
+    return Interval(_down(min(corners)), _up(max(corners)))
+
+
 def add(a: Interval, b: Interval) -> Interval:
     """Bounds of x + y for x in `a`, y in `b`."""
-    return Interval(
-        _down(Fraction(a.lower) + Fraction(b.lower)),
-        _up(Fraction(a.upper) + Fraction(b.upper)),
-    )
+    return _corners(operator.add, a, b)
 
 
 def negate(a: Interval) -> Interval:
@@ -91,21 +80,19 @@ def negate(a: Interval) -> Interval:
 
 def subtract(a: Interval, b: Interval) -> Interval:
     """Bounds of x - y for x in `a`, y in `b`."""
-    return add(a, negate(b))
+    return _corners(operator.sub, a, b)
 
 
 def multiply(a: Interval, b: Interval) -> Interval:
     """Bounds of x y for x in `a`, y in `b`."""
-    corners = [Fraction(x) * Fraction(y) for x, y in product((a.lower, a.upper), (b.lower, b.upper))]
-    return Interval(_down(min(corners)), _up(max(corners)))
+    return _corners(operator.mul, a, b)
 
 
 def divide(a: Interval, b: Interval) -> Interval:
     """Bounds of x / y for x in `a`, y in `b`; `ZeroDivisionError` if `b` contains 0."""
     if 0 in b:
         raise ZeroDivisionError("the divisor can be 0")
-    corners = [Fraction(x) / Fraction(y) for x, y in product((a.lower, a.upper), (b.lower, b.upper))]
-    return Interval(_down(min(corners)), _up(max(corners)))
+    return _corners(operator.truediv, a, b)
 
 
 def _raised(base: float, exponent: int, rounded: Callable[[Fraction], float]) -> float:
@@ -164,19 +151,32 @@ def monotone(function: Callable[[float], float], a: Interval, *, floor: float = 
 
 
 _FLOOR = {"exp": 0.0, "expm1": -1.0, "sqrt": 0.0}
-
 _TRUTHS = frozenset({"and", "or", "not", "==", "!=", "<", "<=", ">", ">=", "level"})
-
 _EVERYTHING = Interval(-math.inf, math.inf)
-
-_ARITHMETIC: dict[str, Callable[..., Interval]] = {
+_EXACT: dict[str, Callable[..., Interval]] = {
     "+": add,
     "-": subtract,
     "*": multiply,
     "/": divide,
     "negative": negate,
-    "**": lambda base, exponent: real_power(base, exponent.lower),
+    "abs": absolute,
+    "minimum": minimum,
+    "maximum": maximum,
+    "clip": lambda x, a, b: minimum(maximum(x, a), b),
 }
+
+
+def operation_bounds(node: Node, parts: Sequence[Interval]) -> Interval:
+    """Bound the value of an operation by the bounds of its arguments, where it is defined."""
+    if node.operation in _TRUTHS:
+        return Interval(0.0, 1.0)
+    if node.operation in _EXACT:
+        return _EXACT[node.operation](*parts)
+    if node.operation == "power":
+        return power(parts[0], int(node.value))
+    if node.operation == "**":  # of a base of at least 0
+        return monotone(lambda x: float(np.power(x, parts[1].lower)), parts[0], floor=0.0)
+    return monotone(FUNCTIONS[node.operation], parts[0], floor=_FLOOR.get(node.operation, -math.inf))
 
 
 def tree_bounds(node: Node, columns: Mapping[str, Interval]) -> Interval:
@@ -193,27 +193,4 @@ def _bounds(node: Node, columns: Mapping[str, Interval]) -> Interval:
         return Interval(float(node.value), float(node.value))
     if node.operation == "column":
         return columns.get(node.name, _EVERYTHING)
-    if node.operation in _TRUTHS:
-        return Interval(0.0, 1.0)
-    parts = [_bounds(part, columns) for part in node.arguments]
-    if node.operation == "power":
-        return power(parts[0], int(node.value))
-    if node.operation in _ARITHMETIC:
-        return _ARITHMETIC[node.operation](*parts)
-    return function_interval(node.operation, parts)
-
-
-def real_power(base: Interval, exponent: float) -> Interval:
-    """Bound a base of at least 0 to a power that is not whole."""
-    return monotone(lambda x: float(np.power(x, exponent)), base, floor=0.0)
-
-
-def function_interval(name: str, arguments: Sequence[Interval]) -> Interval:
-    """Bound an allowed function where it is defined."""
-    if name == "abs":
-        return absolute(arguments[0])
-    if name in ("minimum", "maximum"):
-        return (minimum if name == "minimum" else maximum)(*arguments)
-    if name == "clip":
-        return minimum(maximum(arguments[0], arguments[1]), arguments[2])
-    return monotone(FUNCTIONS[name], arguments[0], floor=_FLOOR.get(name, -np.inf))
+    return operation_bounds(node, [_bounds(part, columns) for part in node.arguments])

@@ -34,10 +34,6 @@ class Node:
     value: float = 0.0
 
 
-def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b: function(a, b).astype(np.float64)
-
-
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": np.add,
     "-": np.subtract,
@@ -48,12 +44,12 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "and": np.multiply,
     "or": np.maximum,
     "not": lambda a: np.subtract(1.0, a),
-    "==": _truth(np.equal),
-    "!=": _truth(np.not_equal),
-    "<": _truth(np.less),
-    "<=": _truth(np.less_equal),
-    ">": _truth(np.greater),
-    ">=": _truth(np.greater_equal),
+    "==": lambda a, b: np.equal(a, b).astype(np.float64),
+    "!=": lambda a, b: np.not_equal(a, b).astype(np.float64),
+    "<": lambda a, b: np.less(a, b).astype(np.float64),
+    "<=": lambda a, b: np.less_equal(a, b).astype(np.float64),
+    ">": lambda a, b: np.greater(a, b).astype(np.float64),
+    ">=": lambda a, b: np.greater_equal(a, b).astype(np.float64),
 }
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -62,15 +62,15 @@ class Region:
 
     def describe(self) -> str:
         """Say in words what is declared."""
-        told = []
+        parts = []
         for places, radius in zip(self.places, self.radii, strict=True):
             center = self.center[list(places)]
             if len(places) == 1:
-                told.append(f"{self.names[places[0]]} in [{center[0] - radius:.6g}, {center[0] + radius:.6g}]")
+                parts.append(f"{self.names[places[0]]} in [{center[0] - radius:.6g}, {center[0] + radius:.6g}]")
             else:
                 around = "0" if not center.any() else "[" + ", ".join(f"{one:.6g}" for one in center) + "]"
-                told.append(f"({', '.join(self.names[j] for j in places)}) within {radius:.6g} of {around}")
-        return "; ".join(told)
+                parts.append(f"({', '.join(self.names[j] for j in places)}) within {radius:.6g} of {around}")
+        return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as a JSON-ready mapping."""
@@ -158,10 +158,8 @@ def region_names(bounds: object) -> tuple[str, ...] | None:
     """Return the parameters that bounds name, in order; None where they name none."""
     if not isinstance(bounds, Mapping) or not bounds:
         return None
-    named: list[str] = []
-    for key in bounds:
-        named += [key] if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
-    return tuple(named)
+    groups = [(key,) if isinstance(key, str) else key if isinstance(key, tuple) else () for key in bounds]
+    return tuple(name for group in groups for name in group)
 
 
 def region_of(bounds: object, names: Sequence[str]) -> Region:
@@ -190,8 +188,8 @@ def region_of(bounds: object, names: Sequence[str]) -> Region:
     for key, declared in parts.items():
         group = (key,) if isinstance(key, str) else key
         if not (isinstance(group, tuple) and group and all(name in names for name in group)):
-            told = key if isinstance(key, str) else kind_of(key)
-            raise OptionError("bounds", told, f"names of parameters; they are {', '.join(names)}")
+            given = key if isinstance(key, str) else kind_of(key)
+            raise OptionError("bounds", given, f"names of parameters; they are {', '.join(names)}")
         places = [names.index(name) for name in group]
         for inside, middle, radius in _balls(declared, group):
             mine = tuple(places[j] for j in inside)
@@ -202,12 +200,12 @@ def region_of(bounds: object, names: Sequence[str]) -> Region:
     if flat != list(range(len(names))):
         lacking = [name for place, name in enumerate(names) if flat.count(place) == 0]
         twice = [name for place, name in enumerate(names) if flat.count(place) > 1]
-        told = f"none for {', '.join(lacking)}" if lacking else f"several for {', '.join(twice)}"
-        raise OptionError("bounds", told, f"one for each parameter: {', '.join(names)}")
+        given = f"none for {', '.join(lacking)}" if lacking else f"several for {', '.join(twice)}"
+        raise OptionError("bounds", given, f"one for each parameter: {', '.join(names)}")
     return Region(names, tuple(found), tuple(radii), center)
 
 
-def _balls(declared: object, group: tuple[str, ...]) -> list[tuple[tuple[int, ...], Any, float]]:
+def _balls(declared: Any, group: tuple[str, ...]) -> list[tuple[tuple[int, ...], Any, float]]:
     """Return groups within the group, with centre and radius."""
     size = len(group)
     if isinstance(declared, Ball):
@@ -215,20 +213,15 @@ def _balls(declared: object, group: tuple[str, ...]) -> list[tuple[tuple[int, ..
         if center.shape != (size,):
             raise OptionError("center", declared.center, f"one number, or {size}: {', '.join(group)}")
         return [(tuple(range(size)), center, float(declared.radius))]
-    told = declared
-    if not (
-        isinstance(declared, Sequence | np.ndarray)
-        and not isinstance(declared, str)
-        and (not isinstance(declared, np.ndarray) or declared.ndim > 0)
-        and len(declared) == 2
-    ):
-        raise OptionError("bounds", told, _RIGHT)
+    listed = isinstance(declared, Sequence) and not isinstance(declared, str)
+    if not (listed or (isinstance(declared, np.ndarray) and declared.ndim > 0)) or len(declared) != 2:
+        raise OptionError("bounds", declared, _RIGHT)
     try:
         lower, upper = (np.broadcast_to(np.asarray(end, dtype=np.float64), (size,)) for end in declared)
     except (TypeError, ValueError, OverflowError):
-        raise OptionError("bounds", told, f"a lower and an upper end, each a number or {size} of them") from None
+        raise OptionError("bounds", declared, f"a lower and an upper end, each a number or {size} of them") from None
     if not (np.abs([lower, upper]) <= LARGEST).all():  # NaN fails too
-        raise OptionError("bounds", told, "finite ends")
+        raise OptionError("bounds", declared, "finite ends")
     if not (lower < upper).all() or ((upper - lower) / 2 < SMALLEST).any():
-        raise OptionError("bounds", told, "a lower end below the upper end")
+        raise OptionError("bounds", declared, "a lower end below the upper end")
     return [((j,), (lower[j] + upper[j]) / 2, float((upper[j] - lower[j]) / 2)) for j in range(size)]
