@@ -23,24 +23,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "Axis",
-    "BinsAxis",
-    "ConditionAxis",
-    "LevelsAxis",
-    "MirroredAxis",
-    "axis_to_dict",
-    "cuts_of",
-    "part_in_words",
-]
-
 _TABLE_LIMIT = 2**20
 """Whole numbers within bounds up to which the bin of each is looked up."""
 
 
+@dataclass(frozen=True, eq=False)
 class Axis(ABC):
     """A public partition of rows by the value of one column or condition."""
 
+    schema: Schema
     name: str
 
     @property
@@ -78,9 +69,6 @@ class Axis(ABC):
 class LevelsAxis(Axis):
     """The levels of a column: a Category, a Boolean, or an Integer of at most a hundred values."""
 
-    schema: Schema
-    name: str
-
     def __post_init__(self) -> None:
         if not self.schema[self.name].level_texts:
             raise SchemaError(
@@ -93,10 +81,8 @@ class LevelsAxis(Axis):
         """The levels."""
         column = self.schema[self.name]
         if isinstance(column, Category):
-            return tuple(column.levels)
-        if isinstance(column, Boolean):
-            return (False, True)
-        return tuple(int(text) for text in column.level_texts)
+            return column.levels
+        return (False, True) if isinstance(column, Boolean) else tuple(map(int, column.level_texts))
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""
@@ -107,8 +93,6 @@ class LevelsAxis(Axis):
 class ConditionAxis(Axis):
     """Whether a condition such as ``"age >= 18"`` holds."""
 
-    schema: Schema
-    name: str
     expression: Expression
 
     @property
@@ -128,8 +112,6 @@ class BinsAxis(Axis):
     Values are clamped to the declared bounds first; values outside the edges are in no bin.
     """
 
-    schema: Schema
-    name: str
     edges: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -161,11 +143,7 @@ class BinsAxis(Axis):
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""
-        return _bin_of(values[self.name], self._edges)
-
-    @cached_property
-    def _edges(self) -> Array:
-        return np.asarray(self.edges, dtype=np.float64)
+        return _bin_of(values[self.name], self.edges)
 
     @cached_property
     def lookup(self) -> NDArray[np.intp] | None:
@@ -173,7 +151,7 @@ class BinsAxis(Axis):
         column = self.schema[self.name]
         if not isinstance(column, Integer) or column.width >= _TABLE_LIMIT:
             return None
-        return _bin_of(column.lower + np.arange(column.width + 1), self._edges)
+        return _bin_of(column.lower + np.arange(column.width + 1), self.edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +162,6 @@ class MirroredAxis(Axis):
     the outermost its other edge too; values beyond it are in no bin.
     """
 
-    schema: Schema
-    name: str
     expression: Expression
     edges: tuple[float, ...]
 
@@ -222,27 +198,22 @@ def _increasing(given: tuple[float, ...]) -> bool:
     return bool(edges.ndim == 1 and edges.size > 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all())
 
 
-def _bin_of(values: Array, edges: Array) -> NDArray[np.intp]:
-    last = edges.size - 2
-    if not _is_even(edges):
-        place = np.searchsorted(edges, values, side="right") - 1
-    else:  # guess the bin by division, and move by one where the edges say so: the same bins as by search
+def _bin_of(values: Array, given: tuple[float, ...]) -> NDArray[np.intp]:
+    edges, last = np.asarray(given, dtype=np.float64), len(given) - 2
+    width = edges[-1] - edges[0]
+    even = np.abs(edges - np.linspace(edges[0], edges[-1], edges.size)).max() <= 1e-3 * width / edges.size
+    if np.isfinite(edges.size / width) and even:
+        # Guess the bin by division, and move by one where the edges say so: the same bins as by search.
         with np.errstate(over="ignore"):
-            guess = (values - edges[0]) * ((last + 1) / (edges[-1] - edges[0]))
-        place = np.clip(guess, 0.0, float(last)).astype(np.intp)
+            guess = (values - edges[0]) * ((last + 1) / width)
+        place: NDArray[np.intp] = np.clip(guess, 0.0, float(last)).astype(np.intp)
         place -= values < edges[place]
         place += values >= edges[place + 1]
+    else:
+        place = np.searchsorted(edges, values, side="right") - 1
     place[place > last] = -1
     place[values == edges[-1]] = last
     return place.astype(np.intp, copy=False)
-
-
-def _is_even(edges: Array) -> bool:
-    """Whether the bins are equally wide, but for rounding."""
-    if not np.isfinite(edges.size / (edges[-1] - edges[0])):
-        return False
-    even = np.linspace(edges[0], edges[-1], edges.size)
-    return bool(np.abs(edges - even).max() <= 1e-3 * (edges[-1] - edges[0]) / edges.size)
 
 
 def axis_to_dict(axis: Axis) -> dict[str, Any]:

@@ -26,18 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-__all__ = [
-    "IMPOSSIBLE",
-    "PLAIN_NUMBERS",
-    "Coded",
-    "Meant",
-    "complex_to_numbers",
-    "distinct_texts",
-    "read_cell",
-    "truth_text",
-]
-
 MISSING = math.nan
 IMPOSSIBLE = math.inf
 

@@ -42,30 +42,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = [
-    "CELL_CLASSES",
-    "DROP",
-    "HIGH",
-    "IMPOSSIBLE_CELL",
-    "LOW",
-    "MISSING_CELL",
-    "ROWS_KEPT",
-    "UNKNOWN",
-    "Boolean",
-    "Category",
-    "Column",
-    "Date",
-    "Integer",
-    "Real",
-    "cell_classes",
-    "clamped_values",
-    "class_places",
-    "column_from_dict",
-    "limits_of",
-    "octave_ends",
-    "plain_scalar",
-]
-
 Code = str | int | float
 
 DROP = "drop"
@@ -89,12 +65,11 @@ def _is_plain(value: object) -> bool:
     return isinstance(cell, str) or math.isfinite(cell)
 
 
-def finite_number(column: str, argument: str, given: object) -> float:
-    """Check that an argument is a finite number; `SchemaError` if it is not."""
+def _number(given: object) -> float:
+    """Return a finite number as a float; NaN for anything else."""
     value = plain_scalar(given)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_plain(value):
-        raise refused(column, argument, given, "a finite number")
-    return float(value) + 0.0
+    number = isinstance(value, int | float) and not isinstance(value, bool) and _is_plain(value)
+    return float(value) + 0.0 if number else MISSING  # type: ignore[arg-type]
 
 
 def plain_list(column: str, argument: str, given: object) -> tuple[Code, ...]:
@@ -166,11 +141,10 @@ class Column(ABC):
         return hash(self._key)
 
     def __repr__(self) -> str:
-        declared = self.to_dict()
-        shown = [repr(declared[name]) for name in declared if name in self._positional]
-        named = [name for name in declared if name not in ("kind", *self._positional)]
-        shown += [f"{name}={declared[name]!r}" for name in named if declared[name] != DROP]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        first = self._positional
+        declared = {name: value for name, value in self.to_dict().items() if name != "kind" and value != DROP}
+        parts = [repr(value) if name in first else f"{name}={value!r}" for name, value in declared.items()]
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     @cached_property
     def _key(self) -> str:
@@ -287,13 +261,13 @@ class Column(ABC):
     def _constant(self, name: str, given: object) -> object:
         """Check and normalise the constant of a policy."""
 
-    def cells(self, values: Array) -> NDArray[Any]:
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
         """Return cells (m,) that `coerce` turns into these numbers (m,), which are within the bounds."""
         return values
 
-    @abstractmethod
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw `n` values uniformly within the bounds or among the levels, shape (n,)."""
+        """Draw `n` values uniformly within the bounds or among the levels, shape (n,), as `cells` returns them."""
+        return self.cells(rng.integers(0, len(self.level_texts), size=n))
 
     @abstractmethod
     def describe(self) -> str:
@@ -360,7 +334,10 @@ class Real(Column):
 
     def _declare(self) -> None:
         name = type(self).__name__
-        lower, upper = finite_number(name, "lower", self.lower), finite_number(name, "upper", self.upper)
+        lower, upper = _number(self.lower), _number(self.upper)
+        for side, value in (("lower", lower), ("upper", upper)):
+            if math.isnan(value):
+                raise refused(name, side, getattr(self, side), "a finite number")
         if not lower < upper:
             raise refused(name, "upper", self.upper, f"a number above lower={self.lower!r}")
         if not math.isfinite(upper - lower):
@@ -369,13 +346,9 @@ class Real(Column):
         object.__setattr__(self, "upper", upper)
 
     def _constant(self, name: str, given: object) -> object:
-        right = f'"drop" or a number in {self.describe()}'
-        try:
-            value = finite_number(type(self).__name__, name, given)
-        except SchemaError:
-            raise refused(type(self).__name__, name, given, right) from None
+        value = _number(given)
         if not self.lower <= value <= self.upper:
-            raise refused(type(self).__name__, name, given, right)
+            raise refused(type(self).__name__, name, given, f'"drop" or a number in {self.describe()}')
         return value
 
     def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
@@ -449,7 +422,7 @@ class Integer(Real):
         values = super()._numbers(values)
         return np.where(np.floor(values) == values, values, np.where(np.isnan(values), MISSING, IMPOSSIBLE))
 
-    def cells(self, values: Array) -> NDArray[Any]:
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
         """Return the nearest whole numbers (m,), as cells."""
         return np.rint(values)
 
@@ -550,10 +523,6 @@ class Boolean(Column):
         pair = np.empty(2, dtype=object)
         pair[:] = self.codes_of("false")[0], self.codes_of("true")[0]
         return pair[truth.astype(np.intp)]
-
-    def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw `n` truth values, each with probability one half, shape (n,): bool, or the declared codes as objects."""
-        return self.cells(rng.integers(0, 2, size=n))
 
     @property
     def level_texts(self) -> tuple[str, ...]:
@@ -709,10 +678,6 @@ class Category(Column):
         levels[:] = self.levels
         return levels[values.astype(np.intp)]
 
-    def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw `n` levels with equal probabilities, shape (n,), object."""
-        return self.cells(rng.integers(0, len(self.levels), size=n))
-
     def describe(self) -> str:
         """Name the first levels, and how many there are."""
         shown = ", ".join(map(repr, self.levels[:6]))
@@ -819,7 +784,7 @@ class Date(Real):
         codes = [day_of_text(code) for code in self.missing_codes if isinstance(code, str)]
         return np.where(np.isin(days, [code for code in codes if np.isfinite(code)]), MISSING, days - self.origin)
 
-    def cells(self, values: Array) -> NDArray[Any]:
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
         """Return times (m,), to the microsecond, that many days after ``first``."""
         return np.datetime64(str(self.first), "us") + np.rint(values * PER_DAY["us"]).astype("m8[us]")
 

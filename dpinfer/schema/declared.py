@@ -22,8 +22,6 @@ from dpinfer.schema.columns import Boolean, Category, Column, Date, Integer, Rea
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Kind", "Mismatch", "TypeCheck", "check_types", "kind_of_type"]
-
 Kind = Literal["whole numbers", "numbers", "truth values", "text", "dates", "something else"]
 
 _WORDS: dict[Kind, str] = {
@@ -188,9 +186,8 @@ def _beside(name: str, column: Column, book: Column) -> Iterator[Mismatch]:
         yield Mismatch(name, f"the codebook's {_listed(lost)} would be impossible for {type(column).__name__}", advice)
     if unknown and (isinstance(column, Category) or (isinstance(column, Boolean) and column.true is not None)):
         known = book.levels if isinstance(book, Category) else tuple(_possible(book))
-        yield Mismatch(
-            name, f"{_listed(unknown)} is not in the codebook", f"it has {_listed(known) or type(book).__name__}"
-        )
+        has = _listed(known) or type(book).__name__
+        yield Mismatch(name, f"{_listed(unknown)} is not in the codebook", f"it has {has}")
     if hidden:
         listed = ", ".join(map(repr, hidden))
         yield Mismatch(name, f"{listed} stands for a missing cell in the codebook", f"declare missing_codes=[{listed}]")

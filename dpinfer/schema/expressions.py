@@ -27,22 +27,10 @@ from dpinfer.schema.intervals import Interval, operation_bounds
 from dpinfer.schema.nodes import ARGUMENTS, FUNCTIONS, Expression, Node, evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from dpinfer.schema.nodes import Monomial, Polynomial
     from dpinfer.schema.schema import Schema
-
-__all__ = [
-    "Names",
-    "axis_from_dict",
-    "column_expression",
-    "compile_condition",
-    "compile_expression",
-    "condition_axis",
-    "constant_expression",
-    "function_name",
-    "product",
-]
 
 _UNIT = Interval(0.0, 1.0)
 _LARGEST_POWER = 2**20
@@ -54,7 +42,7 @@ _BINARY: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: 
 _SIGNS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _COMPARISONS: dict[type[ast.cmpop], str] = dict(zip(_SIGNS, ("==", "!=", "<", "<=", ">", ">="), strict=True))
 _MIRRORED = dict(zip(_SIGNS, (ast.Eq, ast.NotEq, ast.Gt, ast.GtE, ast.Lt, ast.LtE), strict=True))
-_REFUSED: dict[type[ast.expr], str] = {
+_REFUSED: dict[type[ast.AST], str] = {
     ast.Attribute: "attribute access is not allowed",
     ast.Subscript: "subscripts are not allowed: they reach other rows",
     ast.Lambda: "functions cannot be defined here",
@@ -125,7 +113,7 @@ def compile_expression(text: str, schema: Schema) -> Expression:
     names = Names()
     tree = _parse(text, names)
     try:
-        expression = _Compiler(schema, names).compile(tree)
+        expression: Expression = _Compiler(schema, names).visit(tree)
     except RecursionError as error:
         raise FormulaError(_shortened(text), "is nested too deeply") from error
     for leaf in {leaf for monomial in expression.polynomial for leaf, _ in monomial} - {*expression.columns}:
@@ -352,30 +340,22 @@ def _raised(p: Mapping[Monomial, float], power: int, boolean: frozenset[str]) ->
     return result
 
 
-class _Compiler:
-    """Walk a syntax tree in normal form and build the expression of every node."""
+class _Compiler(ast.NodeVisitor):
+    """Walk a syntax tree in normal form and build the expression of every node; what has no method is refused."""
 
     def __init__(self, schema: Schema, names: Names) -> None:
         self.schema = schema
         self.names = names
 
-    def compile(self, node: ast.expr) -> Expression:
-        """Compile one node and what is below it."""
-        readers: dict[type[ast.expr], Callable[..., Expression]] = {
-            ast.Constant: self._constant,
-            ast.Name: lambda column: column_expression(self.names.name(column.id), self.schema),
-            ast.BinOp: self._binary,
-            ast.UnaryOp: self._unary,
-            ast.Compare: self._comparison,
-            ast.Call: self._call,
-        }
-        if type(node) in readers:
-            return readers[type(node)](node)
+    def generic_visit(self, node: ast.AST) -> Expression:
         text = self.names.text(node)
         instead = f"write `{text}` in backticks" if text in self.schema else ""
         raise FormulaError(text, _REFUSED.get(type(node), "is not allowed in an expression"), instead)
 
-    def _constant(self, node: ast.Constant) -> Expression:
+    def visit_Name(self, node: ast.Name) -> Expression:
+        return column_expression(self.names.name(node.id), self.schema)
+
+    def visit_Constant(self, node: ast.Constant) -> Expression:
         text, value = self.names.text(node), node.value
         if not isinstance(value, int | float):
             raise FormulaError(text, "is no number", "text may only be compared with a category")
@@ -387,13 +367,13 @@ class _Compiler:
             raise FormulaError(text, "is too large for a float")
         return _literal(text, number)
 
-    def _binary(self, node: ast.BinOp) -> Expression:
+    def visit_BinOp(self, node: ast.BinOp) -> Expression:
         text = self.names.text(node)
         if isinstance(node.op, ast.BitXor):
             raise FormulaError(text, "^ is not a power here", "write ** for a power")
         if not isinstance(node.op, (*_BINARY, ast.Pow, ast.BitAnd, ast.BitOr)):
             raise FormulaError(text, f"the operator {type(node.op).__name__} is not allowed", "use + - * / **")
-        a, b = self.compile(node.left), self.compile(node.right)
+        a, b = self.visit(node.left), self.visit(node.right)
         if isinstance(node.op, ast.BitAnd | ast.BitOr):
             operation = _times if isinstance(node.op, ast.BitAnd) else _either
             return operation(text, self._truth(text, a), self._truth(text, b))
@@ -431,8 +411,8 @@ class _Compiler:
         one = constant_expression(1.0)
         return _assemble(text, Node("/", (one.node, raised.node)), (one, raised))
 
-    def _unary(self, node: ast.UnaryOp) -> Expression:
-        text, a = self.names.text(node), self.compile(node.operand)
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Expression:
+        text, a = self.names.text(node), self.visit(node.operand)
         if isinstance(node.op, ast.Invert):
             return _negation(text, self._truth(text, a))
         return _assemble(text, Node("negative", (a.node,)), (a,), polynomial=_added({}, a.polynomial, -1.0))
@@ -442,7 +422,7 @@ class _Compiler:
             raise FormulaError(text, f"{a.text} is no truth value", "compare it first, such as (age > 40)")
         return a
 
-    def _call(self, node: ast.Call) -> Expression:
+    def visit_Call(self, node: ast.Call) -> Expression:
         name, text = function_name(node.func), self.names.text(node)
         if name not in FUNCTIONS:
             raise _refused_call(node, self.names)
@@ -450,7 +430,7 @@ class _Compiler:
         if node.keywords or len(node.args) != expected or any(isinstance(a, ast.Starred) for a in node.args):
             example = {1: f"{name}(x)", 2: f"{name}(x, 0)", 3: f"{name}(x, 0, 100)"}[expected]
             raise FormulaError(text, f"{name} takes {expected} arguments by position", f"such as {example}")
-        arguments = [self.compile(argument) for argument in node.args]
+        arguments = [self.visit(argument) for argument in node.args]
         if expected == 2 and all(a.boolean for a in arguments):
             return (_times if name == "minimum" else _either)(text, *arguments)
         a = arguments[0]
@@ -462,7 +442,7 @@ class _Compiler:
         boolean = name == "abs" and a.boolean
         return _assemble(text, tree, arguments, polynomial=polynomial, boolean=boolean)
 
-    def _comparison(self, node: ast.Compare) -> Expression:
+    def visit_Compare(self, node: ast.Compare) -> Expression:
         text, left, operator, right = self.names.text(node), node.left, node.ops[0], node.comparators[0]
         if isinstance(operator, ast.In | ast.NotIn):
             found = self._membership(text, left, right)
@@ -473,7 +453,7 @@ class _Compiler:
             left, right = right, left
         symbol, name = _COMPARISONS[type(operator)], self._category(left)
         if not name:
-            return _compare(text, symbol, self.compile(left), self.compile(right))
+            return _compare(text, symbol, self.visit(left), self.visit(right))
         if symbol not in ("==", "!="):
             raise FormulaError(text, f"{name} is a category: its levels have no order", "use == or !=")
         found = self._indicator(text, name, right)
@@ -506,8 +486,8 @@ class _Compiler:
         if name:
             found = {one.node.value: one for one in (self._indicator(text, name, each) for each in right.elts)}
             return _union(text, [found[index] for index in sorted(found)])
-        value = self.compile(left)
-        constants = {c.constant: c for c in map(self.compile, right.elts)}
+        value = self.visit(left)
+        constants = {c.constant: c for c in map(self.visit, right.elts)}
         if None in constants:
             raise FormulaError(text, "in needs a list of constants", "such as educ in [1, 2]")
         texts = {c: _canonical(f"({value.text}) == ({c.text})") for c in constants.values()}
@@ -574,22 +554,20 @@ class Names:
         plain = name.isidentifier() and unicodedata.normalize("NFKC", name) == name
         if plain and not keyword.iskeyword(name):
             return name
-        for alias, known in self.aliases.items():
-            if known == name:
-                return alias
-        alias = f"quoted_{len(self.aliases)}_"
-        while alias in self._seen:
-            alias += "_"
-        self.aliases[alias] = name
-        return alias
+        if name not in self.aliases:
+            alias = f"quoted_{len(self.aliases)}_"
+            while alias in self._seen:
+                alias += "_"
+            self.aliases[name] = alias
+        return self.aliases[name]
 
     def name(self, identifier: str) -> str:
         """Tell the column name that an identifier stands for."""
-        return self.aliases.get(identifier, identifier)
+        return next((name for name, alias in self.aliases.items() if alias == identifier), identifier)
 
     def restore(self, text: str) -> str:
         """Put the names in backticks back."""
-        for alias, name in self.aliases.items():
+        for name, alias in self.aliases.items():
             text = re.sub(rf"\b{alias}\b", lambda _: f"`{name}`", text)  # noqa: B023
         return text
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["CompiledFormula", "DesignColumn", "FormulaDesign", "compile_formula", "compile_terms", "two_sided"]
-
 _CONTRASTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "contr.treatment": (coding.TreatmentContrasts, ("base",)),
     "contr.SAS": (coding.SASContrasts, ("base",)),
@@ -307,13 +305,9 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
         raise FormulaError(formula, "has no terms on its right side", "write at least one, such as 1")
     response = compiler.response(left, formula) if left is not None else None
     used = [*design, *([response] if response else [])]
-    return CompiledFormula(
-        text=formula,
-        response=response,
-        design=design,
-        columns=tuple(sorted({name for column in used for name in column.columns})),
-        has_intercept=any(column.name == "Intercept" and column.term == "1" for column in design),
-    )
+    columns = tuple(sorted({name for column in used for name in column.columns}))
+    intercept = any(column.name == "Intercept" and column.term == "1" for column in design)
+    return CompiledFormula(formula, response, design, columns, intercept)
 
 
 @lru_cache(maxsize=128)
@@ -622,29 +616,22 @@ class FormulaDesign:
 
     def _read(self, name: str, given: pd.Series[Any]) -> Array:
         column = self.schema[name]
-        if isinstance(column, Category):
-            found = [column.find(value) for value in given.tolist()]
-            wrong = np.array([index is None for index in found], dtype=bool)
-            values = np.array([0 if index is None else index for index in found], dtype=np.float64)
-            expected: str | Sequence[object] = column.levels
-        else:
-            plain = given.dtype.kind in "iufb" and isinstance(given.dtype, np.dtype)
-            cells = given.to_numpy() if plain else given.to_numpy(dtype=object)
-            values = _NUMBERS.coerce(cells)
-            if isinstance(column, Date | Boolean):  # dates and codes are read as cells, numbers as what they stand for
-                plain_column = replace(column, missing=DROP, impossible=DROP)
-                values = np.where(np.isfinite(values), values, plain_column.coerce(cells))
-            wrong, expected = ~np.isfinite(values), "a finite number"
-            if name in self.coded:
-                levels = column.level_texts
-                lower = float(getattr(column, "lower", 0.0))
-                with np.errstate(invalid="ignore"):
-                    off = (values != np.floor(values)) | (values < lower) | (values >= lower + len(levels))
-                wrong, expected = wrong | off, levels
+        plain = given.dtype.kind in "iufb" and isinstance(given.dtype, np.dtype)
+        cells = given.to_numpy() if plain else given.to_numpy(dtype=object)
+        values, expected = _NUMBERS.coerce(cells), "a finite number"
+        if isinstance(column, Category | Date | Boolean):
+            # Levels, dates and codes are read as cells; numbers of the latter two as what they stand for.
+            known = replace(column, missing=DROP, impossible=DROP).coerce(cells)
+            values = known if isinstance(column, Category) else np.where(np.isfinite(values), values, known)
+        wrong = ~np.isfinite(values)
+        if name in self.coded or isinstance(column, Category):
+            listed: Sequence[object] = column.levels if isinstance(column, Category) else column.level_texts
+            expected = "one of " + ", ".join(map(repr, listed))
+            lower = float(getattr(column, "lower", 0.0))
+            with np.errstate(invalid="ignore"):
+                wrong |= (values != np.floor(values)) | (values < lower) | (values >= lower + len(listed))
         if wrong.any():
-            value = plain_scalar(given.iloc[int(np.argmax(wrong))])
-            wanted = expected if isinstance(expected, str) else "one of " + ", ".join(map(repr, expected))
-            raise OptionError(f"exog[{name!r}]", value, wanted)
+            raise OptionError(f"exog[{name!r}]", plain_scalar(given.iloc[int(np.argmax(wrong))]), expected)
         return np.array(values, dtype=np.float64)
 
     def rows(self, values: Mapping[str, Array], size: int | None = None) -> Array:

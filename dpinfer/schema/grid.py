@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "Curve", "constant_basis", "groups_of", "widened"]
-
 GRID_BITS = 19
 """Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
 
@@ -47,11 +45,6 @@ class Block:
     half: float
     codes: NDArray[np.int64]
     shape: tuple[int, ...]
-
-    @property
-    def key(self) -> tuple[str, tuple[str, ...]]:
-        """What identifies the block."""
-        return self.expression.text, self.factors
 
     @cached_property
     def width(self) -> int:

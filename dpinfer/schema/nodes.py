@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Monomial = tuple[tuple[str, int], ...]
     Polynomial = dict[Monomial, float]
 
-__all__ = ["ARGUMENTS", "FUNCTIONS", "Expression", "Node", "evaluate"]
-
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -52,17 +50,9 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     ">=": lambda a, b: np.greater_equal(a, b).astype(np.float64),
 }
 
+_OF_NUMPY = ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "minimum", "maximum")
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "log": np.log,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "log10": np.log10,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
+    **{name: getattr(np, name) for name in _OF_NUMPY},
     "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
 }
 _OPERATIONS |= FUNCTIONS
@@ -94,15 +84,11 @@ def _evaluate(node: Node, values: Mapping[str, NDArray[np.float64]]) -> Any:
     if node.operation == "level":
         return (np.ascontiguousarray(values[node.name]) == node.value).astype(np.float64)
     arguments = [_evaluate(argument, values) for argument in node.arguments]
-    if node.operation == "power":
-        return _raise(arguments[0], int(node.value))
-    return _OPERATIONS[node.operation](*arguments)
-
-
-def _raise(base: Any, exponent: int) -> Any:
+    if node.operation != "power":
+        return _OPERATIONS[node.operation](*arguments)
     # The same multiplications, in the same order, bound the result in dpinfer.schema.intervals.
-    result = np.ones_like(base)
-    for digit in f"{exponent:b}":
+    base, result = arguments[0], np.ones_like(arguments[0])
+    for digit in f"{int(node.value):b}":
         result = result * result
         if digit == "1":
             result = result * base

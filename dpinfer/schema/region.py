@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Ball", "Region", "region_names", "region_of"]
-
 SMALLEST, LARGEST = 1e-100, 1e100
 """Radii, and ends and centres, in absolute value."""
 
@@ -37,10 +35,8 @@ class Region:
     @cached_property
     def group(self) -> NDArray[np.intp]:
         """Group of each parameter (p,)."""
-        found = np.empty(len(self.names), dtype=np.intp)
-        for number, places in enumerate(self.places):
-            found[list(places)] = number
-        return found
+        group = {place: number for number, places in enumerate(self.places) for place in places}
+        return np.array([group[place] for place in range(len(self.names))], dtype=np.intp)
 
     @cached_property
     def radius(self) -> Array:

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from dpinfer.display.report import Report
     from dpinfer.privacy.ledger import Ledger
 
-
-__all__ = ["MOST_ROWS", "People", "Schema", "read_yaml", "rows_report", "schema_report", "write_yaml"]
-
 MOST_ROWS = 4096
 """Most rows of one person that can be kept: sums over a person and their products are then exact in 64 bits."""
 
