@@ -14,7 +14,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,6 +110,12 @@ def compile_expression(text: str, schema: Schema) -> Expression:
     """
     if not isinstance(text, str):
         raise FormulaError(shown(text), "is not a text", "write the expression as text, such as 'log(1 + income)'")
+    return _compiled(text, schema)
+
+
+@lru_cache(maxsize=512)
+def _compiled(text: str, schema: Schema) -> Expression:
+    """Compile a text once for all schemas that declare the same."""
     names = Names()
     tree = _parse(text, names)
     try:

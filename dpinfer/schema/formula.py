@@ -127,14 +127,12 @@ def _tree(text: str, names: Names) -> ast.expr | None:
         return None
 
 
-def _arguments(
-    text: str, call: ast.Call, positional: Sequence[str], keywords: Sequence[str] = ()
-) -> dict[str, ast.expr]:
-    allowed = [*positional, *keywords]
+def _arguments(text: str, call: ast.Call, places: Sequence[str], words: Sequence[str] = ()) -> dict[str, ast.expr]:
+    allowed = [*places, *words]
     right = f"allowed: {', '.join(allowed) or 'none'}"
-    if len(call.args) > len(positional) or any(isinstance(a, ast.Starred) for a in call.args):
+    if len(call.args) > len(places) or any(isinstance(a, ast.Starred) for a in call.args):
         raise FormulaError(text, "has too many arguments by position", right)
-    found = dict(zip(positional, call.args, strict=False))
+    found = dict(zip(places, call.args, strict=False))
     for keyword in call.keywords:
         if keyword.arg not in allowed or keyword.arg in found:
             raise FormulaError(text, f"the argument {keyword.arg} is not allowed", right)
@@ -297,6 +295,12 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
     """
     if not isinstance(formula, str):
         raise OptionError("formula", formula, "a text, such as 'y ~ x'")
+    return _compiled(formula, schema)
+
+
+@lru_cache(maxsize=128)
+def _compiled(formula: str, schema: Schema) -> CompiledFormula:
+    """Compile a formula once for all schemas that declare the same."""
     names = Names()
     left, right = _sides(formula, names)
     compiler = _FormulaCompiler(schema, names)
@@ -310,7 +314,6 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
     return CompiledFormula(formula, response, design, columns, intercept)
 
 
-@lru_cache(maxsize=128)
 def two_sided(formula: str, schema: Schema) -> CompiledFormula:
     """Compile a formula; refuse one without a dependent variable."""
     compiled = compile_formula(formula, schema)
