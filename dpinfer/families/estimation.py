@@ -17,7 +17,6 @@ from dpinfer.errors import FormulaError, UnknownColumnError
 from dpinfer.families.distributions import ExponentialFamily, Moments, limits
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.grid import Basis
 from dpinfer.statistics.arrays import root_of
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array, Mask, Places
 

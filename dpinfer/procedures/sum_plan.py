@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.released import Released
     from dpinfer.release import NoiseLaw
+    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.grid import Basis
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]

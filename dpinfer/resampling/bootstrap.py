@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.resampling.inference import Statistic
+    from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
 

@@ -1,12 +1,13 @@
 """Public metadata: columns and bounds, and what formulas and expressions become under them."""
 
-from dpinfer.schema.balls import Ball
-from dpinfer.schema.columns import Boolean, Category, Coded, Column, Date, Integer, Real, column_from_dict
+from dpinfer.schema.cells import Coded
+from dpinfer.schema.columns import Boolean, Category, Column, Date, Integer, Real, column_from_dict
 from dpinfer.schema.declared import Mismatch, TypeCheck
-from dpinfer.schema.expressions import Expression, compile_expression, product
+from dpinfer.schema.expressions import compile_expression, product
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, compile_terms
-from dpinfer.schema.people import People
-from dpinfer.schema.schema import Schema
+from dpinfer.schema.nodes import Expression
+from dpinfer.schema.region import Ball
+from dpinfer.schema.schema import People, Schema
 
 __all__ = [
     "Ball",

@@ -1,59 +1,219 @@
-"""Axes of a table from texts: public partitions of rows into cells."""
+"""Axes of a table: public partitions of rows into cells, and what each does to a row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import FormulaError, OptionError
-from dpinfer.schema.axis_types import Axis, BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
-from dpinfer.schema.expressions import Expression, compile_expression
+import numpy as np
+
+from dpinfer.errors import OptionError, SchemaError
+from dpinfer.schema.columns import Boolean, Category, Integer, limits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
-__all__ = [
-    "Axis",
-    "BinsAxis",
-    "ConditionAxis",
-    "LevelsAxis",
-    "MirroredAxis",
-    "axis_from_dict",
-    "axis_to_dict",
-    "compile_condition",
-    "condition_axis",
-    "cuts_of",
-    "part_in_words",
-]
+    Array = NDArray[np.float64]
+
+_TABLE_LIMIT = 2**20
+"""Whole numbers within bounds up to which the bin of each is looked up."""
 
 
-def condition_axis(text: str, schema: Schema) -> ConditionAxis:
-    """Split rows by whether a condition holds.
+@dataclass(frozen=True, eq=False)
+class Axis(ABC):
+    """A public partition of rows by the value of one column or condition."""
 
-    Raises
-    ------
-    OptionError, FormulaError, UnknownColumnError
-        As `compile_condition`.
+    schema: Schema
+    name: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        expression: Expression | None = getattr(self, "expression", None)
+        return (self.name,) if expression is None else tuple(expression.columns)
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[Any, ...]:
+        """Label of every part, in order."""
+
+    @property
+    def size(self) -> int:
+        """Number of parts."""
+        return len(self.labels)
+
+    @abstractmethod
+    def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
+        """Part of each row (m,), from clamped finite columns; -1 where the row is in none."""
+
+    @property
+    def covers(self) -> bool:
+        """Whether every clamped value is in some part."""
+        return True
+
+    @property
+    def lookup(self) -> NDArray[np.intp] | None:
+        """Part of each whole number from the lower to the upper bound of its column; None where it is not looked up."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class LevelsAxis(Axis):
+    """The levels of a column: a Category, a Boolean, or an Integer of at most a hundred values."""
+
+    def __post_init__(self) -> None:
+        if not self.schema[self.name].level_texts:
+            raise SchemaError(
+                f"{self.name!r} has no levels: groups and tables need a Category, a Boolean or an Integer of at most a "
+                "hundred values; a histogram and the chi-squared tests cut a numeric column into bins="
+            )
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The levels."""
+        column = self.schema[self.name]
+        if isinstance(column, Category):
+            return column.levels
+        return (False, True) if isinstance(column, Boolean) else tuple(map(int, column.level_texts))
+
+    def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
+        """See `Axis.place`."""
+        return self.schema[self.name].level_index(values[self.name])
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionAxis(Axis):
+    """Whether a condition such as ``"age >= 18"`` holds."""
+
+    expression: Expression
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """False and True."""
+        return (False, True)
+
+    def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
+        """See `Axis.place`."""
+        return (self.expression.evaluate(values) > 0.5).astype(np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class BinsAxis(Axis):
+    """Bins of a numeric column: each holds its lower edge, the last its upper edge too, as in numpy.
+
+    Values are clamped to the declared bounds first; values outside the edges are in no bin.
     """
-    return ConditionAxis(schema, text, compile_condition(text, schema))
+
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        column = self.schema[self.name]
+        if not hasattr(column, "lower"):
+            raise SchemaError(f"{self.name!r} is not numeric: bins need a Real or an Integer")
+        lower, upper = limits_of(column)
+        if not _increasing(self.edges) or self.edges[0] < lower or self.edges[-1] > upper:
+            right = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
+            raise OptionError("bins", self.edges, right)
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The bins as text, as pandas writes intervals."""
+        ends = [")"] * (self.size - 1) + ["]"]
+        bins = zip(self.edges[:-1], self.edges[1:], ends, strict=True)
+        return tuple(f"[{low:.10g}, {high:.10g}{end}" for low, high, end in bins)
+
+    @property
+    def size(self) -> int:
+        """Number of bins: without their labels, which take time to write."""
+        return len(self.edges) - 1
+
+    @property
+    def covers(self) -> bool:
+        """Whether the edges span the bounds."""
+        lower, upper = limits_of(self.schema[self.name])
+        return self.edges[0] <= lower and self.edges[-1] >= upper
+
+    def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
+        """See `Axis.place`."""
+        return _bin_of(values[self.name], self.edges)
+
+    @cached_property
+    def lookup(self) -> NDArray[np.intp] | None:
+        """Bin of each whole number from the lower to the upper bound; None where it is not looked up."""
+        column = self.schema[self.name]
+        if not isinstance(column, Integer) or column.width >= _TABLE_LIMIT:
+            return None
+        return _bin_of(column.lower + np.arange(column.width + 1), self.edges)
 
 
-def compile_condition(text: str, schema: Schema) -> Expression:
-    """Compile a condition on declared columns.
+@dataclass(frozen=True, eq=False)
+class MirroredAxis(Axis):
+    """Bins of an expression that mirror each other about zero: a value and its negative are as far from the middle.
 
-    Raises
-    ------
-    OptionError
-        If it is no text.
-    FormulaError, UnknownColumnError
-        If it is no condition, or names unknown columns.
+    The middle bin holds values closer to zero than the first edge. A bin on either side holds the edge nearer to zero,
+    the outermost its other edge too; values beyond it are in no bin.
     """
-    if not isinstance(text, str):
-        raise OptionError("where", text, 'a condition such as "age >= 18", or None')
-    condition = compile_expression(text, schema)
-    if not condition.boolean or condition.constant is not None:
-        raise FormulaError(text, "is not a condition on columns", 'write a comparison, such as "age >= 18"')
-    return condition
+
+    expression: Expression
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not _increasing(self.edges) or self.edges[0] <= 0:
+            raise OptionError("bins", self.edges, "two or more increasing edges above zero")
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The bins as text, as pandas writes intervals."""
+        pairs = list(zip(self.edges[:-1], self.edges[1:], strict=True))
+        last = len(pairs) - 1
+        above = [f"[{a:.10g}, {b:.10g}{']' if k == last else ')'}" for k, (a, b) in enumerate(pairs)]
+        under = [f"{'[' if k == last else '('}{-b:.10g}, {-a:.10g}]" for k, (a, b) in enumerate(pairs)]
+        return (*under[::-1], f"({-self.edges[0]:.10g}, {self.edges[0]:.10g})", *above)
+
+    @property
+    def covers(self) -> bool:
+        """Whether the outermost edges span the bounds of the expression."""
+        return max(-self.expression.lower, self.expression.upper) <= self.edges[-1]
+
+    def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
+        """See `Axis.place`."""
+        found = self.expression.evaluate(values)
+        edges = np.asarray(self.edges, dtype=np.float64)
+        far, sides = np.abs(found), edges.size - 1
+        away = np.minimum(np.searchsorted(edges, far, side="right"), sides).astype(np.intp)
+        place = np.where(found < 0, sides - away, sides + away)
+        return np.where(far <= edges[-1], place, -1)
+
+
+def _increasing(given: tuple[float, ...]) -> bool:
+    edges = np.asarray(given, dtype=np.float64)
+    return bool(edges.ndim == 1 and edges.size > 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all())
+
+
+def _bin_of(values: Array, given: tuple[float, ...]) -> NDArray[np.intp]:
+    edges, last = np.asarray(given, dtype=np.float64), len(given) - 2
+    width = edges[-1] - edges[0]
+    even = np.abs(edges - np.linspace(edges[0], edges[-1], edges.size)).max() <= 1e-3 * width / edges.size
+    if np.isfinite(edges.size / width) and even:
+        # Guess the bin by division, and move by one where the edges say so: the same bins as by search.
+        with np.errstate(over="ignore"):
+            guess = (values - edges[0]) * ((last + 1) / width)
+        place: NDArray[np.intp] = np.clip(guess, 0.0, float(last)).astype(np.intp)
+        place -= values < edges[place]
+        place += values >= edges[place + 1]
+    else:
+        place = np.searchsorted(edges, values, side="right") - 1
+    place[place > last] = -1
+    place[values == edges[-1]] = last
+    return place.astype(np.intp, copy=False)
 
 
 def axis_to_dict(axis: Axis) -> dict[str, Any]:
@@ -72,26 +232,5 @@ def cuts_of(axis: Axis) -> tuple[float, ...]:
 
 def part_in_words(axis: Axis, place: int) -> str:
     """Return what is true of the rows in a part."""
-    told = isinstance(axis, ConditionAxis | MirroredAxis)
-    return f"{axis.name}={axis.labels[place]}" if told else str(axis.labels[place])
-
-
-def axis_from_dict(stored: Mapping[str, Any], schema: Schema) -> Axis:
-    """Read what `axis_to_dict` wrote.
-
-    Raises
-    ------
-    KeyError, TypeError, SchemaError, OptionError
-        If it is damaged.
-    """
-    if "condition" in stored:
-        return condition_axis(stored["condition"], schema)
-    if "edges" in stored:
-        if not isinstance(stored["edges"], Sequence):
-            raise TypeError("edges")
-        edges = tuple(float(edge) for edge in stored["edges"])
-        if "mirrored" not in stored:
-            return BinsAxis(schema, stored["column"], edges)
-        text = stored["mirrored"]
-        return MirroredAxis(schema, text, compile_expression(text, schema), edges)
-    return LevelsAxis(schema, stored["column"])
+    of_text = isinstance(axis, ConditionAxis | MirroredAxis)
+    return f"{axis.name}={axis.labels[place]}" if of_text else str(axis.labels[place])

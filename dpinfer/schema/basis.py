@@ -7,30 +7,63 @@ any contrast, reference level or subset of the columns is then a linear map of t
 
 from __future__ import annotations
 
+from functools import lru_cache, reduce
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleaseError
-from dpinfer.schema.curves import curves_of
-from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.grid import GRID_BITS, UNIT, Basis, Block, constant_basis
+from dpinfer.schema.columns import Real
+from dpinfer.schema.expressions import column_expression, compile_expression
+from dpinfer.schema.grid import UNIT, Basis, Block, Curve, constant_basis, groups_of, widened
+from dpinfer.schema.intervals import Interval, tree_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from dpinfer.schema.expressions import Expression
     from dpinfer.schema.formula import DesignColumn
+    from dpinfer.schema.nodes import Expression, Node
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
     Atom = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
     Vector = dict[Atom, float]
 
-__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "basis_of", "build_basis", "represent"]
+_PIECES = 128
+"""Into which the range of a column is cut."""
+
+
+def _curves(blocks: Sequence[Block], schema: Schema) -> tuple[Curve, ...]:
+    """Bound each of several features of one numeric column on each piece of the column's range."""
+    curves = []
+    for places in groups_of(blocks):
+        group = [blocks[place] for place in places]
+        columns = {name for block in group for name in block.expression.columns}
+        column = schema[min(columns)] if len(group) > 1 and len(columns) == 1 else None
+        if isinstance(column, Real):
+            trees = tuple(block.expression.node for block in group)
+            edges, low, high = _pieces(min(columns), float(column.lower), float(column.upper), trees)
+            center, half = (np.array([[getattr(block, name)] for block in group]) for name in ("center", "half"))
+            boxes = widened((low - center) / half, (high - center) / half)
+            curves.append(Curve(min(columns), places, edges, *boxes))
+    return tuple(curves)
+
+
+@lru_cache(maxsize=256)
+def _pieces(name: str, lower: float, upper: float, trees: tuple[Node, ...]) -> tuple[Array, Array, Array]:
+    edges = np.unique(np.linspace(lower, upper, _PIECES + 1))  # fewer where there are few floats between the bounds
+    edges[0], edges[-1] = lower, upper
+    low, high = np.empty((len(trees), edges.size - 1)), np.empty((len(trees), edges.size - 1))
+    for piece in range(edges.size - 1):
+        part = {name: Interval(float(edges[piece]), float(edges[piece + 1]))}
+        for place, tree in enumerate(trees):
+            bounds = tree_bounds(tree, part)
+            low[place, piece], high[place, piece] = bounds.lower, bounds.upper
+    return edges, low, high
+
 
 _TOLERANCE = 1e-7
 
@@ -108,38 +141,29 @@ def basis_of(texts: Sequence[str], schema: Schema, *, centred: bool = True) -> B
         if expression.constant is not None:
             raise FormulaError(text, "is the same for every row", "measure something that differs between rows")
         blocks.append(_block(expression, (), centred=centred, schema=schema))
-    return Basis(schema, tuple(blocks), curves_of(blocks, schema))
+    return Basis(schema, tuple(blocks), _curves(blocks, schema))
 
 
 def _block(expression: Expression, factors: tuple[str, ...], *, centred: bool, schema: Schema) -> Block:
     shape = tuple(len(schema[name].level_texts) for name in factors)
-    codes = _product_codes([simplex_codes(levels) for levels in shape])
+    codes = np.array([[UNIT]], dtype=np.int64)
+    for levels in shape:
+        codes = np.trunc(np.kron(codes / UNIT, simplex_codes(levels) / UNIT) * UNIT).astype(np.int64)
     lower, upper = expression.lower, expression.upper
+    largest = max(abs(lower), abs(upper))
     if expression.constant is not None:
         center, half = 0.0, 1.0
     elif centred:
         center, half = 0.5 * lower + 0.5 * upper, float(np.nextafter(0.5 * (upper - lower), np.inf))
     else:
-        center, half = 0.0, max(abs(lower), abs(upper))
-    if max(abs(lower), abs(upper)) > _WIDEST:
-        raise FormulaError(expression.text, f"can be as large as {max(abs(lower), abs(upper)):g}", "rescale it")
+        center, half = 0.0, largest
+    if largest > _WIDEST:
+        raise FormulaError(expression.text, f"can be as large as {largest:g}", "rescale it")
     if not half >= _NARROWEST:
         # UNIT / half would be infinite, and zero times it no number: a row would be dropped for its value.
-        raise FormulaError(
-            expression.text,
-            f"its bounds {lower:.6g} and {upper:.6g} are too close to be told apart",
-            "rescale the columns by a public constant, or leave it out",
-        )
+        reason = f"its bounds {lower:.6g} and {upper:.6g} are too close to be told apart"
+        raise FormulaError(expression.text, reason, "rescale the columns by a public constant, or leave it out")
     return Block(expression, factors, center, half, codes, shape)
-
-
-def _product_codes(tables: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    codes = np.array([[UNIT]], dtype=np.int64)
-    for table in tables:
-        rows = np.einsum("ai,bj->abij", codes / UNIT, table / UNIT)
-        flat = rows.reshape(codes.shape[0] * table.shape[0], -1)
-        codes = np.trunc(flat * UNIT).astype(np.int64)
-    return codes
 
 
 def represent(basis: Basis, columns: Sequence[DesignColumn], *, independent: bool = True) -> Array:
@@ -164,48 +188,36 @@ def represent(basis: Basis, columns: Sequence[DesignColumn], *, independent: boo
     MissingFromReleaseError
         If a column is not a combination of the features.
     """
-    targets = [
-        _expand(
-            column.expression.polynomial,
-            tuple(name for name, _ in column.codings),
-            _outer([weights for _, weights in column.codings]),
-        )
-        for column in columns
-    ]
-    measured = _atoms(basis)
+    targets: list[Vector] = []
+    for column in columns:
+        names, weights = zip(*column.codings, strict=True) if column.codings else ((), ())
+        table = reduce(np.multiply.outer, map(np.array, weights), np.array(1.0))
+        targets.append(_expand(column.expression.polynomial, names, table))
+    measured: list[Vector] = []
+    for block in basis.blocks:
+        scaled = {atom: weight / block.half for atom, weight in block.expression.polynomial.items()}
+        scaled[()] = scaled.get((), 0.0) - block.center / block.half
+        tables = (block.codes / UNIT).reshape(*block.shape, block.width)
+        measured.extend(_expand(scaled, block.factors, tables[..., index]) for index in range(block.width))
     atoms = sorted({atom for vector in (*measured, *targets) for atom in vector})
-    sizes = np.array([_size(atom, basis.schema) for atom in atoms])
-    features = _dense(measured, atoms, sizes)
-    wanted = _dense(targets, atoms, sizes)
+    place = {atom: index for index, atom in enumerate(atoms)}
+    dense = np.zeros((len(measured) + len(targets), len(atoms)))
+    for row, vector in enumerate([*measured, *targets]):
+        for atom, weight in vector.items():
+            dense[row, place[atom]] = weight
+    dense *= np.array([_size(atom, basis.schema) for atom in atoms])
+    features, wanted = np.split(dense, [len(measured)])
     if independent:
         _refuse_collinear(wanted, columns)
-    weights: Array = np.linalg.lstsq(features.T, wanted.T, rcond=1e-13)[0].T.astype(np.float64)
-    error = np.abs(weights @ features - wanted).max(axis=1)
+    found: Array = np.linalg.lstsq(features.T, wanted.T, rcond=1e-13)[0].T.astype(np.float64)
+    error = np.abs(found @ features - wanted).max(axis=1)
     for column, off, scale in zip(columns, error, np.abs(wanted).max(axis=1), strict=True):
         if off > _TOLERANCE * max(scale, 1e-12):
             raise MissingFromReleaseError(
                 f"{column.name!r} is not a combination of what was measured; measured: {', '.join(basis.names)}"
             )
-    weights[np.abs(weights) < 1e-12 * np.abs(weights).max(axis=1, keepdims=True)] = 0.0
-    return weights
-
-
-def _atoms(basis: Basis) -> list[Vector]:
-    """Each feature over monomials times indicators of levels."""
-    vectors: list[Vector] = []
-    for block in basis.blocks:
-        scaled = {atom: weight / block.half for atom, weight in block.expression.polynomial.items()}
-        scaled[()] = scaled.get((), 0.0) - block.center / block.half
-        tables = (block.codes / UNIT).reshape(*block.shape, block.width)
-        vectors.extend(_expand(scaled, block.factors, tables[..., index]) for index in range(block.width))
-    return vectors
-
-
-def _outer(weights: Iterable[Sequence[float]]) -> Array:
-    out = np.array(1.0)
-    for one in weights:
-        out = np.multiply.outer(out, np.asarray(one, dtype=np.float64))
-    return out
+    found[np.abs(found) < 1e-12 * np.abs(found).max(axis=1, keepdims=True)] = 0.0
+    return found
 
 
 def _expand(polynomial: Mapping[tuple[tuple[str, int], ...], float], factors: tuple[str, ...], table: Array) -> Vector:
@@ -231,23 +243,9 @@ def _size(atom: Atom, schema: Schema) -> float:
     """Largest absolute value that the numeric part of an atom can take."""
     size = 1.0
     for leaf, power in atom[0]:
-        if leaf in schema:
-            column = schema[leaf]
-            bound = max(abs(float(getattr(column, "lower", 0.0))), abs(float(getattr(column, "upper", 1.0))))
-        else:
-            expression = compile_expression(leaf, schema)
-            bound = max(abs(expression.lower), abs(expression.upper))
-        size *= bound**power
+        expression = (column_expression if leaf in schema else compile_expression)(leaf, schema)
+        size *= max(abs(expression.lower), abs(expression.upper)) ** power
     return size or 1.0
-
-
-def _dense(vectors: Sequence[Vector], atoms: Sequence[Atom], sizes: Array) -> Array:
-    place = {atom: index for index, atom in enumerate(atoms)}
-    dense = np.zeros((len(vectors), len(atoms)))
-    for row, vector in enumerate(vectors):
-        for atom, weight in vector.items():
-            dense[row, place[atom]] = weight
-    return dense * sizes
 
 
 def _refuse_collinear(wanted: Array, columns: Sequence[DesignColumn]) -> None:

@@ -1,4 +1,4 @@
-"""The kinds of columns: `Real`, `Integer`, `Boolean`, `Category` and `Date`.
+"""The kinds of columns: `Real`, `Integer`, `Boolean`, `Category` and `Date`; and the classes of their cells.
 
 A column turns cells of any storage into floats. It never raises, warns or prints because of what a cell
 holds, and the value it gives depends on that cell alone (see `dpinfer.schema.cells`).
@@ -6,20 +6,805 @@ holds, and the value it gives depends on that cell alone (see `dpinfer.schema.ce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from dpinfer.errors import SchemaError
-from dpinfer.schema.boolean import Boolean
-from dpinfer.schema.category import Category
-from dpinfer.schema.cells import Coded
-from dpinfer.schema.column import Column, refused
-from dpinfer.schema.date import Date
-from dpinfer.schema.real import Integer, Real
+import numpy as np
+
+from dpinfer.errors import SchemaError, shown, type_of
+from dpinfer.schema.cells import (
+    IMPOSSIBLE,
+    MISSING,
+    PER_DAY,
+    Coded,
+    Lookup,
+    Meant,
+    complex_to_numbers,
+    day_of_cell,
+    day_of_text,
+    days_of_moments,
+    distinct_texts,
+    plainest,
+    read_cell,
+    same_spelling,
+    text_to_number,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date
 
-__all__ = ["Boolean", "Category", "Coded", "Column", "Date", "Integer", "Real", "column_from_dict"]
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+Code = str | int | float
+
+DROP = "drop"
+
+_WORDS = ("label", "unit", "source")
+
+
+def refused(column: str, argument: str, given: object, right: str) -> SchemaError:
+    """Say which argument of a column is wrong, what was given, and what is right."""
+    return SchemaError(f"{column}: {argument}={shown(given)} is not valid: expected {right}")
+
+
+def plain_scalar(value: object) -> object:
+    """Replace a numpy scalar by Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is a non-blank text, a finite number or a truth value."""
+    cell = read_cell(value) if isinstance(value, str | int | float) else MISSING
+    return isinstance(cell, str) or math.isfinite(cell)
+
+
+def _number(given: object) -> float:
+    """Return a finite number as a float; NaN for anything else."""
+    value = plain_scalar(given)
+    number = isinstance(value, int | float) and not isinstance(value, bool) and _is_plain(value)
+    return float(value) + 0.0 if number else MISSING  # type: ignore[arg-type]
+
+
+def plain_list(column: str, argument: str, given: object) -> tuple[Code, ...]:
+    """Check a collection of texts and numbers that are spelled differently; `SchemaError` if it is none.
+
+    What spells a number canonically becomes that number: cells are compared by their spelling, so it means the same.
+    """
+    right = "a list of texts and finite numbers that are spelled differently"
+    if isinstance(given, str | bytes | set | frozenset | dict) or not np.iterable(given):
+        raise refused(column, argument, given, right)
+    codes = tuple(plain_scalar(one) for one in given)
+    if not all(_is_plain(code) and not isinstance(code, bool) for code in codes):
+        raise refused(column, argument, type_of(given), right)
+    codes = tuple(plainest(code) for code in codes)  # type: ignore[arg-type]
+    if len(set(map(same_spelling, codes))) < len(codes):
+        raise refused(column, argument, list(codes), right)
+    return codes  # type: ignore[return-value]
+
+
+def one_line(column: str, argument: str, given: object) -> str:
+    """Check that an argument is a text of one line; `SchemaError` if it is none."""
+    if not isinstance(given, str) or len(given.splitlines()) > 1 or given != given.strip():
+        raise refused(column, argument, given, "a text of one line without blanks around it")
+    return str.__str__(given)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Column(ABC):
+    """What is declared about one column. Use `Real`, `Integer`, `Boolean`, `Category` or `Date`.
+
+    Parameters
+    ----------
+    missing, impossible : "drop" or a constant of the column, optional
+        What becomes of a missing cell (None, NaN, NaT, NA, blank text) and of an impossible one (a value the
+        column cannot hold). ``"drop"`` drops the row; a declared constant takes the cell's place.
+    missing_codes : collection of str, int or float, optional
+        Cells that stand for a missing one, such as ``[-9, "NA"]``. Numbers are compared by their value, texts by
+        their characters.
+    label, unit, source : str, optional
+        What the column is in words, its unit of measurement, and where its declaration comes from. They change no
+        number; labels and units stand in tables and plots, and releases record all three.
+    """
+
+    kind: ClassVar[str]
+    _positional: ClassVar[tuple[str, ...]] = ()
+
+    missing: Any = field(default=DROP, kw_only=True)
+    impossible: Any = field(default=DROP, kw_only=True)
+    missing_codes: tuple[Code, ...] = field(default=(), kw_only=True)
+    label: str = field(default="", kw_only=True)
+    unit: str = field(default="", kw_only=True)
+    source: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        codes = plain_list(type(self).__name__, "missing_codes", self.missing_codes)
+        object.__setattr__(self, "missing_codes", codes)
+        for name in _WORDS:
+            object.__setattr__(self, name, one_line(type(self).__name__, name, getattr(self, name)))
+        self._declare()
+        for name in ("missing", "impossible"):
+            given = plain_scalar(getattr(self, name))
+            constant = DROP if isinstance(given, str) and given == DROP else self._constant(name, given)
+            object.__setattr__(self, name, constant)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Column) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        first = self._positional
+        declared = {name: value for name, value in self.to_dict().items() if name != "kind" and value != DROP}
+        parts = [repr(value) if name in first else f"{name}={value!r}" for name, value in declared.items()]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    @cached_property
+    def _key(self) -> str:
+        # JSON tells 1, 1.0, True and "1" apart; comparing the fields would not.
+        return json.dumps(self.to_dict())
+
+    @cached_property
+    def _hidden(self) -> frozenset[str | float]:
+        """Codes of missing cells, for columns of numbers: numbers by their value, other texts by their characters."""
+        values = [text_to_number(code) if isinstance(code, str) else float(code) for code in self.missing_codes]
+        pairs = zip(self.missing_codes, values, strict=True)
+        return frozenset(value if math.isfinite(value) else str(code).strip() for code, value in pairs)
+
+    def _entries(self) -> Sequence[tuple[str, float]]:
+        """Canonical texts that stand for a value each, NaN for missing; none where numbers stand for themselves."""
+        return ()
+
+    @cached_property
+    def _lookup(self) -> Lookup | None:
+        entries = tuple(self._entries())
+        return Lookup(entries) if entries else None
+
+    @property
+    def measured_in(self) -> str:
+        """The unit of measurement in words; empty if none is declared."""
+        return self.unit
+
+    def caption(self, name: str) -> str:
+        """Write the label with the unit, for axes; the name where there is no label."""
+        return (self.label or name) + (f" ({self.measured_in})" if self.measured_in else "")
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether a row can be dropped because of this column: False if both policies are constants."""
+        return DROP in (self.missing, self.impossible)
+
+    @property
+    def level_texts(self) -> tuple[str, ...]:
+        """Canonical text of each level, in order; empty for a column that has no levels."""
+        return ()
+
+    def level_index(self, values: Array) -> NDArray[np.intp]:
+        """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
+        return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
+
+    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
+        """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
+
+        The number, 0 or 1, or the level's index; **not finite where the row is to be dropped** (NaN, except that a
+        float64 array for a `Real` with both policies "drop" comes back as it is, with its infinities). Never raises or
+        warns whatever the cells hold. A cell's value depends on that cell alone.
+        """
+        return self.settle(self.meaning(raw))
+
+    def meaning(self, raw: NDArray[Any] | Coded | Meant) -> Array:  # noqa: PLR0911  (a return a storage)
+        """Read cells of any storage (m,) without the policies: NaN is missing, an infinity impossible."""
+        if isinstance(raw, Meant):
+            return raw.values
+        if not isinstance(raw, Coded) and raw.dtype.kind == "U":
+            raw = distinct_texts(raw.tolist())
+        if isinstance(raw, Coded):
+            return self._read([*raw.values, None])[raw.positions]
+        if raw.dtype.kind == "b":
+            return self._read([False, True])[raw.astype(np.intp)]
+        if raw.dtype.kind in "iuf":
+            with np.errstate(all="ignore"):
+                return self._numbers(raw.astype(np.float64, copy=False))
+        if raw.dtype.kind in "mM":
+            return self._moments(raw)
+        if raw.dtype.kind == "c":
+            return self._numbers(complex_to_numbers(raw))
+        return self._read(raw.tolist())
+
+    def _moments(self, raw: NDArray[Any]) -> Array:
+        """Values of an array of dates, times or durations: impossible, but for a column of dates."""
+        return np.where(np.isnat(raw), MISSING, IMPOSSIBLE)
+
+    def _read(self, cells: Iterable[object]) -> Array:
+        """Values of cells of any type: of a text the number that it spells, unless its characters are a code."""
+        if self._lookup is not None:
+            return np.array([self._lookup.value(read_cell(cell)) for cell in cells], dtype=np.float64)
+        found = []
+        for cell in map(read_cell, cells):
+            if isinstance(cell, str):
+                found.append(MISSING if cell.strip() in self._hidden else text_to_number(cell))
+            else:
+                found.append(float(cell))
+        return self._numbers(np.array(found, dtype=np.float64))
+
+    def _numbers(self, values: Array) -> Array:
+        """Values of an array of numeric cells."""
+        if self._lookup is not None:
+            return self._lookup.numbers(values)
+        codes = [code for code in self._hidden if isinstance(code, float)]
+        return np.where(np.isin(values, codes), MISSING, values) if codes else values
+
+    def settle(self, values: Array) -> Array:
+        """Apply the policies to what `meaning` gives: values in which NaN is missing and an infinity impossible."""
+        missing, impossible = (
+            MISSING if policy == DROP else self._policy_value(policy) for policy in (self.missing, self.impossible)
+        )
+        settled = np.where(np.isinf(values), impossible, values)
+        return settled if math.isnan(missing) else np.where(np.isnan(values), missing, settled)
+
+    def _policy_value(self, policy: Any) -> float:
+        """Value of a policy's constant: finite, whatever cells stand for missing ones."""
+        return float(policy)
+
+    @abstractmethod
+    def _declare(self) -> None:
+        """Check and normalise the declared bounds or levels."""
+
+    @abstractmethod
+    def _constant(self, name: str, given: object) -> object:
+        """Check and normalise the constant of a policy."""
+
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
+        """Return cells (m,) that `coerce` turns into these numbers (m,), which are within the bounds."""
+        return values
+
+    def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw `n` values uniformly within the bounds or among the levels, shape (n,), as `cells` returns them."""
+        return self.cells(rng.integers(0, len(self.level_texts), size=n))
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Bounds or levels in a few words, for tables."""
+
+    def with_words_of(self, other: Column) -> Self:
+        """Take over label, unit, source and missing codes of another column where this one gives none."""
+        names = [name for name in ("missing_codes", *_WORDS) if not getattr(self, name)]
+        return replace(self, **{name: getattr(other, name) for name in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the declaration as JSON-ready values; `column_from_dict` reads it back."""
+        given = {"missing_codes": list(self.missing_codes), **{name: getattr(self, name) for name in _WORDS}}
+        more = {name: value for name, value in given.items() if value}
+        return {"kind": self.kind, **self._declared(), "missing": self.missing, "impossible": self.impossible, **more}
+
+    def _declared(self) -> dict[str, Any]:
+        """Give the declared bounds or levels, JSON-ready."""
+        return {name: getattr(self, name) for name in self._positional}
+
+
+_LARGEST_INTEGER = 2**53
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Real(Column):
+    """A column of real numbers within declared bounds.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, in the column's unit. Values beyond them are clamped when they are measured.
+    missing, impossible : "drop" or a number within the bounds, optional
+        Policies; see `Column`.
+    missing_codes, label, unit, source : optional
+        See `Column`.
+
+    Raises
+    ------
+    SchemaError
+        If a bound is not a finite number, the bounds are not in order, or a policy is neither.
+
+    Notes
+    -----
+    Text cells are read if they spell a plain decimal number, true or false; True counts as 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Real(0, 100, impossible=0).coerce(np.array([3, "4.5", None, "n/a"], dtype=object))
+    array([3. , 4.5, nan, 0. ])
+    """
+
+    kind: ClassVar[str] = "real"
+    _positional: ClassVar[tuple[str, ...]] = ("lower", "upper")
+
+    lower: float
+    upper: float
+
+    @property
+    def width(self) -> float:
+        """Upper minus lower bound."""
+        return self.upper - self.lower
+
+    def _declare(self) -> None:
+        name = type(self).__name__
+        lower, upper = _number(self.lower), _number(self.upper)
+        for side, value in (("lower", lower), ("upper", upper)):
+            if math.isnan(value):
+                raise refused(name, side, getattr(self, side), "a finite number")
+        if not lower < upper:
+            raise refused(name, "upper", self.upper, f"a number above lower={self.lower!r}")
+        if not math.isfinite(upper - lower):
+            raise refused(name, "upper", self.upper, "bounds whose difference is a finite number")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def _constant(self, name: str, given: object) -> object:
+        value = _number(given)
+        if not self.lower <= value <= self.upper:
+            raise refused(type(self).__name__, name, given, f'"drop" or a number in {self.describe()}')
+        return value
+
+    def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
+        """Turn cells into floats; see `Column.coerce`."""
+        untouched = type(self) is Real and self.missing == self.impossible == DROP and not self.missing_codes
+        if untouched and isinstance(raw, np.ndarray) and raw.dtype == np.float64 and raw.dtype.isnative:
+            return raw
+        return super().coerce(raw)
+
+    def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw `n` values uniformly within the bounds, shape (n,), float64."""
+        u = rng.random(n)
+        return np.clip(self.lower * (1.0 - u) + self.upper * u, self.lower, self.upper)
+
+    def describe(self) -> str:
+        """Bounds, as ``[lower, upper]``."""
+        return f"[{self.lower:.15g}, {self.upper:.15g}]"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Integer(Real):
+    """A column of whole numbers within declared bounds.
+
+    Parameters
+    ----------
+    lower, upper : int
+        Public bounds, whole numbers of at most 2**53 in size (floats are exact up to there).
+    missing, impossible : "drop" or a whole number within the bounds, optional
+        Policies; see `Column`. A number that is not whole is impossible.
+    missing_codes, label, unit, source : optional
+        See `Column`.
+
+    Raises
+    ------
+    SchemaError
+        If a bound is not such a number, the bounds are not in order, or a policy is neither.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Integer(0, 16).coerce(np.array([12, 8.5, 99]))
+    array([12., nan, 99.])
+    """
+
+    kind: ClassVar[str] = "integer"
+
+    def _declare(self) -> None:
+        super()._declare()
+        for name in ("lower", "upper"):
+            value = getattr(self, name)
+            if not value.is_integer() or abs(value) > _LARGEST_INTEGER:
+                raise refused("Integer", name, value, "a whole number of at most 2**53 in size")
+            object.__setattr__(self, name, int(value))
+        if len(self._codes_within) > self.width:
+            right = "codes that leave a number within bounds"
+            raise refused("Integer", "missing_codes", list(self.missing_codes), right)
+
+    @property
+    def _codes_within(self) -> list[float]:
+        """Whole numbers within the bounds that stand for missing cells, ascending."""
+        codes = sorted(code for code in self._hidden if isinstance(code, float))
+        return [code for code in codes if code.is_integer() and self.lower <= code <= self.upper]
+
+    def _constant(self, name: str, given: object) -> object:
+        value = super()._constant(name, given)
+        if not isinstance(value, float) or not value.is_integer():
+            raise refused("Integer", name, given, f'"drop" or a whole number in {self.describe()}')
+        return int(value)
+
+    def _numbers(self, values: Array) -> Array:
+        values = super()._numbers(values)
+        return np.where(np.floor(values) == values, values, np.where(np.isnan(values), MISSING, IMPOSSIBLE))
+
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
+        """Return the nearest whole numbers (m,), as cells."""
+        return np.rint(values)
+
+    def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; no code of a missing cell."""
+        codes = self._codes_within
+        drawn = rng.integers(int(self.lower), int(self.upper) + 1 - len(codes), size=n)
+        for code in codes:  # ascending: those from here on move one up
+            drawn += drawn >= code
+        return drawn
+
+    @cached_property
+    def level_texts(self) -> tuple[str, ...]:
+        """The whole numbers within the bounds, as text; empty if there are more than a hundred."""
+        few = self.upper - self.lower < 100
+        return tuple(str(k) for k in range(int(self.lower), int(self.upper) + 1)) if few else ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Boolean(Column):
+    """A column of truth values.
+
+    Parameters
+    ----------
+    true, false : str, int, float or list of these, optional
+        What cells hold for true and for false, such as ``Boolean(true="Yes", false="No")`` or ``Boolean(true=1,
+        false=2)``. Both or neither; every other cell is then impossible.
+    missing, impossible : "drop", True or False, optional
+        Policies; see `Column`.
+    missing_codes, label, unit, source : optional
+        See `Column`.
+
+    Raises
+    ------
+    SchemaError
+        If only one code is given, one text would stand for two values, or a policy is something else.
+
+    Notes
+    -----
+    Without codes a cell may be True or False, 0 or 1 (also 0.0 and 1.0), or the text of one of these, in any case.
+    Codes match the cells that are spelled the same, as the levels of a `Category` do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Boolean(missing=False).coerce(np.array(["true", "0", "", "maybe"]))
+    array([ 1.,  0.,  0., nan])
+    >>> Boolean(true=1, false=2, missing_codes=[9]).coerce(np.array([1, 2, 9, 0]))
+    array([ 1.,  0., nan, nan])
+    """
+
+    kind: ClassVar[str] = "boolean"
+
+    true: Code | tuple[Code, ...] | None = field(default=None, kw_only=True)
+    false: Code | tuple[Code, ...] | None = field(default=None, kw_only=True)
+
+    def _declare(self) -> None:
+        if (self.true is None) != (self.false is None):
+            name, other = ("true", "false") if self.true is None else ("false", "true")
+            raise refused("Boolean", name, None, f"what cells hold for {name}, as {other}= is given")
+        for name in ("true", "false"):
+            given = getattr(self, name)
+            given = [given] if isinstance(given, str | int | float | np.generic) else given
+            codes = plain_list("Boolean", name, () if given is None else given)
+            if given is not None and not codes:
+                raise refused("Boolean", name, [], "at least one code")
+            if codes:
+                object.__setattr__(self, name, codes if len(codes) > 1 else codes[0])
+        texts = [text for text, _ in self._entries()]
+        if len(set(texts)) < len(texts):
+            right = "texts that stand for one truth value or for a missing cell, and for nothing else"
+            raise refused("Boolean", "true", self.true, right)
+
+    def _entries(self) -> Sequence[tuple[str, float]]:
+        codes = {1.0: self.codes_of("true"), 0.0: self.codes_of("false"), MISSING: self.missing_codes}
+        given = self.true is not None
+        return [(same_spelling(code), value) for value, listed in codes.items() for code in listed if given]
+
+    def codes_of(self, name: str) -> tuple[Code, ...]:
+        """Codes of ``"true"`` or ``"false"``; empty where none are declared."""
+        given = getattr(self, name)
+        return () if given is None else given if isinstance(given, tuple) else (given,)
+
+    def _constant(self, name: str, given: object) -> object:
+        if not isinstance(given, bool):
+            raise refused("Boolean", name, given, '"drop", True or False')
+        return given
+
+    def _numbers(self, values: Array) -> Array:
+        values = super()._numbers(values)
+        return np.where((values == 0.0) | (values == 1.0) | np.isnan(values), values, IMPOSSIBLE)
+
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
+        """Return truth values (m,), or the first code of each, as cells."""
+        truth = values > 0.5
+        if self._lookup is None:
+            return truth
+        pair = np.empty(2, dtype=object)
+        pair[:] = self.codes_of("false")[0], self.codes_of("true")[0]
+        return pair[truth.astype(np.intp)]
+
+    @property
+    def level_texts(self) -> tuple[str, ...]:
+        """``("False", "True")``."""
+        return ("False", "True")
+
+    def describe(self) -> str:
+        """Name the two values, with their codes."""
+        if self.true is None:
+            return "False, True"
+        return ", ".join(f"{word}: {' or '.join(map(repr, self.codes_of(word.lower())))}" for word in ("False", "True"))
+
+    def _declared(self) -> dict[str, Any]:
+        found = {name: self.codes_of(name) for name in ("true", "false") if self.true is not None}
+        return {name: list(codes) if len(codes) > 1 else codes[0] for name, codes in found.items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Category(Column):
+    """A column that takes one of a few declared levels.
+
+    Parameters
+    ----------
+    levels : ordered collection of str, int, float or bool
+        Two or more distinct public levels; the first is the reference level of treatment coding.
+    codes : list of str, int or float, optional
+        What cells hold instead of each level, in the same order, such as ``Category(["female", "male"],
+        codes=[1, 2])``: the value labels of a codebook. The levels themselves are read, too.
+    missing, impossible : "drop" or a level, optional
+        Policies; see `Column`. The text ``"drop"`` always means to drop the row, so a level that is spelled
+        "drop" cannot be the constant of a policy.
+    missing_codes, label, unit, source : optional
+        See `Column`.
+
+    Raises
+    ------
+    SchemaError
+        If the levels have no order, are fewer than two, blank, not finite, or spelled the same (1, 1.0 and
+        "1" are one level, for a reader of files cannot tell them apart), if codes do not match the levels or one text
+        would stand for two of them or for a missing cell, or a policy is neither.
+
+    Notes
+    -----
+    A cell matches the level that is spelled the same: text as it is, whole numbers as ``"1"`` (so 1, 1.0 and
+    "1" all match), other numbers as the shortest decimal, truth values as ``"True"``. A cell that matches
+    none is compared once more with numbers and truth values normalised (``"1.0"`` and ``"01"`` as ``"1"``,
+    ``"true"`` as ``"True"``), where that leaves one level only: the text of a number means the number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Category(["a", "b", 3]).coerce(np.array(["b", 3.0, "3", "z", None], dtype=object))
+    array([ 1.,  2.,  2., nan, nan])
+    """
+
+    kind: ClassVar[str] = "category"
+    _positional: ClassVar[tuple[str, ...]] = ("levels",)
+
+    levels: tuple[str | int | float | bool, ...]
+    codes: tuple[Code, ...] = field(default=(), kw_only=True)
+
+    @classmethod
+    def from_dtype(cls, dtype: object, *, source: str, **options: Any) -> Category:
+        """Take the levels of a declared type, whose source is public.
+
+        Levels of a categorical type are usually what somebody found in rows, and so data. State where they were
+        published: a codebook, a questionnaire, a standard. Releases record it.
+
+        Parameters
+        ----------
+        dtype : pandas.CategoricalDtype or polars.Enum
+        source : str
+            The public source of the levels, such as ``"codebook 2024, page 7"``.
+        **options
+            Other arguments of `Category`.
+
+        Raises
+        ------
+        SchemaError
+            If no source is stated, the type has no levels, or they are no levels of a `Category`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> Category.from_dtype(pd.CategoricalDtype(["low", "high"]), source="questionnaire of 2024, question 7")
+        Category(['low', 'high'], source='questionnaire of 2024, question 7')
+        """
+        if not isinstance(source, str) or not one_line("Category", "source", source):
+            raise refused(
+                "Category", "source", source, "where the levels were published, for what is found in rows is data"
+            )
+        kind = type(dtype)
+        levels = getattr(dtype, "categories", None)
+        if kind.__name__ not in ("CategoricalDtype", "Enum") or levels is None:
+            raise refused("Category", "dtype", type_of(dtype), "a pandas CategoricalDtype or a Polars Enum with levels")
+        try:
+            return cls(list(levels), source=source, **options)  # type: ignore[arg-type]
+        except SchemaError:
+            right = "levels that are texts, finite numbers or truth values, two or more, that are spelled differently"
+        raise refused("Category", "dtype", type_of(dtype), right)
+
+    def _declare(self) -> None:
+        if isinstance(self.levels, str | bytes | set | frozenset | dict) or not np.iterable(self.levels):
+            raise refused("Category", "levels", self.levels, "an ordered collection such as a list")
+        levels = tuple(plain_scalar(level) for level in self.levels)
+        for level in levels:
+            if not _is_plain(level):
+                raise refused("Category", "levels", level, "each level a non-blank text, a finite number or a bool")
+        object.__setattr__(self, "levels", levels)
+        if len(levels) < 2:
+            raise refused("Category", "levels", list(levels), "at least two levels")
+        if len(set(self.level_texts)) < len(levels):
+            raise refused("Category", "levels", list(levels), "levels that are spelled differently")
+        object.__setattr__(self, "codes", plain_list("Category", "codes", self.codes))
+        if self.codes and len(self.codes) != len(levels):
+            raise refused("Category", "codes", list(self.codes), f"a code for each of the {len(levels)} levels")
+        texts = [text for text, _ in self._entries()]
+        if len(set(texts)) < len(texts):
+            given = "codes" if self.codes else "missing_codes"
+            right = "texts that stand for one level or for a missing cell, and for nothing else"
+            raise refused("Category", given, list(getattr(self, given)), right)
+
+    @cached_property
+    def level_texts(self) -> tuple[str, ...]:
+        """Canonical text of each level, in order."""
+        return tuple(same_spelling(level) for level in self.levels)
+
+    def find(self, level: object) -> int | None:
+        """Index of a level, given in any spelling that a cell may have; None if it is no level."""
+        value = self._read([level])[0]
+        return int(value) if math.isfinite(value) else None
+
+    def _entries(self) -> Sequence[tuple[str, float]]:
+        texts = self.level_texts
+        codes = [(same_spelling(code), index) for index, code in enumerate(self.codes)]
+        levels = [(text, index) for index, text in enumerate(texts)]
+        known = [*levels, *((text, index) for text, index in codes if text != texts[index])]
+        hidden = [(same_spelling(code), MISSING) for code in self.missing_codes]
+        return [*((text, float(index)) for text, index in known), *hidden]
+
+    def _constant(self, name: str, given: object) -> object:
+        index = self.find(given) if isinstance(given, str | int | float) else None
+        if index is None:
+            raise refused("Category", name, given, f'"drop" or one of the levels {list(self.levels)!r}')
+        return self.levels[index]
+
+    def _policy_value(self, policy: Any) -> float:
+        return float(self.level_texts.index(same_spelling(policy)))
+
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
+        """Return the levels of indices (m,), as cells."""
+        levels = np.empty(len(self.levels), dtype=object)
+        levels[:] = self.levels
+        return levels[values.astype(np.intp)]
+
+    def describe(self) -> str:
+        """Name the first levels, and how many there are."""
+        shown = ", ".join(map(repr, self.levels[:6]))
+        return shown if len(self.levels) <= 6 else f"{shown}, ... ({len(self.levels)} levels)"
+
+    def _declared(self) -> dict[str, Any]:
+        levels = {"levels": list(self.levels)}
+        return {**levels, "codes": list(self.codes)} if self.codes else levels
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Date(Real):
+    """A column of dates, or of dates with a time, within declared bounds.
+
+    It enters as a number: days since ``first``, with the time of day as a fraction.
+
+    Parameters
+    ----------
+    first, last : datetime.date, datetime.datetime or str
+        Public bounds; a text is written as in ISO 8601, such as ``"2024-01-31"``. Dates beyond them are clamped when
+        they are measured.
+    missing, impossible : "drop" or a date within the bounds, optional
+        Policies; see `Column`.
+    missing_codes, label, unit, source : optional
+        See `Column`. Codes are the texts or numbers that stand for a missing date, such as ``"9999-12-31"``.
+
+    Raises
+    ------
+    SchemaError
+        If a bound is no date, the bounds are not in order, or a policy is neither.
+
+    Notes
+    -----
+    A cell may be a date or a time of Python, numpy, pandas, Polars or Arrow, or the text of one in ISO 8601. Times with
+    a zone count in UTC, others as they are. A number is impossible, for nothing says from when it counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Date("2024-01-01", "2024-12-31").coerce(np.array(["2024-01-02", "2024-01-01T12:00", "soon", 3], dtype=object))
+    array([1. , 0.5, nan, nan])
+    """
+
+    kind: ClassVar[str] = "date"
+    _positional: ClassVar[tuple[str, ...]] = ("first", "last")
+
+    lower: float = field(init=False)
+    upper: float = field(init=False)
+    first: date | str
+    last: date | str
+
+    @property
+    def measured_in(self) -> str:
+        """The unit in words: days, unless another is declared."""
+        return self.unit or f"days since {self.first}"
+
+    @property
+    def origin(self) -> float:
+        """Days from 1970-01-01 to ``first``."""
+        return float(days_of_moments(np.asarray(np.datetime64(str(self.first)))))
+
+    def _declare(self) -> None:
+        for name in ("first", "last"):
+            object.__setattr__(self, name, _iso_text(name, getattr(self, name)))
+        object.__setattr__(self, "lower", 0.0)
+        object.__setattr__(self, "upper", self._policy_value(self.last))
+        if not self.lower < self.upper:
+            raise refused("Date", "last", self.last, f"a date after first={self.first!r}")
+
+    def _constant(self, name: str, given: object) -> object:
+        right = f'"drop" or a date in {self.describe()}'
+        text = _iso_text(name, given, right)
+        if not 0.0 <= self._policy_value(text) <= self.upper:
+            raise refused("Date", name, given, right)
+        return text
+
+    def _policy_value(self, policy: Any) -> float:
+        return float(days_of_moments(np.asarray(np.datetime64(policy)))) - self.origin
+
+    def _moments(self, raw: NDArray[Any]) -> Array:
+        if raw.dtype.kind == "m":
+            return super()._moments(raw)
+        with np.errstate(all="ignore"):
+            return self._since(days_of_moments(raw))
+
+    def _read(self, cells: Iterable[object]) -> Array:
+        return self._since(np.array([self._day(cell) for cell in cells], dtype=np.float64))
+
+    def _day(self, cell: object) -> float:
+        """Days from 1970-01-01 of any cell; NaN where it is missing, an infinity where it is no date."""
+        day = day_of_cell(cell)
+        if day is not None:
+            return day
+        known = read_cell(cell)
+        if isinstance(known, str):
+            return MISSING if known.strip() in self._hidden else day_of_text(known)
+        return MISSING if math.isnan(known) or known in self._hidden else IMPOSSIBLE
+
+    def _numbers(self, values: Array) -> Array:
+        return np.where(np.isnan(super()._numbers(values)), MISSING, IMPOSSIBLE)
+
+    def _since(self, days: Array) -> Array:
+        """Count days since 1970 from ``first``; dates that stand for missing cells become NaN."""
+        codes = [day_of_text(code) for code in self.missing_codes if isinstance(code, str)]
+        return np.where(np.isin(days, [code for code in codes if np.isfinite(code)]), MISSING, days - self.origin)
+
+    def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
+        """Return times (m,), to the microsecond, that many days after ``first``."""
+        return np.datetime64(str(self.first), "us") + np.rint(values * PER_DAY["us"]).astype("m8[us]")
+
+    def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw `n` times uniformly within the bounds, shape (n,), datetime64."""
+        return self.cells(super().sample(n, rng))
+
+    def describe(self) -> str:
+        """Bounds, as ``[first, last]``."""
+        return f"[{self.first}, {self.last}]"
+
+
+def _iso_text(name: str, given: object, right: str = 'a date, or its text such as "2024-01-31"') -> str:
+    """Write a declared date or time canonically in ISO 8601, without a zone."""
+    value = day_of_text(given) if isinstance(given, str) else day_of_cell(given)
+    if value is None or not np.isfinite(value):
+        raise refused("Date", name, given, right)
+    moment = np.datetime64(0, "us") + np.rint(value * PER_DAY["us"]).astype("m8[us]")
+    text = str(moment.astype("M8[s]") if moment == moment.astype("M8[s]") else moment)
+    return text.removesuffix("T00:00:00")
 
 
 def column_from_dict(declaration: Mapping[str, Any]) -> Column:
@@ -33,3 +818,60 @@ def column_from_dict(declaration: Mapping[str, Any]) -> Column:
         return kinds[kind](**entries)
     except TypeError as error:
         raise SchemaError(f"the declaration of a {kind} column is incomplete or has unknown entries") from error
+
+
+def clamped_values(
+    schema: Mapping[str, Any], names: Iterable[str], raw: Mapping[str, NDArray[Any] | Coded], count: int
+) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+    """Coerce and clamp cells of columns (NaN to the lower bound); and say which rows have a number in all of them."""
+    values: dict[str, Array] = {}
+    keep = np.ones(count, dtype=bool)
+    for name in names:
+        cells = schema[name].coerce(raw[name])
+        keep &= np.isfinite(cells)
+        lower, upper = limits_of(schema[name])
+        values[name] = np.fmin(np.fmax(cells, lower), upper)
+    return values, keep
+
+
+def limits_of(column: Column) -> tuple[float, float]:
+    """Return the bounds that coerced values of a column are clamped to: declared ones, or those of level indices."""
+    lower = float(getattr(column, "lower", 0.0))
+    return lower, float(getattr(column, "upper", lower + max(len(column.level_texts) - 1, 0)))
+
+
+CELL_CLASSES = ("valid", "clamped low", "clamped high", "missing", "impossible", "unknown level")
+VALID, LOW, HIGH, MISSING_CELL, IMPOSSIBLE_CELL, UNKNOWN = CELL_CLASSES
+
+ROWS_KEPT = "rows kept"
+"""Rows without a cell that drops them."""
+
+
+def cell_classes(column: Column) -> tuple[str, ...]:
+    """Return the classes of a column's cells: numbers and dates have bounds, a Category has levels."""
+    if isinstance(column, Real):
+        return (VALID, LOW, HIGH, MISSING_CELL, IMPOSSIBLE_CELL)
+    return (VALID, MISSING_CELL, UNKNOWN if isinstance(column, Category) else IMPOSSIBLE_CELL)
+
+
+def class_places(column: Column, values: Array) -> NDArray[np.intp]:
+    """Return the place in `cell_classes` of each cell (m,), from what the column's `meaning` of it is."""
+    listed, (lower, upper) = cell_classes(column), limits_of(column)
+    known, lacking = np.isfinite(values), np.isnan(values)
+    places = np.where(known, listed.index(VALID), np.where(lacking, listed.index(MISSING_CELL), len(listed) - 1))
+    if LOW in listed:
+        places[known & (values < lower)] = listed.index(LOW)
+        places[known & (values > upper)] = listed.index(HIGH)
+    return places
+
+
+def octave_ends(column: Column, least: int, most: int) -> Array:
+    """Return the ends of a column's octaves: its bounds, and what is between them of plus and minus 2^k.
+
+    The exponents run from ``least`` to ``most``; those of whole numbers from 0.
+    """
+    lower, upper = limits_of(column)
+    first = max(least, 0) if isinstance(column, Integer) else least
+    powers = np.exp2(np.arange(first, max(most, first) + 1, dtype=np.float64))
+    inner = np.concatenate([-powers[::-1], powers])
+    return np.concatenate([[lower], inner[(inner > lower) & (inner < upper)], [upper]])

@@ -11,19 +11,16 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dpinfer.errors import OptionError, cut, named, shown, type_of
-from dpinfer.schema.cells import normal_text
+from dpinfer.schema.cells import normal_text, same_spelling
 from dpinfer.schema.columns import Boolean, Category, Column, Date, Integer, Real
-from dpinfer.schema.lookup import same_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-__all__ = ["Kind", "Mismatch", "TypeCheck", "check_types", "kind_of_type"]
 
 Kind = Literal["whole numbers", "numbers", "truth values", "text", "dates", "something else"]
 
@@ -106,8 +103,7 @@ def kind_of_type(name: str, given: object) -> Kind | None:
         return given
     text = given.__name__ if isinstance(given, type) else str(given) if given is not None else ""
     text = text.strip().lower().removeprefix("sparse[").removeprefix("unsigned ").removeprefix("dictionary<values=")
-    match = re.match(r"[a-z_]*", text)
-    word = match.group() if match else ""
+    word = re.split(r"[^a-z_]", text)[0]
     kind = _KINDS.get(word)
     if kind is None and word not in _NOTHING:
         right = 'the name of a type such as "INTEGER", "NUMERIC(10, 2)", "VARCHAR(3)" or "DATE"'
@@ -117,31 +113,24 @@ def kind_of_type(name: str, given: object) -> Kind | None:
 
 def check_types(schema: Mapping[str, Column], types: object) -> TypeCheck:
     """Compare declared columns with declared types; see `Schema.check`."""
-    found = _types_by_name(types)
-    return TypeCheck(tuple(one for name, column in schema.items() for one in _of_column(name, column, found)))
-
-
-def _types_by_name(types: object) -> Mapping[str, object]:
-    if isinstance(types, Mapping):
-        return types
-    names, kinds = getattr(types, "names", None), getattr(types, "types", None)
-    if type(types).__module__.startswith("pyarrow") and isinstance(names, list) and isinstance(kinds, list):
-        return dict(zip(names, kinds, strict=True))
-    right = "a mapping of column names to declared types, an Arrow schema, or the Schema of a codebook"
-    raise OptionError("types", type_of(types), right)
-
-
-def _of_column(name: str, column: Column, types: Mapping[str, object]) -> Iterator[Mismatch]:
-    if name not in types:
-        known = cut(", ".join(named(one) for one in types))
-        yield Mismatch(name, "is not among the declared types", f"they are of {known or 'no columns'}")
-    elif isinstance(types[name], Column):
-        yield from _beside(name, column, cast("Column", types[name]))
-    else:
-        kind = kind_of_type(name, types[name])
-        fault = None if kind is None else _fault(column, kind)
-        if fault is not None:
-            yield Mismatch(name, *fault)
+    if not isinstance(types, Mapping):
+        names, kinds = getattr(types, "names", None), getattr(types, "types", None)
+        if not (type(types).__module__.startswith("pyarrow") and isinstance(names, list) and isinstance(kinds, list)):
+            right = "a mapping of column names to declared types, an Arrow schema, or the Schema of a codebook"
+            raise OptionError("types", type_of(types), right)
+        types = dict(zip(names, kinds, strict=True))
+    found: list[Mismatch] = []
+    for name, column in schema.items():
+        if name not in types:
+            known = cut(", ".join(named(one) for one in types)) or "no columns"
+            found.append(Mismatch(name, "is not among the declared types", f"they are of {known}"))
+        elif isinstance(types[name], Column):
+            found += _beside(name, column, types[name])
+        else:
+            kind = kind_of_type(name, types[name])
+            fault = None if kind is None else _fault(column, kind)
+            found += [] if fault is None else [Mismatch(name, *fault)]
+    return TypeCheck(tuple(found))
 
 
 def _fault(column: Column, kind: Kind) -> tuple[str, str] | None:  # noqa: PLR0911  (a return for each reason)
@@ -164,27 +153,22 @@ def _fault(column: Column, kind: Kind) -> tuple[str, str] | None:  # noqa: PLR09
         return "is declared as text, and Boolean() reads true and false", 'declare Boolean(true="Yes", false="No")'
     if isinstance(column, Boolean) and column.true is None:
         return None
-    lost = [cell for cells in _spellings(column) if not any(_is_of(one, kind) for one in cells) for cell in cells[:1]]
+    assert isinstance(column, Boolean | Category)
+    if isinstance(column, Boolean):
+        spellings = [column.codes_of(name) for name in ("false", "true")]
+    else:
+        spellings = list(zip(column.levels, column.codes or column.levels, strict=True))
+    lost = [cells[0] for cells in spellings if not any(_is_of(one, kind) for one in cells)]
     if not lost:
         return None
     return f"is declared as {kind}, which never are {_listed(lost)}", "declare the codes that cells hold: codes=, true="
 
 
-def _spellings(column: Column) -> list[list[object]]:
-    """List what cells may hold for each level."""
-    if isinstance(column, Category):
-        codes = column.codes or column.levels
-        return [[level, code] for level, code in zip(column.levels, codes, strict=True)]
-    assert isinstance(column, Boolean)
-    return [list(column.codes_of(name)) for name in ("false", "true")]
-
-
 def _is_of(cell: object, kind: Kind) -> bool:
     normal = normal_text(same_spelling(cell))
-    truth = normal in ("True", "False")
-    if kind == "whole numbers":
-        return normal is not None and not truth and float(normal).is_integer()
-    return truth if kind == "truth values" else normal is not None and not truth
+    if normal in ("True", "False") or kind == "truth values":
+        return normal in ("True", "False") and kind == "truth values"
+    return normal is not None and (kind == "numbers" or float(normal).is_integer())
 
 
 def _beside(name: str, column: Column, book: Column) -> Iterator[Mismatch]:
@@ -202,9 +186,8 @@ def _beside(name: str, column: Column, book: Column) -> Iterator[Mismatch]:
         yield Mismatch(name, f"the codebook's {_listed(lost)} would be impossible for {type(column).__name__}", advice)
     if unknown and (isinstance(column, Category) or (isinstance(column, Boolean) and column.true is not None)):
         known = book.levels if isinstance(book, Category) else tuple(_possible(book))
-        yield Mismatch(
-            name, f"{_listed(unknown)} is not in the codebook", f"it has {_listed(known) or type(book).__name__}"
-        )
+        has = _listed(known) or type(book).__name__
+        yield Mismatch(name, f"{_listed(unknown)} is not in the codebook", f"it has {has}")
     if hidden:
         listed = ", ".join(map(repr, hidden))
         yield Mismatch(name, f"{listed} stands for a missing cell in the codebook", f"declare missing_codes=[{listed}]")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.privacy.sensitivity import RowBounds
-from dpinfer.schema.expression import Expression
-from dpinfer.schema.nodes import Node
+from dpinfer.schema.nodes import Expression, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
-
-__all__ = ["GRID_BITS", "UNIT", "Basis", "Block", "Curve", "constant_basis", "groups_of", "widened"]
 
 GRID_BITS = 19
 """Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
@@ -49,33 +46,28 @@ class Block:
     codes: NDArray[np.int64]
     shape: tuple[int, ...]
 
-    @property
-    def key(self) -> tuple[str, tuple[str, ...]]:
-        """What identifies the block."""
-        return self.expression.text, self.factors
-
-    @property
+    @cached_property
     def width(self) -> int:
         """Number of features."""
         return int(self.codes.shape[1])
 
-    @property
+    @cached_property
     def constant(self) -> bool:
         """Whether the numeric part is the constant 1."""
         return self.expression.constant is not None
 
-    @property
+    @cached_property
     def clamps(self) -> bool:
         """Whether to cut the scaled number at -1 and 1 is to clamp it to its bounds: not where zero is kept."""
         ends = np.rint((np.array([self.expression.lower, self.expression.upper]) - self.center) * (UNIT / self.half))
         return not self.factors and bool(ends[0] <= -UNIT and ends[1] >= UNIT)
 
-    @property
+    @cached_property
     def squared(self) -> int:
         """Bound on the squared norm of the block's integer features."""
         return max(sum(int(entry) ** 2 for entry in row) for row in self.codes)
 
-    @property
+    @cached_property
     def absolute(self) -> int:
         """Bound on the sum of absolute values of the block's integer features."""
         return max(sum(abs(int(entry)) for entry in row) for row in self.codes)
@@ -91,7 +83,7 @@ class Block:
         table = self.codes.astype(object)
         return frozenset(int(entry) for entry in (table @ table.T).ravel())
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the features."""
         label = ":".join(([] if self.constant else [self.expression.text]) + list(self.factors)) or "1"

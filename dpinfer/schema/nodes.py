@@ -5,7 +5,7 @@ A tree is plain data, so it can be pickled, hashed and sent to another process; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ARGUMENTS", "FUNCTIONS", "Node", "evaluate"]
+    Monomial = tuple[tuple[str, int], ...]
+    Polynomial = dict[Monomial, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,6 @@ class Node:
     value: float = 0.0
 
 
-def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b: function(a, b).astype(np.float64)
-
-
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": np.add,
     "-": np.subtract,
@@ -45,25 +42,17 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "and": np.multiply,
     "or": np.maximum,
     "not": lambda a: np.subtract(1.0, a),
-    "==": _truth(np.equal),
-    "!=": _truth(np.not_equal),
-    "<": _truth(np.less),
-    "<=": _truth(np.less_equal),
-    ">": _truth(np.greater),
-    ">=": _truth(np.greater_equal),
+    "==": lambda a, b: np.equal(a, b).astype(np.float64),
+    "!=": lambda a, b: np.not_equal(a, b).astype(np.float64),
+    "<": lambda a, b: np.less(a, b).astype(np.float64),
+    "<=": lambda a, b: np.less_equal(a, b).astype(np.float64),
+    ">": lambda a, b: np.greater(a, b).astype(np.float64),
+    ">=": lambda a, b: np.greater_equal(a, b).astype(np.float64),
 }
 
+_OF_NUMPY = ("log", "log1p", "log2", "log10", "exp", "expm1", "sqrt", "abs", "minimum", "maximum")
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "log": np.log,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "log10": np.log10,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
+    **{name: getattr(np, name) for name in _OF_NUMPY},
     "clip": lambda x, a, b: np.minimum(np.maximum(x, a), b),
 }
 _OPERATIONS |= FUNCTIONS
@@ -95,16 +84,50 @@ def _evaluate(node: Node, values: Mapping[str, NDArray[np.float64]]) -> Any:
     if node.operation == "level":
         return (np.ascontiguousarray(values[node.name]) == node.value).astype(np.float64)
     arguments = [_evaluate(argument, values) for argument in node.arguments]
-    if node.operation == "power":
-        return _raise(arguments[0], int(node.value))
-    return _OPERATIONS[node.operation](*arguments)
-
-
-def _raise(base: Any, exponent: int) -> Any:
+    if node.operation != "power":
+        return _OPERATIONS[node.operation](*arguments)
     # The same multiplications, in the same order, bound the result in dpinfer.schema.intervals.
-    result = np.ones_like(base)
-    for digit in f"{exponent:b}":
+    base, result = arguments[0], np.ones_like(arguments[0])
+    for digit in f"{int(node.value):b}":
         result = result * result
         if digit == "1":
             result = result * base
     return result
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A bounded elementwise function of a row's cells, for any row within the schema's bounds.
+
+    ``text`` is canonical: the normal form of the syntax tree, written out. ``lower`` and ``upper`` are rounded outward.
+    ``boolean`` says whether the value is only ever 0 or 1. In ``polynomial``, the canonical expansion, a monomial is a
+    sorted tuple of (leaf, power) pairs, ``()`` for the constant; a leaf is a column's name or the text of a
+    subexpression that is no polynomial, and those in ``boolean_leaves`` only take 0 and 1. Two expressions with equal
+    polynomials are the same function. ``node`` is the tree that is evaluated.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    lower: float
+    upper: float
+    boolean: bool
+    polynomial: Mapping[Monomial, float] = field(compare=False, repr=False)
+    boolean_leaves: frozenset[str] = field(compare=False, repr=False)
+    node: Node = field(compare=False, repr=False)
+
+    @property
+    def constant(self) -> float | None:
+        """The value, if no column is read."""
+        return self.node.value if self.node.operation == "constant" else None
+
+    def evaluate(self, values: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Evaluate on coerced and clamped columns (m,), all finite; categories as indices.
+
+        A value is the same wherever in the arrays its row stands. A constant takes its length from any of the columns
+        given, and is of length 1 if there are none. A bare column may come back as the array given: do not write to it.
+        """
+        result = evaluate(self.node, values)
+        if result.ndim:
+            return result
+        rows = next((len(column) for column in values.values()), 1)
+        return np.full(rows, float(result))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from dpinfer.errors import OptionError, kind_of
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-
-__all__ = ["LARGEST", "SMALLEST", "Region", "is_number"]
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Radii, and ends and centres, in absolute value."""
@@ -36,10 +35,8 @@ class Region:
     @cached_property
     def group(self) -> NDArray[np.intp]:
         """Group of each parameter (p,)."""
-        found = np.empty(len(self.names), dtype=np.intp)
-        for number, places in enumerate(self.places):
-            found[list(places)] = number
-        return found
+        group = {place: number for number, places in enumerate(self.places) for place in places}
+        return np.array([group[place] for place in range(len(self.names))], dtype=np.intp)
 
     @cached_property
     def radius(self) -> Array:
@@ -61,15 +58,15 @@ class Region:
 
     def describe(self) -> str:
         """Say in words what is declared."""
-        told = []
+        parts = []
         for places, radius in zip(self.places, self.radii, strict=True):
             center = self.center[list(places)]
             if len(places) == 1:
-                told.append(f"{self.names[places[0]]} in [{center[0] - radius:.6g}, {center[0] + radius:.6g}]")
+                parts.append(f"{self.names[places[0]]} in [{center[0] - radius:.6g}, {center[0] + radius:.6g}]")
             else:
                 around = "0" if not center.any() else "[" + ", ".join(f"{one:.6g}" for one in center) + "]"
-                told.append(f"({', '.join(self.names[j] for j in places)}) within {radius:.6g} of {around}")
-        return "; ".join(told)
+                parts.append(f"({', '.join(self.names[j] for j in places)}) within {radius:.6g} of {around}")
+        return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as a JSON-ready mapping."""
@@ -112,3 +109,115 @@ def is_number(value: object) -> bool:
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         return False
     return bool(-LARGEST <= value <= LARGEST) if isinstance(value, int) else abs(float(value)) <= LARGEST
+
+
+_RIGHT = (
+    "a region declared in advance: Ball(radius) for all parameters together, (lower, upper) for each, or a mapping of "
+    "names, or tuples of names, to such"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ball:
+    """A ball of given radius in which a group of parameters is declared to lie.
+
+    Parameters
+    ----------
+    radius : float
+    center : float or sequence of float
+        One for each parameter of the group, or one for all.
+
+    Raises
+    ------
+    OptionError
+        If the radius is not a positive finite number, or the centre not finite.
+
+    Examples
+    --------
+    >>> Ball(radius=2.0, center=[0, 1])
+    Ball(radius=2.0, center=[0, 1])
+    """
+
+    radius: float
+    center: float | Sequence[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.radius) and float(self.radius) >= SMALLEST):
+            raise OptionError("radius", self.radius, "a positive finite number")
+        parts = [self.center] if is_number(self.center) else self.center
+        parts = None if isinstance(parts, np.ndarray) and parts.ndim != 1 else parts
+        if not (isinstance(parts, Sequence | np.ndarray) and all(is_number(part) for part in parts)):
+            raise OptionError("center", self.center, "a finite number, or one for each parameter")
+
+
+def region_names(bounds: object) -> tuple[str, ...] | None:
+    """Return the parameters that bounds name, in order; None where they name none."""
+    if not isinstance(bounds, Mapping) or not bounds:
+        return None
+    groups = [(key,) if isinstance(key, str) else key if isinstance(key, tuple) else () for key in bounds]
+    return tuple(name for group in groups for name in group)
+
+
+def region_of(bounds: object, names: Sequence[str]) -> Region:
+    """Read a declared region.
+
+    Parameters
+    ----------
+    bounds : Ball, (lower, upper), or mapping of name or tuple of names to such
+        A pair stands for an interval of each parameter of its group; its ends are numbers, or sequences.
+    names : sequence of str, length p
+
+    Returns
+    -------
+    Region
+
+    Raises
+    ------
+    OptionError
+        If it is missing, reversed, not finite, or does not cover every parameter once.
+    """
+    names = tuple(names)
+    if bounds is None:
+        raise OptionError("bounds", None, _RIGHT)
+    parts = dict(bounds) if isinstance(bounds, Mapping) else {names: bounds}
+    center, found, radii = np.zeros(len(names)), [], []
+    for key, declared in parts.items():
+        group = (key,) if isinstance(key, str) else key
+        if not (isinstance(group, tuple) and group and all(name in names for name in group)):
+            given = key if isinstance(key, str) else kind_of(key)
+            raise OptionError("bounds", given, f"names of parameters; they are {', '.join(names)}")
+        places = [names.index(name) for name in group]
+        for inside, middle, radius in _balls(declared, group):
+            mine = tuple(places[j] for j in inside)
+            center[list(mine)] = middle
+            found.append(mine)
+            radii.append(radius)
+    flat = sorted(place for group in found for place in group)
+    if flat != list(range(len(names))):
+        lacking = [name for place, name in enumerate(names) if flat.count(place) == 0]
+        twice = [name for place, name in enumerate(names) if flat.count(place) > 1]
+        given = f"none for {', '.join(lacking)}" if lacking else f"several for {', '.join(twice)}"
+        raise OptionError("bounds", given, f"one for each parameter: {', '.join(names)}")
+    return Region(names, tuple(found), tuple(radii), center)
+
+
+def _balls(declared: Any, group: tuple[str, ...]) -> list[tuple[tuple[int, ...], Any, float]]:
+    """Return groups within the group, with centre and radius."""
+    size = len(group)
+    if isinstance(declared, Ball):
+        center = np.broadcast_to(np.asarray(declared.center, dtype=np.float64), np.shape(declared.center) or (size,))
+        if center.shape != (size,):
+            raise OptionError("center", declared.center, f"one number, or {size}: {', '.join(group)}")
+        return [(tuple(range(size)), center, float(declared.radius))]
+    listed = isinstance(declared, Sequence) and not isinstance(declared, str)
+    if not (listed or (isinstance(declared, np.ndarray) and declared.ndim > 0)) or len(declared) != 2:
+        raise OptionError("bounds", declared, _RIGHT)
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(end, dtype=np.float64), (size,)) for end in declared)
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError("bounds", declared, f"a lower and an upper end, each a number or {size} of them") from None
+    if not (np.abs([lower, upper]) <= LARGEST).all():  # NaN fails too
+        raise OptionError("bounds", declared, "finite ends")
+    if not (lower < upper).all() or ((upper - lower) / 2 < SMALLEST).any():
+        raise OptionError("bounds", declared, "a lower end below the upper end")
+    return [((j,), (lower[j] + upper[j]) / 2, float((upper[j] - lower[j]) / 2)) for j in range(size)]

@@ -1,22 +1,66 @@
-"""The schema: everything that is publicly declared about the columns of a data set."""
+"""The schema: everything that is publicly declared about the columns of a data set, and its unit of protection."""
 
 from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, named, shown
 from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.declared import TypeCheck, check_types
-from dpinfer.schema.people import People
-from dpinfer.schema.plain_yaml import read_yaml, write_yaml
 
-__all__ = ["Schema"]
+if TYPE_CHECKING:
+    from dpinfer.display.report import Report
+    from dpinfer.privacy.ledger import Ledger
+
+MOST_ROWS = 4096
+"""Most rows of one person that can be kept: sums over a person and their products are then exact in 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Says that the rows of one person, told apart by a column that is not declared, are protected together.
+
+    At most ``max_rows`` of them, from 1 to 4,096, are kept.
+    """
+
+    id: str
+    max_rows: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id.strip():
+            raise OptionError("id", self.id, "the name of the column that tells people apart")
+        if type(self.max_rows) is not int or not 1 <= self.max_rows <= MOST_ROWS:
+            right = f"the most rows of one person that are kept: a whole number to {MOST_ROWS:,}"
+            raise OptionError("max_rows", self.max_rows, right)
+
+    @property
+    def unit(self) -> str:
+        """The unit of protection in words."""
+        return f"one person with at most {self.max_rows:,} row{'s' if self.max_rows > 1 else ''}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON-ready values; `from_dict` reads them back."""
+        return {"id": self.id, "max_rows": self.max_rows}
+
+    @classmethod
+    def from_dict(cls, values: object) -> People:
+        """Read what `to_dict` wrote; `SchemaError` for anything else."""
+        if not isinstance(values, Mapping) or set(values) != {"id", "max_rows"}:
+            raise SchemaError("the people of a schema are described by 'id' and 'max_rows'")
+        try:
+            return cls(values["id"], values["max_rows"])
+        except OptionError as error:
+            raise SchemaError(f"the people of a schema are described wrongly: {error}") from error
 
 
 class Schema(Mapping[str, Column]):
@@ -52,7 +96,6 @@ class Schema(Mapping[str, Column]):
     True
     """
 
-    __slots__ = ("_columns", "_people")
     _columns: dict[str, Column]
     _people: People | None
 
@@ -66,8 +109,13 @@ class Schema(Mapping[str, Column]):
         for name, column in [*(mapping or {}).items(), *columns.items()]:
             if name in declared:
                 raise SchemaError(f"Schema: {name!r} is declared twice")
-            checked = _checked_name(name)
-            declared[checked] = _checked_column(checked, column)
+            if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
+                right = "a text without backticks or line breaks"
+                raise SchemaError(f"Schema: the name {named(name)} is not valid: expected {right}")
+            if not isinstance(column, Column):
+                kinds = "Real(lower, upper), Integer(lower, upper), Boolean(), Category([levels]) or Date(first, last)"
+                raise SchemaError(f"Schema: {name}={shown(column)} is not a column; write {name}={kinds}")
+            declared[name] = column
         if not declared:
             raise SchemaError("Schema: declare at least one column, such as Schema(age=Real(0, 100))")
         object.__setattr__(self, "_columns", declared)
@@ -83,9 +131,10 @@ class Schema(Mapping[str, Column]):
         return _rebuilt, (dict(self._columns), self._people)
 
     def __getitem__(self, name: str) -> Column:
-        if name not in self:
+        column = self._columns.get(name) if isinstance(name, str) else None
+        if column is None:
             raise UnknownColumnError(name, self._columns)
-        return self._columns[name]
+        return column
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._columns
@@ -106,25 +155,25 @@ class Schema(Mapping[str, Column]):
         return self._columns == other._columns and self._people == other._people
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((frozenset(self._columns.items()), self._people))
 
     def __repr__(self) -> str:
-        cells = [(n, type(c).__name__, c.describe(), c.missing, c.impossible) for n, c in self.items()]
-        codes = [", ".join(map(repr, column.missing_codes)) for column in self.values()]
-        missing = [
-            f"missing: {one[3]}" + (f" (also {two})" if two else "") for one, two in zip(cells, codes, strict=True)
+        rows = [
+            (name, type(c).__name__, c.describe(), f"missing: {_missing(c)}", f"impossible: {c.impossible}")
+            for name, c in self.items()
         ]
-        shown = [(n, k, d, m, f"impossible: {i}") for (n, k, d, _, i), m in zip(cells, missing, strict=True)]
-        widths = [max(len(row[j]) for row in shown) for j in range(5)]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in shown]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
         count = f"{len(self)} column" + ("s" if len(self) > 1 else "")
         unit = "" if self._people is None else f", of people told apart by {self._people.id!r}: {self._people.unit}"
         return "\n".join([f"Schema of {count}{unit}", *("  " + line.rstrip() for line in lines)])
 
     def _repr_html_(self) -> str:
         """Show as HTML in a notebook."""
-        from dpinfer.schema.showing import schema_report  # noqa: PLC0415  (no part of a private run)
-
         return schema_report(self).html()
 
     @property
@@ -159,9 +208,8 @@ class Schema(Mapping[str, Column]):
         """
         people = People(id, max_rows)
         if id in self:
-            raise OptionError(
-                "id", id, "a column that is not declared: leave the one that tells people apart out of the schema"
-            )
+            right = "a column that is not declared: leave the one that tells people apart out of the schema"
+            raise OptionError("id", id, right)
         return _rebuilt(self._columns, people)
 
     def caption(self, name: str) -> str:
@@ -202,10 +250,8 @@ class Schema(Mapping[str, Column]):
             If a value is not a column, or the kept codes do not go with it.
         """
         changed = Schema({**(mapping or {}), **columns})
-        return _rebuilt(
-            {**self._columns, **{name: column.with_words_of(self[name]) for name, column in changed.items()}},
-            self._people,
-        )
+        worded = {name: column.with_words_of(self[name]) for name, column in changed.items()}
+        return _rebuilt({**self._columns, **worded}, self._people)
 
     def __or__(self, other: object) -> Schema:
         """Put two schemas together; a column of both has to be declared alike."""
@@ -314,6 +360,10 @@ class Schema(Mapping[str, Column]):
 
     def to_json(self) -> str:
         """Write the schema as JSON text, lossless: levels keep their types."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         return json.dumps(self.to_dict())
 
     @classmethod
@@ -370,17 +420,100 @@ def _rebuilt(columns: Mapping[str, Column], people: People | None) -> Schema:
     return schema
 
 
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
-        right = "a text without backticks or line breaks"
-        raise SchemaError(f"Schema: the name {named(name)} is not valid: expected {right}")
-    return name
+def _missing(column: Column) -> str:
+    """Say what becomes of a missing cell, and what else stands for one."""
+    codes = ", ".join(map(repr, column.missing_codes))
+    return f"{column.missing} (also {codes})" if codes else str(column.missing)
 
 
-def _checked_column(name: str, column: object) -> Column:
-    if isinstance(column, Column):
-        return column
-    raise SchemaError(
-        f"Schema: {name}={shown(column)} is not a column; "
-        f"write {name}=Real(lower, upper), Integer(lower, upper), Boolean(), Category([levels]) or Date(first, last)"
-    )
+_RESOLVED = {
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"-?(?:0|[1-9][0-9]*)", list("-0123456789")),
+    "float": (r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", list("-0123456789")),
+}
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Plain values alone: no aliases, no repeated entries, and names of entries are texts as they stand."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (the base class's)
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [one.value for one, _ in node.value]
+        if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
+            raise yaml.YAMLError("an entry comes twice, or has no name")
+        return {one.value: self.construct_object(value, deep=deep) for one, value in node.value}
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    """Texts that either reader would take for something else are quoted."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+
+def _text(dumper: Any, text: str) -> Any:
+    style = None if text.isprintable() else '"'  # escapes what a reader of plain texts would change
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _list(dumper: Any, values: Any) -> Any:
+    flat = not any(isinstance(one, list | dict) for one in values)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=flat)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(list, _list)
+
+for _tag, (_pattern, _first) in _RESOLVED.items():
+    for _one in (_Loader, _Dumper):
+        _one.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def read_yaml(text: str) -> Any:
+    """Read YAML; `ValueError` if it is none, or more than plain values."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError, AttributeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f", at line {mark.line + 1}"
+        raise ValueError(f"the text is not YAML of plain values{place}") from None
+
+
+def write_yaml(values: Any) -> str:
+    """Write plain values as YAML that `read_yaml` reads back."""
+    options = {"sort_keys": False, "allow_unicode": True, "default_flow_style": False, "width": 120}
+    return str(yaml.dump(values, Dumper=_Dumper, **options))
+
+
+def schema_report(schema: Schema, title: str = "", facts: tuple[tuple[str, str], ...] = ()) -> Report:
+    """Return a row for each column: kind, values, what becomes of missing and impossible cells, label and unit."""
+    from dpinfer.display.report import Report, Table  # noqa: PLC0415  (no part of a private run)
+
+    rows = []
+    for name, column in schema.items():
+        policies = (_missing(column), str(column.impossible))
+        rows.append((name, type(column).__name__, column.describe(), *policies, column.label, column.measured_in))
+    heads = ("column", "kind", "values", "missing", "impossible", "label", "unit")
+    filled = [place for place in range(len(heads)) if place < 5 or any(row[place] for row in rows)]
+    cells = tuple(tuple(row[place] for place in filled) for row in rows)
+    table = Table(tuple(heads[place] for place in filled), cells, frozenset(range(1, len(filled))))
+    people = schema.people
+    unit = () if people is None else (("unit", f"{people.unit}, told apart by {people.id!r}"),)
+    several = "" if len(schema) == 1 else "s"
+    return Report(title or f"Schema of {len(schema)} column{several}", (*facts, *unit), (table,))
+
+
+def rows_report(kind: str, schema: Schema, neighbors: str, ledger: Ledger | None) -> Report:
+    """Return what is public of data: the schema, the relation, the ledger; no row, and not how many there are."""
+    from dpinfer.privacy.ledger import ledger_facts  # noqa: PLC0415  (no part of a private run)
+
+    rows = "public" if ledger is None else "confidential"
+    account = () if ledger is None else ledger_facts(ledger)
+    return schema_report(schema, kind, (("rows", rows), ("neighbours", neighbors), *account))

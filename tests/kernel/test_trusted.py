@@ -19,7 +19,7 @@ def test_the_page_tells_their_lines():
 def test_questions_inference_and_the_reader_of_texts_are_not_among_them():
     files = set(trusted.closure())
     assert {path.split("/")[1] for path in files}.isdisjoint({"procedures", "inference", "results", "studies"})
-    texts = ("formula", "syntax", "expressions", "basis", "intervals", "tree_bounds", "curves", "balls")
+    texts = ("formula", "expressions", "basis", "intervals")
     assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in texts})
 
 

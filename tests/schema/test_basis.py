@@ -65,7 +65,7 @@ BLOCKS = {
 @pytest.mark.parametrize("formula", BLOCKS)
 def test_blocks_the_constant_first_and_the_response_last(formula):
     basis = basis_of(formula)
-    assert [block.key for block in basis.blocks] == BLOCKS[formula]
+    assert [(block.expression.text, block.factors) for block in basis.blocks] == BLOCKS[formula]
     assert basis.names[0] == "1"
     assert len(basis.names) == basis.width == sum(block.width for block in basis.blocks)
     assert len(set(basis.names)) == basis.width

@@ -304,6 +304,7 @@ REFUSED = [
     ("log1p(z)", "unbounded at z <= -1", "lower bound above -1"),
     ("sqrt(z)", "not defined at z < 0", "sqrt(maximum(z, 0))"),
     ("age / z", "the divisor z can be 0", "exclude 0"),
+    ("1e-300 ** -2", "divides by 0", ""),
     ("1 / 0", "divides by 0", ""),
     ("z ** -1", "the base z can be 0", "exclude 0"),
     ("z ** 0.5", "can be negative", "whole exponent"),

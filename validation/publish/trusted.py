@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "kernel.md"
 START, END = "<!-- trusted: made by python -m validation.publish.trusted -->", "<!-- end of trusted -->"
 RUNNING = ("dpinfer.kernel.run", "dpinfer.kernel.data")
+SHOWN = ("_repr_html_", "schema_report", "rows_report")
 
 PURPOSES = {
     "kernel": "running, prices, samplers, rows of people, processes of blocks",
@@ -79,7 +80,7 @@ def _lines(path: Path) -> int:
 def _imports(path: Path, files: dict[str, Path]) -> Iterator[str]:
     """Modules of the package that a file imports, also inside functions, but not for types alone or to be shown.
 
-    A notebook calls ``_repr_html_``, and no run does.
+    A notebook or a report calls what is in ``SHOWN``, and no run does.
     """
     waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while waiting:
@@ -87,7 +88,7 @@ def _imports(path: Path, files: dict[str, Path]) -> Iterator[str]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             waiting += node.orelse
             continue
-        if isinstance(node, ast.FunctionDef) and node.name == "_repr_html_":
+        if isinstance(node, ast.FunctionDef) and node.name in SHOWN:
             continue
         if isinstance(node, ast.ImportFrom):
             wanted = [f"{node.module}.{one.name}" for one in node.names]
