@@ -1,15 +1,17 @@
-"""Procedures by name: where a release finds the one that it was made by."""
+"""Procedures by name: where a release finds the one that it was made by, and who reads advice from it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpinfer.errors import InferenceError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["find_inference", "register"]
+    from dpinfer.release.release import Release
+
+__all__ = ["Advice", "advice_of", "find_inference", "register", "register_advice"]
 
 _INFERENCES: dict[str, Callable[..., Any]] = {}
 
@@ -31,3 +33,23 @@ def find_inference(asked: object) -> Callable[..., Any]:
         f"no procedure {shown(asked)} is known: import the module that defines it (import dpinfer for its own); "
         f"known: {known}"
     )
+
+
+class Advice(NamedTuple):
+    """A sentence on the quality of data, and the columns that it is about."""
+
+    columns: tuple[str, ...]
+    text: str
+
+
+_READERS: dict[str, Callable[[Release], tuple[Advice, ...]]] = {}
+
+
+def register_advice(kind: str, read: Callable[[Release], tuple[Advice, ...]]) -> None:
+    """Keep what reads advice from releases of a kind."""
+    _READERS[kind] = read
+
+
+def advice_of(release: Release) -> tuple[Advice, ...]:
+    """Return what a release advises on its columns; nothing where its kind has no reader."""
+    return _READERS[release.kind](release) if release.kind in _READERS else ()

@@ -16,8 +16,7 @@ from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
-from dpinfer.release.quality import advice_of
-from dpinfer.release.registry import find_inference
+from dpinfer.release.registry import advice_of, find_inference
 from dpinfer.release.showing import release_report
 from dpinfer.release.stage import StageRelease
 from dpinfer.schema.schema import Schema
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.release.quality import Advice
+    from dpinfer.release.registry import Advice
 
 __all__ = ["FORMAT_VERSION", "MAGIC", "Release", "read_release"]
 

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.codebooks.drafts import draft
-from dpinfer.codebooks.files import described_columns
+from dpinfer.entry.codebooks import described_columns, draft
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema import Boolean, Category, Date, Integer, Real, Schema
 
