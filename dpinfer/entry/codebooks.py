@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpinfer.entry import formats
 from dpinfer.entry.formats import HEADERS, Variable
-from dpinfer.errors import OptionError, SchemaError, type_of
+from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, cut, type_of
 from dpinfer.schema.declared import kind_of_type
 from dpinfer.schema.plain_yaml import read_yaml, write_yaml
 from dpinfer.schema.schema import Schema
@@ -112,8 +112,31 @@ def read_codebook(
         schema = found.replace(declare) if declare else found
         schema = schema if columns is None else schema.select(columns)
     else:
-        schema = formats.schema_of(found, columns=columns, declare=declare)
+        schema = _schema_of(found, columns, declare)
     return schema.replace({name: replace(column, source=column.source or source) for name, column in schema.items()})
+
+
+def _schema_of(
+    variables: Sequence[Variable], columns: Iterable[str] | None, declare: Mapping[str, Column] | None
+) -> Schema:
+    """Make a schema of what a codebook says, and of what is declared beside it."""
+    known = {one.name: one for one in variables}
+    if len(known) < len(variables):
+        raise SchemaError("the codebook describes two columns of one name")
+    given = dict(Schema(declare)) if declare else {}
+    if isinstance(columns, str):
+        raise OptionError("columns", columns, f"a list of names, such as [{columns!r}]")
+    chosen = list(known) if columns is None else list(columns)
+    for name in (*chosen, *given):
+        if name not in known:
+            raise UnknownColumnError(name, known, "the codebook")
+    left = [f"{name}: {', '.join(known[name].blanks)}" for name in chosen if name not in given and known[name].blanks]
+    if left:
+        raise SchemaError(
+            f"the codebook leaves blank {cut('; '.join(left))}. Declare what is public knowledge, declare={{name: "
+            "Real(lower, upper)}, or choose other columns=[...]"
+        )
+    return Schema({name: known[name].column(given.get(name)) for name in chosen})
 
 
 def write_codebook(schema: Schema, path: str | os.PathLike[str]) -> None:
@@ -249,13 +272,11 @@ def draft(path: Path, *, types: str | None = None) -> str:
         raise OptionError("types", types, '"declared", or nothing')
     suffix = path.suffix.lower()
     variables: list[Variable] = []
-    entries: list[tuple[Mapping[str, Any], tuple[str, ...]]] = []
     if suffix in _CODEBOOKS:
         found = described_columns(path, trusted=False)
         if isinstance(found, Schema):
-            entries = [(one, ()) for one in found.to_dict()["columns"]]
-        else:
-            variables = found
+            found = [Variable(name, one.kind, one.to_dict()) for name, one in found.items()]
+        variables = found
     elif _suffix(path, "file", (*_TEXTS, *_TYPED, *_CODEBOOKS)) in _TEXTS:
         variables = [Variable(name, None) for name in _header_line(path, _TEXTS[suffix])]
     else:
@@ -264,13 +285,12 @@ def draft(path: Path, *, types: str | None = None) -> str:
             with suppress(OptionError):  # a type that does not tell
                 kind = _KINDS.get(kind_of_type(one.name, one.type) or "") if types else None
             variables.append(Variable(one.name, kind))
-    entries += [(one.entry, one.unclear) for one in variables]
-    if not entries:
+    if not variables:
         raise SchemaError(f"{path.name!r} has no columns")
     text = _HEAD
-    for entry, unclear in entries:
-        lines = [f"{name}: {_written(name, value)}".rstrip() for name, value in entry.items()]
-        text += "- " + "\n  ".join([*lines, *(f"# unclear: {one}" for one in unclear)]) + "\n"
+    for one in variables:
+        lines = [f"{name}: {_written(name, value)}".rstrip() for name, value in one.entry.items()]
+        text += "- " + "\n  ".join([*lines, *(f"# unclear: {told}" for told in one.unclear)]) + "\n"
     return text
 
 

@@ -9,28 +9,20 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
-from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, cut, named
+from dpinfer.errors import SchemaError, UnknownColumnError, named
 from dpinfer.schema.columns import Boolean, Category, Column, Date, Real, column_from_dict
-from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "HEADERS",
-    "Variable",
-    "ddi_of",
-    "read_ddi",
-    "read_header",
-    "read_table_schema",
-    "schema_of",
-    "table_schema_of",
-]
+    from dpinfer.schema.schema import Schema
+
+__all__ = ["HEADERS", "Variable", "ddi_of", "read_ddi", "read_header", "read_table_schema", "table_schema_of"]
 
 # A column as a file describes it
 
@@ -98,39 +90,6 @@ class Variable:
             return replace(declared, **{word: entry[word] for word in lacking})
         except SchemaError as error:
             raise SchemaError(f"{name!r}: {error}") from None
-
-
-def schema_of(
-    variables: Sequence[Variable], *, columns: Iterable[str] | None, declare: Mapping[str, Column] | None
-) -> Schema:
-    """Make a schema of what a codebook says, and of what is declared beside it.
-
-    Raises
-    ------
-    SchemaError
-        If something is left blank, or is no declaration.
-    UnknownColumnError
-        If a name is not in the codebook.
-    OptionError
-        If an option has another type.
-    """
-    known = {one.name: one for one in variables}
-    if len(known) < len(variables):
-        raise SchemaError("the codebook describes two columns of one name")
-    given = dict(Schema(declare)) if declare else {}
-    if isinstance(columns, str):
-        raise OptionError("columns", columns, f"a list of names, such as [{columns!r}]")
-    chosen = list(known) if columns is None else list(columns)
-    for name in (*chosen, *given):
-        if name not in known:
-            raise UnknownColumnError(name, known, "the codebook")
-    left = [f"{name}: {', '.join(known[name].blanks)}" for name in chosen if name not in given and known[name].blanks]
-    if left:
-        raise SchemaError(
-            f"the codebook leaves blank {cut('; '.join(left))}. Declare what is public knowledge, declare={{name: "
-            "Real(lower, upper)}, or choose other columns=[...]"
-        )
-    return Schema({name: known[name].column(given.get(name)) for name in chosen})
 
 
 def _labelled(codes: list[Any], labels: list[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.release.registry import Advice, register_advice
+from dpinfer.release.registry import ADVICE, Advice
 from dpinfer.schema.boolean import Boolean
 from dpinfer.schema.classes import CELL_CLASSES, HIGH, LOW, MISSING, ROWS_KEPT, UNKNOWN, cell_classes
 from dpinfer.schema.column import DROP
@@ -213,7 +213,7 @@ def _advice_of(release: Release) -> tuple[Advice, ...]:
     return () if found is None else found.advice
 
 
-register_advice(QUALITY, _advice_of)
+ADVICE[QUALITY] = _advice_of
 
 
 def _fault(column: Column, one: str) -> str:

@@ -12,18 +12,11 @@ from scipy import stats
 
 from dpinfer.entry.inference import bounded
 from dpinfer.errors import InferenceError, names_of
+from dpinfer.results import wording
 from dpinfer.results.contrasts import check_alpha
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
 from dpinfer.results.style import given_or_new
-from dpinfer.results.wording import (
-    charge_notes,
-    column_notes,
-    format_count,
-    guarantee,
-    guarantee_facts,
-    title_guarantee,
-)
 from dpinfer.schema.clamping import limits_of
 from dpinfer.schema.classes import CELL_CLASSES, ROWS_KEPT
 
@@ -90,11 +83,17 @@ class CellCountResults(DescriptionResults):
             One minus the confidence of the margins of shares.
         """
         frame, left, reading, more = self._shown(alpha)
-        notes = [guarantee(self.release), reading, *column_notes(self.release), *charge_notes(self.release), *more]
+        notes = [
+            wording.guarantee(self.release),
+            reading,
+            *wording.column_notes(self.release),
+            *wording.charge_notes(self.release),
+            *more,
+        ]
         table = cell_table(
             frame.to_numpy().tolist(), list(map(str, frame)), list(frame.index if xname is None else xname)
         )
-        right = guarantee_facts(self.release)
+        right = wording.guarantee_facts(self.release)
         return summary_of(title or self._model_name, left, right, table, notes, self.flags)
 
     def __str__(self) -> str:
@@ -180,8 +179,8 @@ class QualityResults(CellCountResults):
         cells = shares.map(lambda share: "" if np.isnan(share) else f"{share:.1%}")
         cells["+/-"] = [f"{100 * margin:.1f}" for margin in frame["share margin"]]
         left = [
-            ("Rows:", format_count(found.rows, public=found.public is not None)),
-            ("Rows kept by a model of all:", format_count(found.kept, public=False)),
+            ("Rows:", wording.format_count(found.rows, public=found.public is not None)),
+            ("Rows kept by a model of all:", wording.format_count(found.kept, public=False)),
         ]
         reading = (
             f"Shares of all rows; +/- is the largest half width of their {1 - alpha:.0%} intervals, in percentage "
@@ -196,7 +195,7 @@ class QualityResults(CellCountResults):
 
     def __repr__(self) -> str:
         told = f"{len(self._quality.schema)} columns, {len(self.advice)} sentences of advice"
-        return f"<QualityResults: {told}, {title_guarantee(self.release)}>"
+        return f"<QualityResults: {told}, {wording.title_guarantee(self.release)}>"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Draw a bar for each column, of the shares of its classes.
@@ -228,7 +227,7 @@ class QualityResults(CellCountResults):
         ax.set_xlim(0, 1.0)
         ax.set_xlabel(f"share of rows (+/- {frame['share margin'].max():.2g} for noise, {1 - alpha:.0%})")
         ax.spines[["top", "right"]].set_visible(False)
-        ax.set_title(f"Data quality: {title_guarantee(self.release)}", fontsize="medium")
+        ax.set_title(f"Data quality: {wording.title_guarantee(self.release)}", fontsize="medium")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize="small")
         return ax
 
@@ -306,5 +305,5 @@ class BoundsResults(CellCountResults):
         return cells, left, reading, ()
 
     def __repr__(self) -> str:
-        lost = len(self._missing)
-        return f"<BoundsResults: {len(self._found)} columns, {lost} not determined, {title_guarantee(self.release)}>"
+        said = f"{len(self._found)} columns, {len(self._missing)} not determined"
+        return f"<BoundsResults: {said}, {wording.title_guarantee(self.release)}>"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dpinfer.release.release import Release
 
-__all__ = ["Advice", "advice_of", "find_inference", "register", "register_advice"]
+__all__ = ["ADVICE", "Advice", "find_inference", "register"]
 
 _INFERENCES: dict[str, Callable[..., Any]] = {}
 
@@ -42,14 +42,5 @@ class Advice(NamedTuple):
     text: str
 
 
-_READERS: dict[str, Callable[[Release], tuple[Advice, ...]]] = {}
-
-
-def register_advice(kind: str, read: Callable[[Release], tuple[Advice, ...]]) -> None:
-    """Keep what reads advice from releases of a kind."""
-    _READERS[kind] = read
-
-
-def advice_of(release: Release) -> tuple[Advice, ...]:
-    """Return what a release advises on its columns; nothing where its kind has no reader."""
-    return _READERS[release.kind](release) if release.kind in _READERS else ()
+ADVICE: dict[str, Callable[[Release], tuple[Advice, ...]]] = {}
+"""What reads advice from releases of a kind."""

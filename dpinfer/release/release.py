@@ -16,7 +16,7 @@ from dpinfer.errors import DPInferError, ReleaseFormatError, ReleaseVersionError
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
-from dpinfer.release.registry import advice_of, find_inference
+from dpinfer.release.registry import ADVICE, find_inference
 from dpinfer.release.showing import release_report
 from dpinfer.release.stage import StageRelease
 from dpinfer.schema.schema import Schema
@@ -159,7 +159,7 @@ class Release:
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
-        return advice_of(self)
+        return ADVICE[self.kind](self) if self.kind in ADVICE else ()
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
         """Return the release with the sentences that are about columns that were read for it."""
