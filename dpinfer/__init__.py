@@ -30,11 +30,11 @@ from dpinfer.procedures.proportions import proportion
 from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.regression.linear import gram, ols
 from dpinfer.release import Release, read_release
-from dpinfer.reporting import report
+from dpinfer.reporting.report import report
+from dpinfer.reporting.summary_table import summary_table
 from dpinfer.resampling.aggregate import sample_aggregate
 from dpinfer.resampling.bootstrap import bootstrap
 from dpinfer.results import PrivateResults
-from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Date, Integer, Real, Schema
 from dpinfer.selection.question import above_threshold, exponential_mechanism, most_frequent

@@ -7,33 +7,34 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from statsmodels.base.model import LikelihoodModelResults
+from statsmodels.base.wrapper import ResultsWrapper
 from statsmodels.iolib.table import SimpleTable
 
 from dpinfer.display.numbers import number
 from dpinfer.display.report import Report, Table
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
+from dpinfer.reporting.costs import charges_of, total_notes
+from dpinfer.results.adapter import DataFreeResults
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.estimates import PrivateEstimates
 from dpinfer.results.printing import LATEX_TEXT, escape_markdown, table_width
-from dpinfer.results.side_columns import KINDS, Column, one_line, read_column
-from dpinfer.results.total_cost import charges_of, total_notes
-from dpinfer.results.wording import charge_notes, column_labels, guarantee
+from dpinfer.results.wording import charge_notes, column_labels, format_nobs, guarantee, short_guarantee
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpinfer.numerics.arrays import Array
     from dpinfer.release.combined import AnyRelease
-    from dpinfer.results.estimates import PrivateEstimates
-
-    Array = NDArray[np.float64]
-    Block = tuple[str, list[list[str]]]
 
 __all__ = ["SummaryTable", "summary_table"]
 
-SHOWN = ("std err", "conf_int")
+_KINDS = "results of dpinfer or of statsmodels, with params and bse"
+"""What may stand in a table."""
+
+_SHOWN = ("std err", "conf_int")
 """What may stand below an estimate."""
 
 _FACTS = ("Model", "N", "Guarantee", "Neighbours", "Noise share", "Inference", "R-squared")
@@ -83,8 +84,8 @@ class SummaryTable:
         return f"<SummaryTable: {self.title}, {self.frame.shape[1]} columns>"
 
     def _report(self) -> Report:
-        above, below = ([tuple(row) for block in blocks for row in _rows(block)] for blocks in self._blocks())
-        table = Table(("", *self._names()), (*above, *below), rule=len(above))
+        rows = tuple(map(tuple, self._lines()))
+        table = Table(("", *map(str, self.frame.columns)), rows, rule=len(rows) - len(self.facts))
         return Report(self.title, (), (table,), self.notes, self.warnings, numbered=True)
 
     def _repr_html_(self) -> str:
@@ -105,51 +106,46 @@ class SummaryTable:
         DataFrame of str
             A column named "" with labels of terms and facts, empty on further lines of a term; then one per result.
         """
-        rows = [row for blocks in self._blocks() for block in blocks for row in _rows(block)]
-        return pd.DataFrame(rows, columns=["", *self._names()])
+        return pd.DataFrame(self._lines(), columns=["", *map(str, self.frame.columns)])
 
-    def _names(self) -> list[str]:
-        return [str(name) for name in self.frame.columns]
-
-    def _blocks(self) -> tuple[list[Block], list[Block]]:
-        """Return terms and facts: a label, and the lines of each column."""
-        terms: list[Block] = []
-        facts: list[Block] = []
-        for (label, line), *cells in self.frame.itertuples(name=None):
-            if line in {"", "coef"}:
-                called = one_line(label) if line == "" else self.labels.get(label, one_line(label))
-                (facts if line == "" else terms).append((called, [[cell] for cell in cells]))
-            else:
-                for lines, cell in zip(terms[-1][1], cells, strict=True):
-                    lines.append(cell)
-        return terms, facts
+    def _lines(self) -> list[list[str]]:
+        """Return the table line by line: a label, empty on further lines of a term, and the cell of every column."""
+        found = []
+        for (name, line), *cells in self.frame.itertuples(name=None):
+            label = _one_line(name) if line == "" else self.labels.get(name, _one_line(name))
+            found.append([label if line in ("", "coef") else "", *cells])
+        return found
 
     def _sentences(self) -> list[tuple[str, str]]:
         """Return notes and warnings, each with its mark."""
-        marked = [(f"[{number}] ", note) for number, note in enumerate(self.notes, 1)]
+        marked = [(f"[{place}] ", note) for place, note in enumerate(self.notes, 1)]
         return marked + [("Warning: ", warning) for warning in self.warnings]
-
-    def _table(self, escapes: dict[int, str]) -> SimpleTable:
-        """Build the table with nothing wrapped."""
-        above, below = (
-            [[cell.translate(escapes) for cell in row] for block in blocks for row in _rows(block)]
-            for blocks in self._blocks()
-        )
-        return _ruled([name.translate(escapes) for name in self._names()], above, below)
 
     def as_text(self) -> str:
         """Return the table as text: ruled and aligned, long names and notes wrapped."""
-        terms, facts = self._blocks()
-        wrapped = [(label, [textwrap.wrap(cell, _FACT_WIDTH) for (cell,) in cells]) for label, cells in facts]
-        above, below = ([row for block in blocks for row in _rows(block)] for blocks in (_padded(terms), wrapped))
-        heads = [textwrap.wrap(name, _NAME_WIDTH) for name in self._names()]
+        lines = self._lines()
+        terms, facts = lines[: len(lines) - len(self.facts)], lines[len(lines) - len(self.facts) :]
+        tails = [[len(cell) - len(cell.rstrip("*)]")) for cell in line] for line in terms]  # after the last digit
+        longest = max(tail for line in tails for tail in line[1:])
+        padded = [
+            [cell + " " * (longest - tail) for cell, tail in zip(line, ends, strict=True)]
+            for line, ends in zip(terms, tails, strict=True)
+        ]
+        above: list[tuple[str, ...]] = []
+        for place in range(0, len(terms), 2):  # an estimate, and what stands below it
+            columns = zip(*(line[1:] for line in padded[place : place + 2]), strict=True)
+            above += zip_longest(textwrap.wrap(terms[place][0], _TERM_WIDTH), *columns, fillvalue="")
+        below: list[tuple[str, ...]] = []
+        for label, *cells in facts:
+            below += zip_longest([label], *(textwrap.wrap(cell, _FACT_WIDTH) for cell in cells), fillvalue="")
+        heads = [textwrap.wrap(str(name), _NAME_WIDTH) for name in self.frame.columns]
         height = max(map(len, heads))
-        table = _ruled(["\n" * (height - len(lines)) + "\n".join(lines) for lines in heads], above, below)
+        table = _ruled(["\n" * (height - len(head)) + "\n".join(head) for head in heads], [*above, *below], len(below))
         width = table_width(table)
         title = [line.center(width).rstrip() for line in textwrap.wrap(self.title, width)]
-        wide = max(width, _NOTE_WIDTH)
         notes = [
-            textwrap.fill(mark + text, wide, subsequent_indent=" " * len(mark)) for mark, text in self._sentences()
+            textwrap.fill(mark + text, max(width, _NOTE_WIDTH), subsequent_indent=" " * len(mark))
+            for mark, text in self._sentences()
         ]
         return "\n".join([*title, table.as_text(), "Notes:", *notes])
 
@@ -159,7 +155,10 @@ class SummaryTable:
 
     def as_latex(self) -> str:
         """Return the table as LaTeX, with names and notes escaped; it needs the booktabs package."""
-        lines = self._table(LATEX_TEXT).as_latex_tabular().split("\n")
+        rows = [[cell.translate(LATEX_TEXT) for cell in row] for row in self._lines()]
+        heads = [str(name).translate(LATEX_TEXT) for name in self.frame.columns]
+        table = _ruled(heads, rows, len(self.facts))
+        lines = table.as_latex_tabular().split("\n")
         lines = ["{}" + line if line[:1] in {"[", "*"} else line for line in lines]  # no argument of the \\ before
         notes = [(mark + text).translate(LATEX_TEXT) for mark, text in self._sentences()]
         title, tabular = self.title.translate(LATEX_TEXT), "\n".join(lines)
@@ -167,7 +166,7 @@ class SummaryTable:
 
     def as_markdown(self) -> str:
         """Return the table as markdown, with names and notes escaped."""
-        rows = [["", *self._names()], *(row for blocks in self._blocks() for block in blocks for row in _rows(block))]
+        rows = [["", *map(str, self.frame.columns)], *self._lines()]
         lines = ["| " + " | ".join(map(_marked, row)) + " |" for row in rows]
         lines.insert(1, "| :--- |" + " ---: |" * self.frame.shape[1])
         notes = [f"- {_marked(mark + text)}" for mark, text in self._sentences()]
@@ -226,86 +225,62 @@ def summary_table(
     --------
     >>> import numpy as np
     >>> import dpinfer as dpi
-    >>> from dpinfer.results.side_by_side import summary_table
     >>> schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
     >>> rng = np.random.default_rng(1)
     >>> ledger = dpi.Ledger.in_memory(dpi.ZCDP(1), dataset="survey")
     >>> data = dpi.PrivateData(schema.sample(2000, rng), schema, ledger)
     >>> gram = dpi.gram(["x", "y"], data).fit(dpi.ZCDP(0.1)).release
-    >>> table = summary_table([dpi.ols("y ~ x", gram).infer(), dpi.ols("x ~ y", gram).infer()])
+    >>> table = dpi.summary_table([dpi.ols("y ~ x", gram).infer(), dpi.ols("x ~ y", gram).infer()])
     >>> table.frame.loc[("Guarantee", "")].tolist()
     ['ZCDP(rho=0.1)', 'ZCDP(rho=0.1)']
     >>> [note for note in table.notes if note.startswith("Total")][0][:78]
     "Total spent by these results on data set 'survey' (add_remove), 1 release: 0.1"
     """
-    given = _checked(results)
+    if isinstance(results, str) or not isinstance(results, Sequence) or not results:
+        raise OptionError("results", results, f"a list of one or more {_KINDS}")
     check_alpha(alpha)
-    _check_options(show, float_format, title)
-    columns = [read_column(one, f"results[{place}]", show, alpha, stars) for place, one in enumerate(given)]
-    shown = _checked_names(names, len(columns)) or _distinct([column.label for column in columns])
+    if show not in _SHOWN:
+        raise OptionError("show", show, _SHOWN)
+    if title is not None and not isinstance(title, str):
+        raise OptionError("title", title, "a text")
+    try:
+        right = float_format is None or (isinstance(float_format, str) and bool(float_format % 1.5))
+    except (TypeError, ValueError, OverflowError):
+        right = False
+    if not right:
+        raise OptionError("float_format", float_format, 'a format of one number, such as "%.3f"')
+    columns = [_read_column(one, f"results[{place}]", show, alpha, stars) for place, one in enumerate(results)]
+    shown = _names([column.label for column in columns], names)
     private = [(name, column.private) for name, column in zip(shown, columns, strict=True) if column.private]
     ordinary = [name for name, column in zip(shown, columns, strict=True) if not column.private]
     unbounded = any(column.private and np.isinf(column.below).any() for column in columns)
     releases = tuple(result.release for _, result in private)
     notes = [*_reading(show, alpha, stars, unbounded, private), *_guarantees(private), *total_notes(releases)]
+    labels: dict[str, set[str]] = {}
+    for _, result in private:
+        terms = list(result.params.index)
+        for term, label in zip(terms, column_labels(result.release, terms), strict=True):
+            labels.setdefault(str(term), set()).add(_one_line(label))
     return SummaryTable(
-        one_line(title or "Results side by side"),
+        _one_line(title or "Results side by side"),
         _frame(shown, columns, show, float_format),
-        tuple(map(one_line, notes)),
-        tuple(map(one_line, _warnings(private, ordinary))),
-        _labels(private),
+        tuple(map(_one_line, notes)),
+        tuple(map(_one_line, _warnings(private, ordinary))),
+        {term: called.pop() for term, called in labels.items() if len(called) == 1},  # where all results call it so
         releases,
         tuple(ordinary),
     )
 
 
-def _labels(private: list[tuple[str, PrivateEstimates]]) -> dict[str, str]:
-    """Return the labels of terms, where all results that have a term call it the same."""
-    found: dict[str, set[str]] = {}
-    for _, result in private:
-        names = list(result.params.index)
-        for name, label in zip(names, column_labels(result.release, names), strict=True):
-            found.setdefault(str(name), set()).add(one_line(label))
-    return {name: labels.pop() for name, labels in found.items() if len(labels) == 1}
-
-
-# Options
-
-
-def _checked(results: object) -> tuple[object, ...]:
-    if isinstance(results, str) or not isinstance(results, Sequence) or not results:
-        raise OptionError("results", results, f"a list of one or more {KINDS}")
-    return tuple(results)
-
-
-def _check_options(show: object, float_format: object, title: object) -> None:
-    if show not in SHOWN:
-        raise OptionError("show", show, SHOWN)
-    if title is not None and not isinstance(title, str):
-        raise OptionError("title", title, "a text")
-    if float_format is None:
-        return
-    try:
-        right = isinstance(float_format, str) and bool(float_format % 1.5)
-    except (TypeError, ValueError, OverflowError):
-        right = False
-    if not right:
-        raise OptionError("float_format", float_format, 'a format of one number, such as "%.3f"')
-
-
-def _checked_names(names: object, size: int) -> list[str] | None:
-    if names is None:
-        return None
-    right = isinstance(names, Sequence) and not isinstance(names, str) and len(names) == size
-    if right and all(isinstance(name, str) and name.strip() for name in names):  # type: ignore[attr-defined]
-        found = [one_line(name) for name in names]  # type: ignore[attr-defined]
-        if len(set(found)) == size:
-            return found
-    raise OptionError("names", names, f"{size} texts, all different" if size > 1 else "a list of one text")
-
-
-def _distinct(labels: list[str]) -> list[str]:
-    """Return the labels, numbered where they repeat."""
+def _names(labels: list[str], names: object) -> list[str]:
+    """Return what columns are called: as given, or as their results are, numbered where they repeat."""
+    if names is not None:
+        size, found = len(labels), []
+        if isinstance(names, Sequence) and not isinstance(names, str):
+            found = [_one_line(name) for name in names if isinstance(name, str) and name.strip()]
+        if len(set(found)) != size or len(found) != len(names):  # type: ignore[arg-type]
+            raise OptionError("names", names, f"{size} texts, all different" if size > 1 else "a list of one text")
+        return found
     counts, taken, found = Counter(labels), set(labels), []
     for place, label in enumerate(labels):
         number, name = labels[:place].count(label) + 1, label
@@ -316,17 +291,116 @@ def _distinct(labels: list[str]) -> list[str]:
     return found
 
 
-# Cells
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
 
 
-def _frame(names: list[str], columns: list[Column], show: str, float_format: str | None) -> pd.DataFrame:
+def _marked(text: str) -> str:
+    return escape_markdown(text).replace("$", "\\$").replace("&", "\\&")
+
+
+def _ruled(headers: list[str], rows: Sequence[Sequence[str]], below: int) -> SimpleTable:
+    """Build a table of rows that begin with their label, with a rule above the last ones."""
+    stubs, cells = zip(*((label, row) for label, *row in rows), strict=True)
+    table = SimpleTable(cells, headers=headers, stubs=stubs, txt_fmt=dict(_TEXT), ltx_fmt=dict(_LATEX))
+    table[len(table) - below - 1].dec_below = "header_dec_below"
+    return table
+
+
+# Columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One result: estimates (p,), what stands below (p,) or (p, 2), p-values (p,), facts; the result if private."""
+
+    label: str
+    terms: tuple[str, ...]
+    estimates: Array
+    below: Array
+    pvalues: Array
+    facts: dict[str, str]
+    private: PrivateEstimates | None
+
+
+def _read_column(one: object, place: str, show: str, alpha: float, stars: bool) -> _Column:
+    """Read a result; refuse one that is none, or lacks what is to be shown."""
+    right = isinstance(one, (ResultsWrapper, LikelihoodModelResults)) and not isinstance(one, DataFreeResults)
+    if not right or any(getattr(one, name, None) is None for name in ("params", "bse")):
+        raise OptionError(place, type_of(one), _KINDS)
+    result: Any = one
+    try:
+        below = result.bse if show == "std err" else result.conf_int(alpha)
+        pvalues = result.pvalues if stars else None
+    except (AttributeError, NotImplementedError) as error:
+        wanted = "results with standard errors, with intervals to show them and with p-values for stars"
+        raise OptionError(place, type_of(one), wanted) from error
+    private = one if isinstance(one, PrivateEstimates) else None
+    terms = private.inference.names if private else _ordinary_terms(result)
+    size, width = len(terms), 1 + (show == "conf_int")
+    estimates = _by_equation(result.params)
+    limits = np.asarray(below, dtype=np.float64).reshape(-1, 2) if width == 2 else _by_equation(below)
+    chances = np.full(size, np.nan) if pvalues is None else _by_equation(pvalues)
+    if len(set(terms)) != size or not len(estimates) == len(limits) == len(chances) == size:
+        raise OptionError(place, type_of(one), "results with a number for every term, and no term twice")
+    inference = private.inference if private else result
+    nobs, rsquared = getattr(inference, "nobs", None), getattr(inference, "rsquared", None)
+    if private:
+        label: Any = private.response or private.model_name
+        shares = private.noise_share
+        ends = dict.fromkeys(_percent(float(share)) for share in (shares.min(), shares.max()))
+        facts = {
+            "Model": private.model_name,
+            "N": format_nobs(inference),
+            "Guarantee": short_guarantee(private.release),
+            "Neighbours": str(private.release.neighbors),
+            "Noise share": ("-" if all(end[0].isdigit() for end in ends) else " to ").join(ends),
+            "Inference": inference.method,
+        }
+    else:
+        label = getattr(result.model, "endog_names", "")
+        label = label if isinstance(label, str) else ", ".join(str(one) for one in label)
+        count = "" if nobs is None else f"{nobs:,.0f}"
+        facts = {"Model": type(result.model).__name__, "N": count, "Guarantee": "none (ordinary)", "Inference": "wald"}
+    facts["R-squared"] = "" if rsquared is None else f"{rsquared:.3f}"
+    return _Column(_one_line(label) or "y", terms, estimates, limits, chances, facts, private)
+
+
+def _by_equation(values: object) -> Array:
+    """Return numbers (p,), those of models with several equations (terms, equations) one equation after another."""
+    return np.asarray(values, dtype=np.float64).ravel(order="F")
+
+
+def _ordinary_terms(result: Any) -> tuple[str, ...]:
+    params, model = result.params, result.model
+    if isinstance(params, pd.Series):
+        return tuple(map(str, params.index))
+    data = getattr(model, "data", None)
+    terms = list(params.index) if isinstance(params, pd.DataFrame) else list(getattr(data, "param_names", ()))
+    if np.ndim(params) < 2:
+        return tuple(map(str, terms))
+    equations = list(params.columns) if isinstance(params, pd.DataFrame) else list(range(np.shape(params)[1]))
+    outcomes = getattr(model, "_ynames_map", None)
+    if outcomes:  # MNLogit: the first outcome is the base
+        equations = [outcomes[place + 1] for place in range(len(equations))]
+    return tuple(f"{equation}: {term}" for equation in equations for term in terms)
+
+
+def _percent(share: float) -> str:
+    """Write a share as a whole percentage; neither "0%" of something nor "100%" of less than all."""
+    if 0 < share < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= share < 1 - 1e-12 else f"{share:.0%}"
+
+
+def _frame(names: list[str], columns: list[_Column], show: str, float_format: str | None) -> pd.DataFrame:
     """Arrange all columns as text."""
     terms = list(dict.fromkeys(term for column in columns for term in column.terms))
     facts = [fact for fact in _FACTS if any(column.facts.get(fact) for column in columns)]
     index = [(term, line) for term in terms for line in ("coef", show)] + [(fact, "") for fact in facts]
     cells: dict[str, list[str]] = {}
     for name, column in zip(names, columns, strict=True):
-        found: dict[tuple[str, str], str] = {(fact, ""): one_line(text) for fact, text in column.facts.items()}
+        found: dict[tuple[str, str], str] = {(fact, ""): _one_line(text) for fact, text in column.facts.items()}
         for place, term in enumerate(column.terms):
             marks = "*" * sum(column.pvalues[place] < level for level in _STARS)
             found[term, "coef"] = _number(column.estimates[place], float_format) + marks
@@ -346,42 +420,6 @@ def _number(value: float, float_format: str | None) -> str:
             return number(value)
         float_format = "%.4f" if size == 0 or size >= 1e-3 else "%.4g"
     return (float_format % value).strip()
-
-
-def _marked(text: str) -> str:
-    return escape_markdown(text).replace("$", "\\$").replace("&", "\\&")
-
-
-def _rows(block: Block) -> list[list[str]]:
-    """Return the lines of a block, its label on the first ones."""
-    label, cells = block
-    return [list(row) for row in zip_longest(label.split("\n"), *cells, fillvalue="")]
-
-
-def _padded(terms: list[Block]) -> list[Block]:
-    """Wrap labels, and pad cells so that last digits stand below each other when aligned right."""
-    longest = max(_tail(line) for _, cells in terms for lines in cells for line in lines)
-    return [
-        (
-            "\n".join(textwrap.wrap(label, _TERM_WIDTH)),
-            [[line + " " * (longest - _tail(line)) for line in lines] for lines in cells],
-        )
-        for label, cells in terms
-    ]
-
-
-def _tail(cell: str) -> int:
-    """Count what follows the last digit."""
-    return len(cell) - len(cell.rstrip("*)]"))
-
-
-def _ruled(headers: list[str], above: list[list[str]], below: list[list[str]]) -> SimpleTable:
-    """Build a table of rows that begin with their label, with a rule between the two parts."""
-    rows = [*above, *below]
-    cells, stubs = [row[1:] for row in rows], [row[0] for row in rows]
-    table = SimpleTable(cells, headers=headers, stubs=stubs, txt_fmt=dict(_TEXT), ltx_fmt=dict(_LATEX))
-    table[len(table) - len(below) - 1].dec_below = "header_dec_below"
-    return table
 
 
 # Notes
