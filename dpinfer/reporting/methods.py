@@ -1,11 +1,12 @@
 """The methods of a page as prose with its sources: what was paid, declared, measured, estimated and inferred.
 
-All of it comes from releases and results. The works that it cites are in `references.txt`.
+All of it comes from releases and results. The sentences, and the works that they cite, are in `methods.toml`.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import dpinfer._version as version
 from dpinfer.display.numbers import count, number
 from dpinfer.display.report import listed
 from dpinfer.privacy.meaning import power_bound
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
+from dpinfer.privacy.units import GDP, ZCDP
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import Release
 from dpinfer.reporting.costs import totals
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["NEIGHBOURS", "REFERENCES", "Citations", "methods_paragraphs", "power_sentence", "unprotected"]
 
-REFERENCES: dict[str, tuple[str, str]] = {}
+_TEXTS: dict[str, Any] = tomllib.loads(files("dpinfer.reporting").joinpath("methods.toml").read_text(encoding="utf-8"))
+_ESTIMATED = {kind: " ".join(one["text"].split()) for one in _TEXTS["estimated"] for kind in one["kinds"]}
+
+REFERENCES = {key: (short, " ".join(whole.split())) for key, (short, whole) in _TEXTS["references"].items()}
 """How a text cites a work, and how the list names it, by key."""
-for _entry in re.split(r"\n(?=\S)", files("dpinfer.reporting").joinpath("references.txt").read_text(encoding="utf-8")):
-    _first, *_lines = _entry.splitlines()
-    REFERENCES[_first.split(": ")[0]] = _first.split(": ", 1)[1], " ".join(map(str.strip, _lines))
 
 
 class Citations:
@@ -53,8 +54,9 @@ class Citations:
         return "; ".join(REFERENCES[key][0] for key in keys)
 
     def fill(self, template: str, **words: str) -> str:
-        """Put citations, and words that are given, in place of their keys in braces."""
-        return re.sub(r"{(\w+)}", lambda key: words[key[1]] if key[1] in words else self(key[1]), template)
+        """Put citations, and words that are given, in place of their keys in braces, and blanks for line breaks."""
+        text = " ".join(template.split())
+        return re.sub(r"{(\w+)}", lambda key: words[key[1]] if key[1] in words else self(key[1]), text)
 
     @property
     def listed(self) -> list[str]:
@@ -67,97 +69,8 @@ class Citations:
 NEIGHBOURS = {"add_remove": "one of them has {one} more than the other", "replace_one": "they differ in {one}"}
 """What neighbours are, with the unit of protection in place of ``{one}``."""
 
-_MEASURES = {
-    PureDP: "epsilon-differential privacy",
-    ZCDP: "zero-concentrated differential privacy ({bun2016})",
-    GDP: "Gaussian differential privacy ({dong2022})",
-    ApproxDP: "(epsilon, delta)-differential privacy ({dwork2006b})",
-}
-_LAWS = {
-    "gaussian": "discrete Gaussian noise ({canonne2020})",
-    "laplace": "discrete Laplace noise ({dwork2006}; {ghosh2012})",
-    "tulap": "Tulap noise ({awan2018})",
-    "gumbel": "a choice by the exponential mechanism ({mcsherry2007})",
-    "exponential": "a choice by permute-and-flip ({mckenna2020})",
-    "above": "comparing with thresholds by the sparse vector technique ({lyu2017})",
-}
 _SHOWN = 10
 """Columns whose bounds a paragraph names; of more it points to the table."""
-
-_MODELS = {
-    "ols": "Coefficients of a linear model",
-    "logit": "Coefficients of a logit model",
-    "probit": "Coefficients of a probit model",
-    "cloglog": "Coefficients of a complementary log-log model",
-    "poisson": "Coefficients of a Poisson regression ({cantoni2001})",
-    "negativebinomial": "Coefficients of a negative binomial regression",
-    "gamma": "Coefficients of a gamma regression",
-    "huber": "Coefficients of a robust regression by Huber's loss ({huber1964})",
-    "quantile": "Coefficients of a quantile regression by a smoothed check loss ({he2023})",
-}
-_SUMMED = {"mean": "Means", "total": "Totals", "variance": "Variances", "cov": "Covariances", "corr": "Correlations"}
-_GRAM = (
-    "Coefficients of linear models were computed from noisy cross-products ({vu2009}; {sheffet2017}; "
-    "{bernstein2019}); their standard errors assume errors of equal spread."
-)
-_COUNTED = "Counts are noisy counts of the cells ({dwork2006}), kept unbiased: they may be negative, and do not add up."
-_RANKS = "Ranks were taken from noisy counts of leaves ({couch2019}), and the null redraws counts and noise."
-_MEANS_TESTED = "Means were compared by noisy sums, with a null that redraws sums and noise."
-
-_ESTIMATED: dict[str, str] = {
-    **dict.fromkeys(("gram", "ols"), _GRAM),
-    **{
-        kind: f"{what} were computed from noisy sums of clamped values ({{dwork2006}})."
-        for kind, what in _SUMMED.items()
-    },
-    **dict.fromkeys(("count", "table", "histogram"), _COUNTED),
-    "proportion": "Shares are ratios of noisy counts, with score intervals ({wilson1927}) that count the noise.",
-    "exact_proportion": "Shares have exact intervals under Tulap noise ({awan2018}; {stevens1950}).",
-    "linear_queries": "Linear queries of a table were measured with noise on the queries themselves ({li2010}).",
-    "marginals": "Marginal tables were measured together by the residual planner ({xiao2023}).",
-    "expfam": "Parameters of the family were fitted to noisy sums of clamped sufficient statistics "
-    "({bernstein2018}), as those of a law with atoms at its bounds ({tobin1958}), so that clamping does not bias them.",
-    "multinormal": "Moments of a normal law were fitted to noisy cross-products ({bernstein2018}).",
-    "quantile": "Quantiles were read off a consistent noisy tree of counts, which gives their intervals ({hay2010}; "
-    "{drechsler2022}).",
-    "chosen quantile": "Quantiles were chosen by the exponential mechanism ({smith2011}); their intervals come from "
-    "a noisy tree of counts ({hay2010}; {drechsler2022}).",
-    "cdf": "The distribution function was read off a consistent noisy tree of counts ({hay2010}).",
-    "density": "The density is a noisy histogram whose bins were chosen from noisy counts.",
-    "most_frequent": "The most frequent value was chosen by noisy scores ({mcsherry2007}).",
-    "exponential_mechanism": "The best candidate was chosen by noisy scores ({mcsherry2007}).",
-    "above_threshold": "Comparisons release which noisy sums reach their thresholds, and nothing else ({lyu2017}).",
-    "bootstrap": "Sums were released many times under secret random weights, and the spread of the replicates gives "
-    "the standard errors ({brawner2018}), at the exact cost of all replicates.",
-    "sample_aggregate": "The model was fitted to secret blocks of rows, and a noisy average of the bounded "
-    "estimates was released ({nissim2007}; {smith2011}); their spread gives the standard errors.",
-    "quality": "Cells were counted by class, valid, clamped, missing or impossible, with noise.",
-    "bounds": "Bounds were found from noisy counts of values in octaves.",
-    "chi2": "Chi-squared statistics are those of noisy counts, with the noise in their covariance ({kifer2017}; "
-    "{gaboardi2016}).",
-    "binomtest": "The proportion was tested by the exact law of a binomial count with noise ({awan2018}).",
-    **dict.fromkeys(("ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway"), _MEANS_TESTED),
-    **dict.fromkeys(("mannwhitneyu", "kruskal", "ks_2samp", "ks_1samp", "wilcoxon", "spearmanr"), _RANKS),
-    "loglinear": "The log-linear model ({haberman1974}; {fienberg2012}) was fitted to noisy counts, whose noise is "
-    "in all standard errors.",
-    "combined": "Releases were combined by generalised least squares ({aitken1935}).",
-    "margeff": "Marginal effects are functions of what was released; delta-method standard errors count the noise.",
-}
-
-_INFERRED = {
-    "wald": "P-values and intervals are Wald's, of an estimate whose variance {counts}.",
-    "score": "P-values and intervals invert a score test ({rao1948}; {fieller1954}) whose variance {counts}; they hold "
-    "where noise is large, too.",
-    "simulated": "P-values and intervals come from simulating the whole procedure, noise and clamping included "
-    "({ferrando2022}); the variance {counts}.",
-    "exact": "P-values and intervals come from the exact law of the noisy estimate; its variance {counts}.",
-    "fiducial": "P-values and intervals count what is not known of the variance between replicates, which {counts}.",
-}
-
-_COUNTS = {
-    "population": "counts sampling and noise",
-    "data": "counts the noise alone, as they are about these data and not a wider population",
-}
 
 _OF_CLASS: dict[str, Any] = {
     "chi2": ChiSquareResults,
@@ -221,7 +134,7 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
     for total in sums:
         name = "the confidential data" if total.dataset is None else f"the confidential data set '{total.dataset}'"
         kinds = dict.fromkeys(type(cost.price) for cost in total.costs)
-        measures = listed([cite.fill(_MEASURES[kind]) for kind in kinds])
+        measures = listed([cite.fill(_TEXTS["measures"][kind.__name__]) for kind in kinds])
         rows = total.unit == "one row"
         relation = NEIGHBOURS[total.neighbors].format(one="one row" if rows else "one person")
         bounded = "" if rows else f" ({total.unit}; further rows of a person were left out)"
@@ -234,8 +147,10 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         cost = total.words.removesuffix(".")
         if len(total.costs) == 1:
             cost = f"{'' if total.exact else 'at most '}{price.describe()}"
-            how = {ZCDP: " ({canonne2020})", GDP: " ({dong2022})"}.get(type(price), "")
-        sentences.append(f"{'Together they cost' if total.count > 1 else 'It cost'} {cost}{cite.fill(how)}.")
+            how = {ZCDP: "({canonne2020})", GDP: "({dong2022})"}.get(type(price), "")
+        sentences.append(
+            f"{'Together they cost' if total.count > 1 else 'It cost'} {f'{cost} {cite.fill(how)}'.rstrip()}."
+        )
         power = power_sentence(total)
         if power:
             sentences.append(f"{power} ({cite('wasserman2010', 'dong2022')}).")
@@ -277,7 +192,7 @@ def _measured(releases: Sequence[Release], cite: Citations) -> str:
     for place, release in enumerate(releases, 1):
         chosen = dict.fromkeys(stage.law.family for stage in release.stages if stage.law.family in CHOICES)
         noisy = [stage for stage in release.stages if stage.law.family not in CHOICES]
-        parts = [f"the outcome of {cite.fill(_LAWS[family])}" for family in chosen]
+        parts = [f"the outcome of {cite.fill(_TEXTS['laws'][family])}" for family in chosen]
         if noisy:
             text = (
                 "Bounded contributions of rows were scaled to whole numbers and summed exactly, and noise of whole "
@@ -285,7 +200,9 @@ def _measured(releases: Sequence[Release], cite: Citations) -> str:
             )
             size = sum(len(stage.values) for stage in noisy)
             rounds = f" in {len(noisy)} rounds" if len(noisy) > 1 else ""
-            laws = listed([cite.fill(_LAWS[family]) for family in dict.fromkeys(stage.law.family for stage in noisy)])
+            laws = listed(
+                [cite.fill(_TEXTS["laws"][family]) for family in dict.fromkeys(stage.law.family for stage in noisy)]
+            )
             parts.append(f"{count(size)} noisy {'number' if size == 1 else 'numbers'}{rounds}, with {laws}")
             spread = np.sqrt(np.concatenate([stage.noise_variances for stage in noisy]))
             if (spread > 0).any():
@@ -324,7 +241,7 @@ def _estimation(entry: Entry, cite: Citations) -> str:
     if question.get("cov_type") != "nonrobust":
         sources = cite("huber1967", "white1980")
         errors = f"are robust to unequal spread and to a wrong model ({question.get('cov_type')}; {sources})"
-    what = cite.fill(_MODELS.get(str(question["model"]), "Coefficients"))
+    what = cite.fill(_TEXTS["models"].get(str(question["model"]), "Coefficients"))
     return (
         f"{what} ({question['formula']}) were fitted in {count(len(release.stages))} rounds, of which the first "
         "find where values and coefficients lie, and the last release what steps of Newton's method need "
@@ -342,5 +259,5 @@ def _inference(given: object, cite: Citations) -> str:
             f"question would release under the hypothesis, sampling and noise alike ({cite('besag1991')})."
         )
     inference = getattr(getattr(given, "results", given), "inference", None)
-    counts = _COUNTS.get(getattr(inference, "target", ""), _COUNTS["population"])
-    return cite.fill(_INFERRED.get(str(getattr(inference, "method", None)), ""), counts=counts)
+    counts = _TEXTS["counts"].get(getattr(inference, "target", ""), _TEXTS["counts"]["population"])
+    return cite.fill(_TEXTS["inferred"].get(str(getattr(inference, "method", None)), ""), counts=counts)

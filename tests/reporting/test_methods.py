@@ -28,7 +28,7 @@ def test_every_reference_is_whole_and_every_citation_has_one():
         assert f"({year}" in whole
         assert whole.endswith(".")
         assert whole.startswith(short.split(" et al.")[0].split(" & ")[0].split(",")[0])
-    sentences = [*methods._ESTIMATED.values(), *methods._INFERRED.values()]
+    sentences = [*methods._ESTIMATED.values(), *methods._TEXTS["inferred"].values()]
     cited = {key for one in sentences for key in re.findall(r"{(\w+)}", one)}
     assert cited - {"counts"} <= set(REFERENCES)
 
