@@ -290,7 +290,7 @@ def draft(path: Path, *, types: str | None = None) -> str:
     text = _HEAD
     for one in variables:
         lines = [f"{name}: {_written(name, value)}".rstrip() for name, value in one.entry.items()]
-        text += "- " + "\n  ".join([*lines, *(f"# unclear: {told}" for told in one.unclear)]) + "\n"
+        text += "- " + "\n  ".join([*lines, *(f"# unclear: {question}" for question in one.unclear)]) + "\n"
     return text
 
 

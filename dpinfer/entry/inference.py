@@ -152,11 +152,6 @@ class Quality:
         found = pd.Series(self.counts[:-1], index=pd.MultiIndex.from_tuples(self.places)).unstack()  # noqa: PD010
         return found.reindex(index=pd.Index(list(self.schema), name="column"), columns=list(CELL_CLASSES))
 
-    @property
-    def kept(self) -> float:
-        """Rows without a cell that drops them."""
-        return float(self.counts[-1])
-
     @cached_property
     def rows(self) -> float:
         """Number of rows: public, or the mean over columns of the sums of their counts."""
@@ -194,7 +189,7 @@ class Quality:
             if much is not None:
                 found.append(Advice((name,), f"{much} cells of {name} {_fault(self.schema[name], one)}"))
         limit = self.limit * float(np.sqrt(1 + self.rows_variance / self.variance))  # of a difference of two
-        much = self._much(self.rows - self.kept, ROWS_KEPT, limit)
+        much = self._much(self.rows - float(self.counts[-1]), ROWS_KEPT, limit)
         if much is not None and len(self.schema) > 1:
             text = f"{much} rows are left out of a model of all {len(self.schema)} columns."
             found.append(Advice(tuple(self.schema), text))

@@ -180,7 +180,7 @@ class QualityResults(CellCountResults):
         cells["+/-"] = [f"{100 * margin:.1f}" for margin in frame["share margin"]]
         left = [
             ("Rows:", wording.format_count(found.rows, public=found.public is not None)),
-            ("Rows kept by a model of all:", wording.format_count(found.kept, public=False)),
+            ("Rows kept by a model of all:", wording.format_count(found.counts[-1], public=False)),
         ]
         reading = (
             f"Shares of all rows; +/- is the largest half width of their {1 - alpha:.0%} intervals, in percentage "
@@ -194,8 +194,8 @@ class QualityResults(CellCountResults):
         return cells, left, reading, self.advice or (silence,)
 
     def __repr__(self) -> str:
-        told = f"{len(self._quality.schema)} columns, {len(self.advice)} sentences of advice"
-        return f"<QualityResults: {told}, {wording.title_guarantee(self.release)}>"
+        said = f"{len(self._quality.schema)} columns, {len(self.advice)} sentences of advice"
+        return f"<QualityResults: {said}, {wording.title_guarantee(self.release)}>"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Draw a bar for each column, of the shares of its classes.
@@ -220,8 +220,8 @@ class QualityResults(CellCountResults):
         for one, width, left, fill in zip(CELL_CLASSES, shares, shares.cumsum(axis=0) - shares, fills, strict=True):
             if frame[one].notna().any():
                 ax.barh(range(len(frame)), width, left=left, color=fill, label=one, height=0.7)
-        kept = self._quality.share(self._quality.kept)
-        ax.barh(len(frame), kept, color="none", edgecolor="grey", hatch="///", height=0.7, label=ROWS_KEPT)
+        share = self._quality.share(self._quality.counts[-1])
+        ax.barh(len(frame), share, color="none", edgecolor="grey", hatch="///", height=0.7, label=ROWS_KEPT)
         ax.set_yticks(range(len(frame) + 1), [*map(str, frame.index), "rows kept by a model of all"])
         ax.invert_yaxis()
         ax.set_xlim(0, 1.0)

@@ -69,11 +69,11 @@ class Total:
         most = "" if self.exact else "at most "
         if len(self.costs) == 1:
             return f"{most}{self.costs[0].describe()}."
-        told = f"prices in different units have no single sum. They are {most}"
-        told += "; and ".join(cost.describe() for cost in self.costs) + "."
+        words = f"prices in different units have no single sum. They are {most}"
+        words += "; and ".join(cost.describe() for cost in self.costs) + "."
         if self.cost is None:
-            return told
-        return f"{told} Each is zCDP too, and as such all are {most}{self.cost.price.describe()}."
+            return words
+        return f"{words} Each is zCDP too, and as such all are {most}{self.cost.price.describe()}."
 
 
 def totals(given: Iterable[AnyRelease]) -> list[Total]:

@@ -315,9 +315,9 @@ class _Attached:
     @property
     def name(self) -> str:
         """Name of the file."""
-        asked = str(self.release.question.get("procedure", self.release.kind))
+        question = str(self.release.question.get("procedure", self.release.kind))
         ending = ".json" if self.content[:1] == b"{" else ".json.gz"
-        return f"release-{self.place}-{re.sub(r'[^a-z0-9]+', '-', asked.lower()).strip('-')}{ending}"
+        return f"release-{self.place}-{re.sub(r'[^a-z0-9]+', '-', question.lower()).strip('-')}{ending}"
 
 
 # Sections
