@@ -11,6 +11,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
@@ -71,7 +72,9 @@ class Variable:
     @property
     def blanks(self) -> tuple[str, ...]:
         """What is left to be declared."""
-        return (*(name for name, value in self.entry.items() if value is None), *self.unclear)
+        entry = self.entry
+        needed = ("kind", *_NEEDED.get(entry["kind"] or "", ()))
+        return (*(name for name in needed if entry[name] is None), *self.unclear)
 
     def column(self, declared: Column | None = None) -> Column:
         """Return the declaration, or another one of the column with the words of this one where it has none.
@@ -248,11 +251,7 @@ def _add_variable(data: ET.Element, name: str, column: Column) -> None:
     if isinstance(column, Boolean):
         pairs = [(code, word) for word in ("true", "false") for code in column.codes_of(word)]
     elif isinstance(column, Category):
-        pairs = (
-            list(zip(column.codes, column.levels, strict=True))
-            if column.codes
-            else [(level, None) for level in column.levels]
-        )
+        pairs = list(zip_longest(column.codes or column.levels, column.levels if column.codes else ()))
     if any(isinstance(code, bool) for code, _ in pairs) or not all(isinstance(label, str | None) for _, label in pairs):
         raise SchemaError(f"{named(name)}: DDI holds levels that are numbers or texts, and labels that are texts")
     for code, label in pairs:
@@ -325,8 +324,8 @@ def _field_variable(given: Mapping[str, Any], missing: object) -> Variable:
             raise SchemaError(f"{name!r}: {entry} is no list of values")
         return found
 
-    words = {ours: given[theirs] for ours, theirs in _WORDS.items() if isinstance(given.get(theirs), str)}
-    words["missing_codes"] = [one for one in listed("missingValues", missing) if str(one).strip()]
+    words: dict[str, Any] = {"missing_codes": [one for one in listed("missingValues", missing) if str(one).strip()]}
+    words |= {ours: given[theirs] for ours, theirs in _WORDS.items() if isinstance(given.get(theirs), str)}
     unclear = []
     if kind == "date" and given.get("format") not in (None, "default"):
         unclear.append("a format of dates that is not ISO 8601")

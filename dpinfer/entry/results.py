@@ -83,18 +83,11 @@ class CellCountResults(DescriptionResults):
             One minus the confidence of the margins of shares.
         """
         frame, left, reading, more = self._shown(alpha)
-        notes = [
-            wording.guarantee(self.release),
-            reading,
-            *wording.column_notes(self.release),
-            *wording.charge_notes(self.release),
-            *more,
-        ]
-        table = cell_table(
-            frame.to_numpy().tolist(), list(map(str, frame)), list(frame.index if xname is None else xname)
-        )
-        right = wording.guarantee_facts(self.release)
-        return summary_of(title or self._model_name, left, right, table, notes, self.flags)
+        release, names = self.release, list(frame.index if xname is None else xname)
+        notes = [wording.guarantee(release), reading, *wording.column_notes(release), *wording.charge_notes(release)]
+        table = cell_table(frame.to_numpy().tolist(), list(map(str, frame)), names)
+        right, title = wording.guarantee_facts(release), title or self._model_name
+        return summary_of(title, left, right, table, [*notes, *more], self.flags)
 
     def __str__(self) -> str:
         return str(self.summary())
