@@ -249,13 +249,18 @@ def summary_table(
         right = False
     if not right:
         raise OptionError("float_format", float_format, 'a format of one number, such as "%.3f"')
-    columns = [_read_column(one, f"results[{place}]", show, alpha, stars) for place, one in enumerate(results)]
+    columns = [
+        _read_column(one, f"results[{place}]", show, alpha, stars, float_format) for place, one in enumerate(results)
+    ]
     shown = _names([column.label for column in columns], names)
     private = [(name, column.private) for name, column in zip(shown, columns, strict=True) if column.private]
     ordinary = [name for name, column in zip(shown, columns, strict=True) if not column.private]
-    unbounded = any(column.private and np.isinf(column.below).any() for column in columns)
+    unbounded = any(column.private and column.unbounded for column in columns)
     releases = tuple(result.release for _, result in private)
-    notes = [*_reading(show, alpha, stars, unbounded, private), *_guarantees(private), *total_notes(releases)]
+    notes = [*_notes(show, alpha, stars, unbounded, private), *total_notes(releases)]
+    keys = [key for key in dict.fromkeys(key for column in columns for key in column.cells) if key[1]]
+    keys += [(fact, "") for fact in _FACTS if any(column.cells.get((fact, "")) for column in columns)]
+    cells = {name: [column.cells.get(key, "") for key in keys] for name, column in zip(shown, columns, strict=True)}
     labels: dict[str, set[str]] = {}
     for _, result in private:
         terms = list(result.params.index)
@@ -263,7 +268,7 @@ def summary_table(
             labels.setdefault(str(term), set()).add(_one_line(label))
     return SummaryTable(
         _one_line(title or "Results side by side"),
-        _frame(shown, columns, show, float_format),
+        pd.DataFrame(cells, index=pd.MultiIndex.from_tuples(keys, names=["term", "line"])),
         tuple(map(_one_line, notes)),
         tuple(map(_one_line, _warnings(private, ordinary))),
         {term: called.pop() for term, called in labels.items() if len(called) == 1},  # where all results call it so
@@ -312,18 +317,15 @@ def _ruled(headers: list[str], rows: Sequence[Sequence[str]], below: int) -> Sim
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One result: estimates (p,), what stands below (p,) or (p, 2), p-values (p,), facts; the result if private."""
+    """One result: its cells as text, by term or fact and line; whether an end is infinite; the result if private."""
 
     label: str
-    terms: tuple[str, ...]
-    estimates: Array
-    below: Array
-    pvalues: Array
-    facts: dict[str, str]
+    cells: dict[tuple[str, str], str]
+    unbounded: bool
     private: PrivateEstimates | None
 
 
-def _read_column(one: object, place: str, show: str, alpha: float, stars: bool) -> _Column:
+def _read_column(one: object, place: str, show: str, alpha: float, stars: bool, float_format: str | None) -> _Column:
     """Read a result; refuse one that is none, or lacks what is to be shown."""
     right = isinstance(one, (ResultsWrapper, LikelihoodModelResults)) and not isinstance(one, DataFreeResults)
     if not right or any(getattr(one, name, None) is None for name in ("params", "bse")):
@@ -337,16 +339,26 @@ def _read_column(one: object, place: str, show: str, alpha: float, stars: bool) 
         raise OptionError(place, type_of(one), wanted) from error
     private = one if isinstance(one, PrivateEstimates) else None
     terms = private.inference.names if private else _ordinary_terms(result)
-    size, width = len(terms), 1 + (show == "conf_int")
-    estimates = _by_equation(result.params)
-    limits = np.asarray(below, dtype=np.float64).reshape(-1, 2) if width == 2 else _by_equation(below)
+    estimates, size = _by_equation(result.params), len(terms)
+    limits = np.asarray(below, dtype=np.float64).reshape(-1, 2) if show == "conf_int" else _by_equation(below)[:, None]
     chances = np.full(size, np.nan) if pvalues is None else _by_equation(pvalues)
     if len(set(terms)) != size or not len(estimates) == len(limits) == len(chances) == size:
         raise OptionError(place, type_of(one), "results with a number for every term, and no term twice")
+    cells: dict[tuple[str, str], str] = {}
+    for term, estimate, limit, chance in zip(terms, estimates, limits, chances, strict=True):
+        cells[term, "coef"] = _number(estimate, float_format) + "*" * sum(chance < level for level in _STARS)
+        ends = ", ".join(_number(value, float_format) for value in limit)
+        cells[term, show] = f"[{ends}]" if show == "conf_int" else f"({ends})"
+    label, facts = _facts(result, private)
+    cells |= {(fact, ""): _one_line(text) for fact, text in facts.items()}
+    return _Column(_one_line(label) or "y", cells, bool(np.isinf(limits).any()), private)
+
+
+def _facts(result: Any, private: PrivateEstimates | None) -> tuple[str, dict[str, str]]:
+    """Return what a result is called, and what stands below its estimates."""
     inference = private.inference if private else result
     nobs, rsquared = getattr(inference, "nobs", None), getattr(inference, "rsquared", None)
     if private:
-        label: Any = private.response or private.model_name
         shares = private.noise_share
         ends = dict.fromkeys(_percent(float(share)) for share in (shares.min(), shares.max()))
         facts = {
@@ -358,12 +370,11 @@ def _read_column(one: object, place: str, show: str, alpha: float, stars: bool) 
             "Inference": inference.method,
         }
     else:
-        label = getattr(result.model, "endog_names", "")
-        label = label if isinstance(label, str) else ", ".join(str(one) for one in label)
         count = "" if nobs is None else f"{nobs:,.0f}"
         facts = {"Model": type(result.model).__name__, "N": count, "Guarantee": "none (ordinary)", "Inference": "wald"}
     facts["R-squared"] = "" if rsquared is None else f"{rsquared:.3f}"
-    return _Column(_one_line(label) or "y", terms, estimates, limits, chances, facts, private)
+    names = (private.response or private.model_name) if private else getattr(result.model, "endog_names", "")
+    return names if isinstance(names, str) else ", ".join(map(str, names)), facts
 
 
 def _by_equation(values: object) -> Array:
@@ -393,23 +404,6 @@ def _percent(share: float) -> str:
     return ">99%" if 0.995 <= share < 1 - 1e-12 else f"{share:.0%}"
 
 
-def _frame(names: list[str], columns: list[_Column], show: str, float_format: str | None) -> pd.DataFrame:
-    """Arrange all columns as text."""
-    terms = list(dict.fromkeys(term for column in columns for term in column.terms))
-    facts = [fact for fact in _FACTS if any(column.facts.get(fact) for column in columns)]
-    index = [(term, line) for term in terms for line in ("coef", show)] + [(fact, "") for fact in facts]
-    cells: dict[str, list[str]] = {}
-    for name, column in zip(names, columns, strict=True):
-        found: dict[tuple[str, str], str] = {(fact, ""): _one_line(text) for fact, text in column.facts.items()}
-        for place, term in enumerate(column.terms):
-            marks = "*" * sum(column.pvalues[place] < level for level in _STARS)
-            found[term, "coef"] = _number(column.estimates[place], float_format) + marks
-            ends = ", ".join(_number(value, float_format) for value in np.atleast_1d(column.below[place]))
-            found[term, show] = f"[{ends}]" if show == "conf_int" else f"({ends})"
-        cells[name] = [found.get(entry, "") for entry in index]
-    return pd.DataFrame(cells, index=pd.MultiIndex.from_tuples(index, names=["term", "line"]))
-
-
 def _number(value: float, float_format: str | None) -> str:
     value = float(value) + 0.0  # -0.0 becomes 0.0
     size = abs(value)
@@ -425,10 +419,10 @@ def _number(value: float, float_format: str | None) -> str:
 # Notes
 
 
-def _reading(
+def _notes(
     show: str, alpha: float, stars: bool, unbounded: bool, private: list[tuple[str, PrivateEstimates]]
 ) -> list[str]:
-    """Say how to read the cells."""
+    """Say how to read the cells, and the guarantee of every release, once."""
     level = f"{100 * (1 - alpha):.6g}% confidence intervals in brackets"
     what = "Standard errors in parentheses" if show == "std err" else level
     notes = [f"{what}; those of private results count the privacy noise." if private else f"{what}."]
@@ -441,15 +435,9 @@ def _reading(
     about = [name for name, result in private if result.inference.target == "data"]
     if about:
         notes.append(f"{', '.join(about)}: about these data, not a wider population; only privacy noise counts.")
-    return notes
-
-
-def _guarantees(private: list[tuple[str, PrivateEstimates]]) -> list[str]:
-    """State the guarantee of every release, once."""
     together: dict[frozenset[str], tuple[AnyRelease, list[str]]] = {}
     for name, result in private:
         together.setdefault(charges_of(result.release), (result.release, []))[1].append(name)
-    notes = []
     for release, names in together.values():
         shared = f"{', '.join(names)}{' (one release)' if len(names) > 1 else ''}"
         notes.append(" ".join([f"{shared}: {guarantee(release)}", *charge_notes(release)]))
