@@ -280,8 +280,9 @@ def _whole_releases(entries: Sequence[Entry]) -> list[Release]:
     """Return the distinct releases behind all entries, those of combinations among them."""
     found: list[Release] = []
     for release in (one for entry in entries for one in entry.releases):
-        whole = (release,) if isinstance(release, Release) else release.releases
-        found += [one for one in whole if one not in found]
+        for one in (release,) if isinstance(release, Release) else release.releases:
+            if one not in found:
+                found.append(one)
     return found
 
 
