@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from dpinfer import errors
 from dpinfer._version import __version__
-from dpinfer.codebooks import read_codebook, write_codebook
 from dpinfer.display.progress import show_progress
 from dpinfer.distributions.density import density
 from dpinfer.distributions.quantiles import cdf, median, quantile
 from dpinfer.distributions.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
+from dpinfer.entry.codebooks import read_codebook, write_codebook
+from dpinfer.entry.question import bounds, quality
 from dpinfer.families.distributions import Binomial, Family
 from dpinfer.families.question import expfam
 from dpinfer.kernel.data import PrivateData
@@ -21,21 +22,19 @@ from dpinfer.kernel.simulated import PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import Procedure
 from dpinfer.procedures.binomial import binomtest
-from dpinfer.procedures.bounds import bounds
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
 from dpinfer.procedures.guesses import instead_of as _instead_of
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.procedures.proportions import proportion
-from dpinfer.procedures.quality import quality
 from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.regression.linear import gram, ols
 from dpinfer.release import Release, read_release
-from dpinfer.reporting import report
+from dpinfer.reporting.report import report
+from dpinfer.reporting.summary_table import summary_table
 from dpinfer.resampling.aggregate import sample_aggregate
 from dpinfer.resampling.bootstrap import bootstrap
 from dpinfer.results import PrivateResults
-from dpinfer.results.side_by_side import summary_table
 from dpinfer.results.testing.several import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Date, Integer, Real, Schema
 from dpinfer.selection.question import above_threshold, exponential_mechanism, most_frequent

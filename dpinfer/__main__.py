@@ -12,8 +12,7 @@ import numpy as np
 
 import dpinfer as dpi
 from dpinfer.command import exit_code
-from dpinfer.reporting.blocks import Picture, Section, Text, section_text
-from dpinfer.reporting.page import page_html
+from dpinfer.reporting.page import Picture, Section, Text, page_html, section_text
 from dpinfer.tour.chapters import CHAPTERS
 from dpinfer.tour.folder import PAGE, staged_folder
 from dpinfer.tour.session import Tour

@@ -96,7 +96,7 @@ def _release(asked: argparse.Namespace) -> int:
 
 
 def _draft(asked: argparse.Namespace) -> int:
-    from dpinfer.codebooks.drafts import draft  # noqa: PLC0415
+    from dpinfer.entry.codebooks import draft  # noqa: PLC0415
 
     text = draft(asked.file, types=asked.types)
     if asked.out is None:
@@ -107,8 +107,7 @@ def _draft(asked: argparse.Namespace) -> int:
 
 
 def _check(asked: argparse.Namespace) -> int:
-    from dpinfer.codebooks.drafts import declared_types  # noqa: PLC0415
-    from dpinfer.codebooks.files import read_codebook  # noqa: PLC0415
+    from dpinfer.entry.codebooks import declared_types, read_codebook  # noqa: PLC0415
 
     found = read_codebook(asked.file).check(declared_types(asked.table))
     _say(found)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.release import Release
-    from dpinfer.release.quality import Advice
+    from dpinfer.release.release import Advice
     from dpinfer.schema.schema import Schema
 
 __all__ = ["PrivateData", "Rows"]

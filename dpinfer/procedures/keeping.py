@@ -21,7 +21,6 @@ from dpinfer.errors import (
 )
 from dpinfer.privacy.store import LedgerMovedError
 from dpinfer.procedures.stored import stored_fields
-from dpinfer.release.quality import QUALITY
 from dpinfer.release.release import Release
 from dpinfer.release.request import Request
 from dpinfer.release.saving import Reservation, SavedRelease
@@ -60,7 +59,7 @@ def keep(procedure: Procedure, data: Data, privacy: Privacy, *, save: object, re
         raise OptionError("save" if reuse is False else "reuse", str(save) if reuse is False else reuse, right)
     asking = _Asking(procedure, data, ledger, privacy, reuse=reuse)
     release = asking.measured(uuid.uuid4().hex) if file is None else asking.saved(file)
-    if release.kind == QUALITY:  # read back, it is cited by later fits as when it was made
+    if release.kind == "quality":  # read back, it is cited by later fits as when it was made
         with suppress(OptionError):  # of a procedure of a user's own, which advises nothing
             data.cite(release)
     return release

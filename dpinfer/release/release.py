@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from dpinfer.errors import DPInferError, InferenceError, ReleaseFormatError, Rel
 from dpinfer.privacy.accounting import Cost
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw, StageRelease
-from dpinfer.release.quality import QUALITY, Advice, Quality
 from dpinfer.schema.schema import Schema
 from dpinfer.writing import write_whole
 
@@ -128,6 +127,16 @@ def _plain(stored: Any, expected: Any) -> Any:
         return expected.from_dict(stored)
     raise ValueError(stored)
 
+
+class Advice(NamedTuple):
+    """A sentence on the quality of data, and the columns that it is about."""
+
+    columns: tuple[str, ...]
+    text: str
+
+
+ADVICE: dict[str, Callable[[Release], tuple[Advice, ...]]] = {}
+"""What reads advice from releases of a kind."""
 
 _INFERENCES: dict[str, Callable[..., Any]] = {}
 
@@ -278,9 +287,7 @@ class Release:
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
-        plain = self.kind == QUALITY and len(self.sums) == 1
-        found = Quality.read(self.sums[0], self.schema, self.nobs) if plain else None
-        return () if found is None else found.advice
+        return ADVICE[self.kind](self) if self.kind in ADVICE else ()
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
         """Return the release with the sentences that are about columns that were read for it."""

@@ -1,5 +1,1 @@
-"""Pages for publication, each one HTML file: results, guarantee, methods and releases; no row is ever read."""
-
-from dpinfer.reporting.study import report
-
-__all__ = ["report"]
+"""Pages for publication, each one HTML file, and tables of results side by side; no row is ever read."""

@@ -1,113 +1,115 @@
-"""The methods of a page as prose: what was paid, declared, measured and inferred, taken from releases and results."""
+"""The methods of a page as prose with its sources: what was paid, declared, measured, estimated and inferred.
+
+All of it comes from releases and results. The sentences, and the works that they cite, are in `methods.toml`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import tomllib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import dpinfer._version as version
 from dpinfer.display.report import count, listed, number
 from dpinfer.privacy.accounting import power_bound
-from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
+from dpinfer.privacy.units import GDP, ZCDP
 from dpinfer.release.laws import CHOICES
-from dpinfer.reporting.estimators import estimated, inferred
-from dpinfer.results.total_cost import totals
+from dpinfer.release.release import Release
+from dpinfer.reporting.costs import totals
+from dpinfer.results.combined import CombinedResults
+from dpinfer.results.margins import MarginalEffects
+from dpinfer.results.testing.base import TestResults
+from dpinfer.tables.chi_squared_results import ChiSquareResults
+from dpinfer.tables.loglinear_results import LogLinearResults, LogLinearTestResults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from dpinfer.release.laws import StageRelease
-    from dpinfer.release.release import Release
-    from dpinfer.reporting.attached import AttachedRelease
-    from dpinfer.reporting.reading import Entry
-    from dpinfer.reporting.references import Citations
-    from dpinfer.results.total_cost import Total
-    from dpinfer.schema.columns import Column
+    from dpinfer.reporting.costs import Total
+    from dpinfer.reporting.report import Entry
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NEIGHBOURS", "methods_paragraphs", "power_sentence", "unprotected"]
+__all__ = ["NEIGHBOURS", "REFERENCES", "Citations", "methods_paragraphs", "power_sentence", "unprotected"]
 
-NEIGHBOURS = {
-    "add_remove": "one of them has {one} more than the other",
-    "replace_one": "they differ in {one}",
-}
+_TEXTS: dict[str, Any] = tomllib.loads(files("dpinfer.reporting").joinpath("methods.toml").read_text(encoding="utf-8"))
+_ESTIMATED = {kind: " ".join(one["text"].split()) for one in _TEXTS["estimated"] for kind in one["kinds"]}
+
+REFERENCES = {key: (short, " ".join(whole.split())) for key, (short, whole) in _TEXTS["references"].items()}
+"""How a text cites a work, and how the list names it, by key."""
+
+
+class Citations:
+    """Cites works, and knows which were cited."""
+
+    def __init__(self) -> None:
+        self._cited: set[str] = set()
+
+    def __call__(self, *keys: str) -> str:
+        """Return works as a text cites them, without brackets."""
+        self._cited.update(keys)
+        return "; ".join(REFERENCES[key][0] for key in keys)
+
+    def fill(self, template: str, **words: str) -> str:
+        """Put citations, and words that are given, in place of their keys in braces, and blanks for line breaks."""
+        text = " ".join(template.split())
+        return re.sub(r"{(\w+)}", lambda key: words[key[1]] if key[1] in words else self(key[1]), text)
+
+    @property
+    def listed(self) -> list[str]:
+        """All works that were cited, in alphabetical order."""
+        return sorted(REFERENCES[key][1] for key in self._cited)
+
+
+# What is said
+
+NEIGHBOURS = {"add_remove": "one of them has {one} more than the other", "replace_one": "they differ in {one}"}
 """What neighbours are, with the unit of protection in place of ``{one}``."""
 
-_MEASURES = {
-    PureDP: ("epsilon-differential privacy", ()),
-    ZCDP: ("zero-concentrated differential privacy", ("bun2016",)),
-    GDP: ("Gaussian differential privacy", ("dong2022",)),
-    ApproxDP: ("(epsilon, delta)-differential privacy", ("dwork2006b",)),
-}
-_LAWS = {
-    "gaussian": ("discrete Gaussian noise", ("canonne2020",)),
-    "laplace": ("discrete Laplace noise", ("dwork2006", "ghosh2012")),
-    "tulap": ("Tulap noise", ("awan2018",)),
-    "gumbel": ("a choice by the exponential mechanism", ("mcsherry2007",)),
-    "exponential": ("a choice by permute-and-flip", ("mckenna2020",)),
-    "above": ("comparing with thresholds by the sparse vector technique", ("lyu2017",)),
-}
 _SHOWN = 10
 """Columns whose bounds a paragraph names; of more it points to the table."""
 
+_OF_CLASS: dict[str, Any] = {
+    "chi2": ChiSquareResults,
+    "loglinear": (LogLinearResults, LogLinearTestResults),
+    "combined": CombinedResults,
+    "margeff": MarginalEffects,
+}
+"""Results that `_ESTIMATED` knows by their class, whatever their release was asked for."""
+
+
+# The paragraphs
+
 
 def methods_paragraphs(
-    entries: Sequence[Entry], attached: Sequence[AttachedRelease], schemas: Sequence[Schema], cite: Citations
+    entries: Sequence[Entry], releases: Sequence[Release], schemas: Sequence[Schema], cite: Citations
 ) -> list[str]:
-    """Return the paragraphs, which cite what was really used."""
-    releases = [one.release for one in attached]
+    """Return the paragraphs, which cite what was really used; ``releases`` are numbered in this order."""
     found = [
         _privacy(entries, releases, cite),
         _declared(schemas),
-        _measured(attached, cite),
-        estimated(entries, cite),
-        inferred(entries, cite),
-        f"Computations were made with dpinfer {version.__version__}, on statsmodels ({cite('seabold2010')}).",
+        _measured(releases, cite),
+        _together((entry.heading, _estimation(entry, cite)) for entry in entries),
+        _together((entry.heading, _inference(entry.given, cite)) for entry in entries),
+        cite.fill(f"Computations were made with dpinfer {version.__version__}, on statsmodels ({{seabold2010}})."),
     ]
     return [one for one in found if one]
 
 
 def power_sentence(total: Total) -> str:
     """Say what a cost means: the power of a test of whether a unit is in the data; empty where nothing is proved."""
-    cost = total.cost
-    power = 1.0 if cost is None else power_bound(cost)
+    power = 1.0 if total.cost is None else power_bound(total.cost)
     if power >= 1:
         return ""
-    what = (
-        f"whether {_unit(total.unit)} is in the data"
-        if total.neighbors == "add_remove"
-        else f"which of two possible values {_unit(total.unit)} has"
-    )
+    one = "one row" if total.unit == "one row" else "one person"
+    added = total.neighbors == "add_remove"
+    what = f"whether {one} is in the data" if added else f"which of two possible values {one} has"
     return (
         f"A test at level 5% of {what}, by somebody who sees these releases and knows all other rows, has a power of "
         f"{np.ceil(1000 * power) / 10:g}% at most"
     )
-
-
-def _unit(unit: str) -> str:
-    return "one row" if unit == "one row" else "one person"
-
-
-def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citations) -> str:
-    """Say what was protected, what was paid, and what is not protected."""
-    sums = totals([one for entry in entries for one in entry.releases])
-    if not sums:
-        return _simulated(releases)
-    told = []
-    for total in sums:
-        name = "the confidential data" if total.dataset is None else f"the confidential data set '{total.dataset}'"
-        kinds = dict.fromkeys(type(cost.price) for cost in total.costs)
-        measures = listed([_cited(*_MEASURES[kind], cite) for kind in kinds])
-        relation = NEIGHBOURS[total.neighbors].format(one=_unit(total.unit))
-        kept = "" if total.unit == "one row" else f" ({total.unit}; further rows of a person were left out)"
-        many = "one release" if total.count == 1 else f"{count(total.count)} releases"
-        first = (
-            f"The private results on this page were computed from {many} of {name} alone, under {measures}, a form of "
-            f"differential privacy ({cite('dwork2006')}). Data sets are neighbours if {relation}{kept}."
-        )
-        told.append(f"{first} {_paid(total, cite)}")
-    return " ".join([*told, *unprotected(entries)])
 
 
 def unprotected(entries: Sequence[Entry]) -> list[str]:
@@ -115,36 +117,43 @@ def unprotected(entries: Sequence[Entry]) -> list[str]:
     names = [f"“{name}”" for entry in entries for name in getattr(entry.given, "ordinary", ())]
     if not names:
         return []
-    told = "The columns {} show ordinary results" if len(names) > 1 else "The column {} shows an ordinary result"
-    return [f"{told.format(listed(names))}, which no guarantee covers."]
+    shown = "The columns {} show ordinary results" if len(names) > 1 else "The column {} shows an ordinary result"
+    return [f"{shown.format(listed(names))}, which no guarantee covers."]
 
 
-def _paid(total: Total, cite: Citations) -> str:
-    """State the price with its (epsilon, delta), and what it means."""
-    subject = "Together they cost" if total.count > 1 else "It cost"
-    price = total.costs[0].price
-    if len(total.costs) == 1:
-        words = price.describe() if total.exact else f"at most {price.describe()}"
-    else:
-        words = total.words.removesuffix(".")
-    converted = {ZCDP: "canonne2020", GDP: "dong2022"}.get(type(price))
-    how = f" ({cite(converted)})" if converted and len(total.costs) == 1 else ""
-    power = power_sentence(total)
-    meaning = f" {power} ({cite('wasserman2010', 'dong2022')})." if power else ""
-    return f"{subject} {words}{how}.{meaning}"
-
-
-def _simulated(releases: Sequence[Release]) -> str:
-    if not releases:
-        return ""
-    return (
-        "What is shown was simulated from data declared as public, with the noise that a private release would carry: "
-        "it is not a private release, and carries no guarantee."
-    )
-
-
-def _cited(words: str, keys: tuple[str, ...], cite: Citations) -> str:
-    return f"{words} ({cite(*keys)})" if keys else words
+def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citations) -> str:
+    """Say what was protected, what was paid and what that means, and what is not protected."""
+    sums = totals([one for entry in entries for one in entry.releases])
+    if not sums and releases:
+        return (
+            "What is shown was simulated from data declared as public, with the noise that a private release would "
+            "carry: it is not a private release, and carries no guarantee."
+        )
+    sentences = []
+    for total in sums:
+        name = "the confidential data" if total.dataset is None else f"the confidential data set '{total.dataset}'"
+        kinds = dict.fromkeys(type(cost.price) for cost in total.costs)
+        measures = listed([cite.fill(_TEXTS["measures"][kind.__name__]) for kind in kinds])
+        rows = total.unit == "one row"
+        relation = NEIGHBOURS[total.neighbors].format(one="one row" if rows else "one person")
+        bounded = "" if rows else f" ({total.unit}; further rows of a person were left out)"
+        many = "one release" if total.count == 1 else f"{count(total.count)} releases"
+        sentences.append(
+            f"The private results on this page were computed from {many} of {name} alone, under {measures}, a form of "
+            f"differential privacy ({cite('dwork2006')}). Data sets are neighbours if {relation}{bounded}."
+        )
+        price, how = total.costs[0].price, ""
+        cost = total.words.removesuffix(".")
+        if len(total.costs) == 1:
+            cost = f"{'' if total.exact else 'at most '}{price.describe()}"
+            how = {ZCDP: "({canonne2020})", GDP: "({dong2022})"}.get(type(price), "")
+        sentences.append(
+            f"{'Together they cost' if total.count > 1 else 'It cost'} {f'{cost} {cite.fill(how)}'.rstrip()}."
+        )
+        power = power_sentence(total)
+        if power:
+            sentences.append(f"{power} ({cite('wasserman2010', 'dong2022')}).")
+    return " ".join([*sentences, *unprotected(entries)]) if sums else ""
 
 
 def _declared(schemas: Sequence[Schema]) -> str:
@@ -152,70 +161,102 @@ def _declared(schemas: Sequence[Schema]) -> str:
     columns = {name: column for schema in schemas for name, column in schema.items()}
     if not columns:
         return ""
-    begun = (
+    text = (
         "Types, bounds and levels of columns, the questions and their prices are declared as public: the guarantee "
         "assumes that they come from public knowledge or from earlier releases, and not from the rows"
     )
-    told_apart = dict.fromkeys(repr(schema.people.id) for schema in schemas if schema.people is not None)
-    if told_apart:
-        begun += f"; and that all rows of a person have the same value of {listed(told_apart)}"
+    ids = dict.fromkeys(repr(schema.people.id) for schema in schemas if schema.people is not None)
+    text += f"; and that all rows of a person have the same value of {listed(ids)}." if ids else "."
     bounded = {name: one for name, one in columns.items() if hasattr(one, "lower")}
-    told = ""
     if 0 < len(bounded) <= _SHOWN:
         ranges = listed([f"{name} {one.describe()}" for name, one in bounded.items()])
-        told = f" Numbers outside their declared range were moved to its nearest bound: {ranges}."
+        text += f" Numbers outside their declared range were moved to its nearest bound: {ranges}."
     elif bounded:
-        told = f" Numbers of {count(len(bounded))} columns were moved into their declared ranges, listed above."
-    return f"{begun}.{told}{_left_out(columns)}"
+        text += f" Numbers of {count(len(bounded))} columns were moved into their declared ranges, listed above."
+    replaced = [name for name, one in columns.items() if one.missing != "drop"]
+    if len(replaced) < len(columns):
+        text += " A row with a missing or impossible value in a column that an analysis reads was left out of it"
+        text += "; missing" if replaced else ""
+    else:
+        text += " Missing"
+    if replaced:
+        many = listed(replaced) if len(replaced) <= _SHOWN else f"{count(len(replaced))} columns"
+        text += f" values of {many} were replaced by a declared constant"
+    return f"{text}."
 
 
-def _left_out(columns: dict[str, Column]) -> str:
-    missing = [name for name, one in columns.items() if one.missing == "drop"]
-    replaced = [name for name in columns if name not in missing]
-    told = (
-        " A row with a missing or impossible value in a column that an analysis reads was left out of it"
-        if missing
-        else ""
+def _measured(releases: Sequence[Release], cite: Citations) -> str:
+    """Say what each release added to what: the size of its noise, and the outcomes of choices."""
+    text, sentences = "", []
+    for place, release in enumerate(releases, 1):
+        chosen = dict.fromkeys(stage.law.family for stage in release.stages if stage.law.family in CHOICES)
+        noisy = [stage for stage in release.stages if stage.law.family not in CHOICES]
+        parts = [f"the outcome of {cite.fill(_TEXTS['laws'][family])}" for family in chosen]
+        if noisy:
+            text = (
+                "Bounded contributions of rows were scaled to whole numbers and summed exactly, and noise of whole "
+                "numbers was added to the sums, so that the guarantee does not rest on floating-point arithmetic. "
+            )
+            size = sum(len(stage.values) for stage in noisy)
+            rounds = f" in {len(noisy)} rounds" if len(noisy) > 1 else ""
+            laws = listed(
+                [cite.fill(_TEXTS["laws"][family]) for family in dict.fromkeys(stage.law.family for stage in noisy)]
+            )
+            parts.append(f"{count(size)} noisy {'number' if size == 1 else 'numbers'}{rounds}, with {laws}")
+            spread = np.sqrt(np.concatenate([stage.noise_variances for stage in noisy]))
+            if (spread > 0).any():
+                low, high = number(float(spread[spread > 0].min()), 3), number(float(spread.max()), 3)
+                parts[-1] += f", of standard deviation {low}"
+                parts[-1] += "" if low == high else f" to {high} in the units of the sums"
+        sentences.append(f"Release {place} ({release.question['text']}) holds {listed(parts)}.")
+    return text + " ".join(sentences)
+
+
+def _together(texts: Iterable[tuple[str, str]]) -> str:
+    """Group results of which the same is to be said, and name them where there are others."""
+    given = list(texts)
+    groups: dict[str, list[str]] = {}
+    for heading, text in given:
+        if text:
+            groups.setdefault(text, []).append(heading)
+    if len(given) == 1:
+        return " ".join(groups)
+    return " ".join(
+        f"For {listed(f'“{name}”' for name in names)}, {text[0].lower() + text[1:]}" for text, names in groups.items()
     )
-    if not replaced:
-        return f"{told}."
-    many = listed(replaced) if len(replaced) <= _SHOWN else f"{count(len(replaced))} columns"
-    instead = f"missing values of {many} were replaced by a declared constant"
-    return f"{told}; {instead}." if told else f" {instead[0].upper()}{instead[1:]}."
 
 
-def _measured(attached: Sequence[AttachedRelease], cite: Citations) -> str:
-    """Say what each release added to what."""
-    if not attached:
-        return ""
-    told = [f"Release {one.place} ({one.release.question['text']}) {_held(one.release, cite)}." for one in attached]
-    summed = (
-        "Bounded contributions of rows were scaled to whole numbers and summed exactly, and noise of whole numbers was "
-        "added to the sums, so that the guarantee does not rest on floating-point arithmetic. "
+def _estimation(entry: Entry, cite: Citations) -> str:
+    """Say how estimates were made."""
+    release: Any = entry.releases[0] if len(entry.releases) == 1 else None
+    question = dict(release.question) if isinstance(release, Release) else {}
+    kind = str(question.get("procedure", ""))
+    if kind == "quantile" and any(stage.law.family in CHOICES for stage in release.stages):
+        kind = "chosen quantile"
+    kind = next((name for name, kinds in _OF_CLASS.items() if isinstance(entry.given, kinds)), kind)
+    if kind != "newton":
+        return cite.fill(_ESTIMATED.get(kind, ""))
+    errors = "assume errors of equal spread and a right model"
+    if question.get("cov_type") != "nonrobust":
+        sources = cite("huber1967", "white1980")
+        errors = f"are robust to unequal spread and to a wrong model ({question.get('cov_type')}; {sources})"
+    what = cite.fill(_TEXTS["models"].get(str(question["model"]), "Coefficients"))
+    return (
+        f"{what} ({question['formula']}) were fitted in {count(len(release.stages))} rounds, of which the first "
+        "find where values and coefficients lie, and the last release what steps of Newton's method need "
+        f"({cite('avella2023')}); standard errors {errors}, and count the noise."
     )
-    noisy = any(stage.law.family not in CHOICES for one in attached for stage in one.release.stages)
-    return (summed if noisy else "") + " ".join(told)
 
 
-def _held(release: Release, cite: Citations) -> str:
-    """Say what a release holds: noisy numbers with the size of their noise, and outcomes of choices."""
-    chosen = dict.fromkeys(stage.law.family for stage in release.stages if stage.law.family in CHOICES)
-    noisy = [stage for stage in release.stages if stage.law.family not in CHOICES]
-    parts = [f"the outcome of {_cited(*_LAWS[family], cite)}" for family in chosen]
-    if noisy:
-        size = sum(len(stage.values) for stage in noisy)
-        rounds = f" in {len(noisy)} rounds" if len(noisy) > 1 else ""
-        laws = listed([_cited(*_LAWS[family], cite) for family in dict.fromkeys(stage.law.family for stage in noisy)])
-        numbers = "number" if size == 1 else "numbers"
-        parts.append(f"{count(size)} noisy {numbers}{rounds}, with {laws}{_spread(noisy)}")
-    return f"holds {listed(parts)}"
-
-
-def _spread(noisy: Sequence[StageRelease]) -> str:
-    """Say how large the noise is, in the units of the numbers."""
-    variances = np.concatenate([stage.noise_variances for stage in noisy])
-    spread = np.sqrt(variances[variances > 0])
-    if not spread.size:
-        return ""
-    low, high = number(float(spread.min()), 3), number(float(spread.max()), 3)
-    return f", of standard deviation {low}" + ("" if low == high else f" to {high} in the units of the sums")
+def _inference(given: object, cite: Citations) -> str:
+    """Say where intervals and p-values come from."""
+    if isinstance(given, TestResults):
+        if given.distribution is None or not given.distribution.draws:
+            return f"The p-value is {given.null}, with the noise counted."
+        return (
+            f"The p-value compares the statistic with {count(given.distribution.draws)} draws of what the same "
+            f"question would release under the hypothesis, sampling and noise alike ({cite('besag1991')})."
+        )
+    inference = getattr(getattr(given, "results", given), "inference", None)
+    counts = _TEXTS["counts"].get(getattr(inference, "target", ""), _TEXTS["counts"]["population"])
+    return cite.fill(_TEXTS["inferred"].get(str(getattr(inference, "method", None)), ""), counts=counts)

@@ -8,7 +8,7 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
-from dpinfer.reporting.blocks import Block, Code, Picture, Tables, Text
+from dpinfer.reporting.page import Block, Code, Picture, Tables, Text
 from dpinfer.tour.figures import account_figure
 from dpinfer.tour.session import GRAM_SHARE, VISITS_LEDGER
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dpinfer.display.report import Report
-from dpinfer.reporting.blocks import Block, Note, Tables, Text
+from dpinfer.reporting.page import Block, Note, Tables, Text
 from dpinfer.schema.schema import schema_report
 from dpinfer.tour.session import FIRST_SHARE, FORMULA, LEDGER, QUALITY_SHARE
 

@@ -17,7 +17,7 @@ from dpinfer.tour.tables import tables_chapter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.reporting.blocks import Block
+    from dpinfer.reporting.page import Block
     from dpinfer.tour.session import Tour
 
 __all__ = ["CHAPTERS"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.reporting.blocks import Block, Picture, Tables, Text
+from dpinfer.reporting.page import Block, Picture, Tables, Text
 from dpinfer.tour.figures import described_figure, drawn_figure
 from dpinfer.tour.session import DESCRIBED_SHARE, JOINT_TEST, scalar
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dpinfer as dpi
-from dpinfer.reporting.blocks import Block, Code, Tables, Text
+from dpinfer.reporting.page import Block, Code, Tables, Text
 from dpinfer.tour.people import MOST_ROWS
 
 if TYPE_CHECKING:

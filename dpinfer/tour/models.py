@@ -9,7 +9,7 @@ import statsmodels.formula.api as smf
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import dpinfer as dpi
-from dpinfer.reporting.blocks import Block, Note, Picture, Tables, Text
+from dpinfer.reporting.page import Block, Note, Picture, Tables, Text
 from dpinfer.tour.figures import coefficient_figure, drawn_figure
 from dpinfer.tour.session import BLOCKS_SHARE
 

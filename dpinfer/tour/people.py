@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dpinfer as dpi
-from dpinfer.reporting.blocks import Block, Picture, Tables, Text
+from dpinfer.reporting.page import Block, Picture, Tables, Text
 from dpinfer.studies import truncation
 from dpinfer.tour.figures import drawn_figure
 from dpinfer.tour.session import VISITS_LEDGER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpinfer.reporting.blocks import Block, Picture, Tables, Text
+from dpinfer.reporting.page import Block, Picture, Tables, Text
 from dpinfer.tour.figures import planned_figure
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pandas as pd
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
-from dpinfer.reporting.blocks import Block, Note, Picture, Tables, Text
+from dpinfer.reporting.page import Block, Note, Picture, Tables, Text
 from dpinfer.tour.figures import budget_figure, coefficient_figure, comparison_figure, drawn_figure
 from dpinfer.tour.session import (
     FIRST_SHARE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.reporting.blocks import Code
+from dpinfer.reporting.page import Code
 
 if TYPE_CHECKING:
     from dpinfer.privacy import ZCDP, Privacy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpinfer.reporting.blocks import Block, Picture, Tables, Text
+from dpinfer.reporting.page import Block, Picture, Tables, Text
 from dpinfer.tour.figures import drawn_figure
 from dpinfer.tour.session import TABLES_SHARE, scalar
 

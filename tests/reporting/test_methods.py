@@ -7,8 +7,8 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.reporting import estimators
-from dpinfer.reporting.references import REFERENCES, Citations
+from dpinfer.reporting import methods
+from dpinfer.reporting.methods import REFERENCES, Citations
 
 
 def procedures(kind=Procedure):
@@ -17,7 +17,7 @@ def procedures(kind=Procedure):
 
 
 def test_every_kind_of_question_is_told():
-    told = set(estimators._ESTIMATED) | {"newton", "ols", "chisquare", "chi2_contingency"}
+    told = set(methods._ESTIMATED) | {"newton", "ols", "chisquare", "chi2_contingency"}
     assert procedures() <= told
 
 
@@ -28,7 +28,7 @@ def test_every_reference_is_whole_and_every_citation_has_one():
         assert f"({year}" in whole
         assert whole.endswith(".")
         assert whole.startswith(short.split(" et al.")[0].split(" & ")[0].split(",")[0])
-    sentences = [*estimators._ESTIMATED.values(), *estimators._INFERRED.values()]
+    sentences = [*methods._ESTIMATED.values(), *methods._TEXTS["inferred"].values()]
     cited = {key for one in sentences for key in re.findall(r"{(\w+)}", one)}
     assert cited - {"counts"} <= set(REFERENCES)
 

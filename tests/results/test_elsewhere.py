@@ -11,10 +11,10 @@ from stargazer.stargazer import Stargazer
 from statsmodels.iolib.summary2 import summary_col
 
 import dpinfer as dpi
+from dpinfer.reporting.summary_table import summary_table
 from dpinfer.results import PrivateResults
-from dpinfer.results.side_by_side import summary_table
+from tests.reporting.test_summary_table import paid
 from tests.results.conftest import UnboundedStub
-from tests.results.test_side_by_side import paid
 
 SHOWN = ["N", "Guarantee", "Neighbours"]
 NEVER = ("Log-Likelihood", "log-likelihood", "AIC", "BIC", "nan", "None", "Residual Std")

@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.octaves import occupied_from, octave_bounds
+from dpinfer.entry.inference import bounded, occupied_from, octave_bounds
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.results.bounds import bounded
 from dpinfer.studies import Rules
 from dpinfer.studies.engine import noisy
 from validation.common.cells import measured

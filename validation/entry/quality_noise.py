@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.entry.inference import Quality
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.release.quality import Quality
 from dpinfer.studies.engine import noisy
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -9,8 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from dpinfer.reporting.blocks import Code, Listed, Note, Picture, Section, Tables, Text, section_text
-from dpinfer.reporting.page import MARKER, page_html
+from dpinfer.reporting.page import MARKER, Code, Listed, Note, Picture, Section, Tables, Text, page_html, section_text
 
 VOID = {"meta", "img", "source"}
 

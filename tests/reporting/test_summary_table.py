@@ -16,7 +16,7 @@ from dpinfer.privacy import GDP, ZCDP, ApproxDP, PureDP
 from dpinfer.privacy.accounting import Cost
 from dpinfer.procedures.combine import combine
 from dpinfer.release.release import CombinedRelease, SeveralCosts
-from dpinfer.results.side_by_side import SummaryTable, summary_table
+from dpinfer.reporting.summary_table import SummaryTable, summary_table
 from tests.linear import gram_ols
 
 

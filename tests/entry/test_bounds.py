@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
+from dpinfer.entry.inference import occupied_from, octave_bounds
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError, UnknownColumnError
-from dpinfer.inference.octaves import occupied_from, octave_bounds
 from dpinfer.release.laws import NoiseLaw
 
 LOOSE = dpi.Real(-1e12, 1e12)

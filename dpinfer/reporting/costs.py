@@ -13,33 +13,20 @@ from dpinfer.privacy.exact import float_above
 from dpinfer.privacy.units import ZCDP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dpinfer.privacy.units import Privacy
-    from dpinfer.release.release import AnyRelease, SeveralCosts
+    from dpinfer.release.release import AnyRelease
+
+    _Bill = tuple[frozenset[str], Sequence[Cost]]
+    """Charges, and what they cost together."""
 
 __all__ = ["Total", "charges_of", "total_notes", "totals"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Bill:
-    """What some charges cost together."""
-
-    charges: frozenset[str]
-    cost: Cost | SeveralCosts
 
 
 def charges_of(release: AnyRelease) -> frozenset[str]:
     """Return the ledger's charges for a release; of one without, its identity."""
     return frozenset(release.charge_ids or (f"object {id(release)}",))
-
-
-def _bills(release: AnyRelease) -> list[_Bill]:
-    """Return what was paid for a release: where the parts of a combination are known, one bill each."""
-    costs = release.cost.parts
-    if len(release.charge_ids) == len(costs) > 1:
-        return [_Bill(frozenset({charge}), cost) for charge, cost in zip(release.charge_ids, costs, strict=True)]
-    return [_Bill(charges_of(release), release.cost)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +64,16 @@ class Total:
         return Cost(ZCDP(float_above(rho)), rho=rho)
 
     @property
-    def relation(self) -> str:
-        """The neighbouring relation, and the unit of protection where it is not a row."""
-        return self.neighbors if self.unit == "one row" else f"{self.neighbors}, {self.unit}"
-
-    @property
     def words(self) -> str:
         """The cost in words."""
         most = "" if self.exact else "at most "
         if len(self.costs) == 1:
             return f"{most}{self.costs[0].describe()}."
-        told = f"prices in different units have no single sum. They are {most}"
-        told += "; and ".join(cost.describe() for cost in self.costs) + "."
+        words = f"prices in different units have no single sum. They are {most}"
+        words += "; and ".join(cost.describe() for cost in self.costs) + "."
         if self.cost is None:
-            return told
-        return f"{told} Each is zCDP too, and as such all are {most}{self.cost.price.describe()}."
+            return words
+        return f"{words} Each is zCDP too, and as such all are {most}{self.cost.price.describe()}."
 
 
 def totals(given: Iterable[AnyRelease]) -> list[Total]:
@@ -100,15 +82,27 @@ def totals(given: Iterable[AnyRelease]) -> list[Total]:
     owners = {charge: name for one in releases if (name := one.dataset) is not None for charge in charges_of(one)}
     groups: dict[tuple[str | None, str, str], list[_Bill]] = {}
     for release in releases:
-        known = [owners[charge] for charge in sorted(charges_of(release)) if charge in owners]
-        name = release.dataset or (known[0] if known else None)
-        groups.setdefault((name, release.neighbors, release.unit), []).extend(_bills(release))
+        charges, costs = charges_of(release), release.cost.parts
+        known = [owners[charge] for charge in sorted(charges) if charge in owners]
+        key = (release.dataset or (known[0] if known else None), release.neighbors, release.unit)
+        bills: list[_Bill] = [(charges, costs)]
+        if len(release.charge_ids) == len(costs) > 1:  # a combination whose parts are known: one bill each
+            bills = [(frozenset({one}), (cost,)) for one, cost in zip(release.charge_ids, costs, strict=True)]
+        groups.setdefault(key, []).extend(bills)
     found = []
     for (name, neighbors, unit), bills in groups.items():
         distinct, exact = _paid_once(bills)
-        count = len(frozenset[str]().union(*(bill.charges for bill in distinct)))
-        costs = _summed([cost for bill in distinct for cost in bill.cost.parts])
-        found.append(Total(name, neighbors, unit, count, tuple(costs), exact))
+        units: dict[type[Privacy], list[Cost]] = {}
+        for cost in (cost for _, costs in distinct for cost in costs):
+            units.setdefault(type(cost.price), []).append(cost)
+        sums: list[Cost] = []
+        for same in units.values():
+            try:
+                sums.append(reduce(add, same))
+            except PrivacyUnitError:  # such as a delta above one
+                sums += same
+        count = len(frozenset[str]().union(*(charges for charges, _ in distinct)))
+        found.append(Total(name, neighbors, unit, count, tuple(sums), exact))
     return found
 
 
@@ -117,48 +111,32 @@ def total_notes(releases: Iterable[AnyRelease]) -> list[str]:
     found = totals(releases)
     if not found:
         return []
-    notes = [_told(total) for total in found]
+    notes = []
+    for total in found:
+        where = "a data set that the releases do not name" if total.dataset is None else f"data set {total.dataset!r}"
+        relation = total.neighbors if total.unit == "one row" else f"{total.neighbors}, {total.unit}"
+        many = f"{total.count} release{'s' if total.count > 1 else ''}"
+        notes.append(f"Total spent by these results on {where} ({relation}), {many}: {total.words}")
     datasets = {total.dataset for total in found}
     if len(datasets) < len(found):
-        told = "" if all(total.unit == "one row" for total in found) else " or units"
-        notes.append(f"Costs under different neighbours{told} are not summed.")
+        units = "" if all(total.unit == "one row" for total in found) else " or units"
+        notes.append(f"Costs under different neighbours{units} are not summed.")
     if len(datasets) > 1:
         notes.append("Different data sets have a total each; for a person who is in several of them these add.")
     return [*notes, "The ledger also counts releases that are not shown here."]
 
 
-def _told(total: Total) -> str:
-    """Say what some releases about the same rows cost together."""
-    where = "a data set that the releases do not name" if total.dataset is None else f"data set {total.dataset!r}"
-    many = f"{total.count} release{'s' if total.count > 1 else ''}"
-    return f"Total spent by these results on {where} ({total.relation}), {many}: {total.words}"
-
-
 def _paid_once(bills: list[_Bill]) -> tuple[list[_Bill], bool]:
     """Return bills that cover every charge, and whether none of them covers one twice."""
-    tried = []
     for sign in (1, -1):  # the parts of a combination before it, and it before its parts
-        kept: list[_Bill] = []
+        chosen: list[_Bill] = []
         paid: set[str] = set()
         exact = True
-        for bill in sorted(bills, key=lambda one: sign * len(one.charges)):
-            if not bill.charges <= paid:
-                exact = exact and not bill.charges & paid
-                kept.append(bill)
-                paid |= bill.charges
-        tried.append((kept, exact))
-    return next((found for found in tried if found[1]), tried[-1])
-
-
-def _summed(costs: list[Cost]) -> list[Cost]:
-    """Add costs whose prices are of one unit."""
-    units: dict[type[Privacy], list[Cost]] = {}
-    for cost in costs:
-        units.setdefault(type(cost.price), []).append(cost)
-    found: list[Cost] = []
-    for same in units.values():
-        try:
-            found.append(reduce(add, same))
-        except PrivacyUnitError:  # such as a delta above one
-            found += same
-    return found
+        for charges, costs in sorted(bills, key=lambda one: sign * len(one[0])):
+            if not charges <= paid:
+                exact = exact and not charges & paid
+                chosen.append((charges, costs))
+                paid |= charges
+        if exact:
+            break
+    return chosen, exact

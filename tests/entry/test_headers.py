@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.codebooks.drafts import draft
-from dpinfer.codebooks.files import described_columns
+from dpinfer.entry.codebooks import described_columns, draft
 from dpinfer.errors import SchemaError
 from dpinfer.schema import Category, Date, Real
 

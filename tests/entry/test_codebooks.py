@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpinfer as dpi
-from dpinfer.codebooks.drafts import draft
-from dpinfer.codebooks.files import described_columns
+from dpinfer.entry.codebooks import described_columns, draft
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema import Boolean, Category, Date, Integer, Real, Schema
 
@@ -268,6 +267,19 @@ def test_cells_in_another_notation_are_told_and_not_dropped(more, words, tmp_pat
         dpi.read_codebook(path)
 
 
+def test_a_draft_has_what_a_table_schema_says_in_the_order_of_a_declaration(tmp_path):
+    lines = draft(written(tmp_path, {"fields": [{**FIELDS[1], "missingValues": ["-9"], "unit": "years"}]})).splitlines()
+    assert lines[lines.index("columns:") + 1 :] == [
+        '- name: "age"',
+        "  kind: integer",
+        "  lower: 0",
+        "  upper: 99",
+        '  missing_codes: ["-9"]',
+        '  label: "Age of person"',
+        '  unit: "years"',
+    ]
+
+
 def test_a_data_package_has_tables(tmp_path):
     tables = [{"name": name, "schema": {"fields": FIELDS[1:2]}} for name in ("people", "visits")]
     path = written(tmp_path, {"resources": tables})
@@ -354,6 +366,13 @@ def test_ranges_of_others_and_statistics_are_not_taken_for_declarations(tmp_path
         dpi.read_codebook(path, columns=["wage"], source="codebook of 2024")
     told = draft(path) + repr(described_columns(path, trusted=True))
     assert not any(number in told for number in ("17", "81", "'7'"))
+
+
+def test_of_text_without_categories_only_levels_are_blank(tmp_path):
+    path = tmp_path / "book.xml"
+    path.write_text(HEAD + '<var name="a"><varFormat type="character"/></var>' + TAIL, encoding="utf-8")
+    with pytest.raises(SchemaError, match=r"leaves blank a: levels\. Declare"):
+        dpi.read_codebook(path)
 
 
 BOMB = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><codeBook>&c;</codeBook>'

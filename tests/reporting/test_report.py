@@ -16,9 +16,10 @@ import statsmodels.formula.api as smf
 import dpinfer as dpi
 from dpinfer.errors import OptionError
 from dpinfer.regression.linear import Gram
-from dpinfer.reporting import blocks, study
+from dpinfer.reporting import page as pages
+from dpinfer.reporting import report
 from tests.contract.questions import HOME
-from tests.reporting.test_blocks import Tags
+from tests.reporting.test_page import Tags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ SCHEMA = dpi.Schema(
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch):
     """Draw few pixels."""
-    monkeypatch.setattr(blocks, "_DPI", 60)
+    monkeypatch.setattr(pages, "_DPI", 60)
 
 
 def rows(size: int = 3000) -> pd.DataFrame:
@@ -294,7 +295,7 @@ def test_a_page_is_written_whole_or_not_at_all(fit, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(study, "page_html", fail)
+    monkeypatch.setattr(report, "page_html", fail)
     with pytest.raises(MemoryError):
         dpi.report(fit, tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text() == "before"
