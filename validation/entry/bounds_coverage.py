@@ -17,7 +17,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from dpinfer.results.bounds import bounded
 from dpinfer.studies import Rules
-from dpinfer.studies.engine import noisy
+from dpinfer.studies.simulation import noisy
 from validation.common.cells import measured
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table
