@@ -140,9 +140,8 @@ def audit(
     run, worst, own = found[0]
     events = list(event_findings(run, worst, setting, Units(setting.schema, setting.neighbors, rng, rows)))
     whole = all(replays.whole for _, _, replays in found)
-    events.append(
-        Finding("events", "repeated draws are whole numbers", "", 0.0 if whole else 1.0, 0.0, whole, "every run")
-    )
+    check = "repeated draws are whole numbers"
+    events.append(Finding("events", check, "", 0.0 if whole else 1.0, 0.0, whole, "every run"))
     if run.plan.blocks is not None or any(isinstance(one.stage.rows, ReplicateSum) for one in worst):
         laws += [("", test) for test in label_tests(draws)]
     # All tests are judged at their part of the familywise error.
@@ -171,24 +170,16 @@ def audit(
     most = max(worst, key=lambda one: one.share.ratio(one.amount))
     total = sum((one.amount for one in worst), Fraction(0))
     pair = "one block whose fit is anything" if most.worst.pair is None else str(most.worst.pair)
-    return Audit(
-        text=run.plan.text,
-        privacy=setting.privacy,
-        neighbors=setting.neighbors,
-        unit=setting.schema.unit,
-        stated=setting.stated,
-        epsilon=bounds["epsilon"],
-        mu=bounds["mu"],
-        ratio=max(most.share.ratio(most.amount), setting.stated.ratio(total)),
-        pair=f"{pair if len(pair) < _PAIR else pair[:_PAIR] + ' ...'}, in {most.name}",
-        findings=(*exact, *statistical, *events),
-        curve=own.curve,
-        runs=max(replays.runs for _, _, replays in found),
-        tests=tests,
-        error=FAMILYWISE,
-        seconds=time.perf_counter() - started,
-        notes=tuple(notes),
+    pair = f"{pair if len(pair) < _PAIR else pair[:_PAIR] + ' ...'}, in {most.name}"
+    ratio, most_runs = (
+        max(most.share.ratio(most.amount), setting.stated.ratio(total)),
+        max(one.runs for _, _, one in found),
     )
+    return Audit(
+        run.plan.text, setting.privacy, setting.neighbors, setting.schema.unit, setting.stated,
+        bounds["epsilon"], bounds["mu"], ratio, pair, (*exact, *statistical, *events), own.curve, most_runs, tests,
+        FAMILYWISE, time.perf_counter() - started, tuple(notes),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)

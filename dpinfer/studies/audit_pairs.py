@@ -31,11 +31,11 @@ from dpinfer.kernel.sources import open_table
 from dpinfer.kernel.stage import Above, Context, Largest, Resampled
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.ledger import Ledger
-from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.schema.category import Category
 from dpinfer.schema.columns import Boolean, Integer
-from dpinfer.schema.schema import Schema
+from dpinfer.studies.power import public_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.release import Release
     from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.schema import Schema
 
 __all__ = [
     "ODD", "AuditedRun", "Kind", "Pair", "Setting", "Stated", "Unit", "Units", "Worst", "added", "choice_amount",
@@ -446,12 +447,7 @@ def setting_of(
     if rows is not None and not isinstance(rows, pd.DataFrame):
         raise OptionError("rows", type_of(rows), "a pandas DataFrame of public rows, or None")
     known = source if isinstance(source, PrivateData | PublicData) else None
-    schema = schema if schema is not None else known.schema if known else None
-    if not isinstance(schema, Schema):
-        raise OptionError("schema", type_of(schema), "a Schema, or a procedure that is bound to public data")
-    neighbors = neighbors or (known.neighbors if known else "add_remove")
-    if neighbors not in NEIGHBORS:
-        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    schema, neighbors = public_facts(known, schema, neighbors, "a procedure that is bound to public data")
     setting = Setting(replace(procedure, source=None), schema, neighbors, privacy, _base(schema, rows, rng, _ROWS))
     if rows is None and isinstance(served(setting, privacy), str):  # too few rows for what is asked, it may be
         more = replace(setting, base=_base(schema, rows, rng, _MORE_ROWS))

@@ -128,19 +128,21 @@ def coverage_study(
     def listed(value: Any) -> tuple[Any, ...]:
         return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
+    known = None if truth is None else dict(truth)
+    more = dict(contrasts or {})
     design = Design(
-        generate=generate,
-        procedure=procedure,
-        schema=schema,
-        truth=None if truth is None else dict(truth),
-        n=listed(n),
-        privacy=listed(privacy),
-        neighbors=neighbors,
-        replicates=replicates,
-        level=level,
-        seed=seed,
-        baseline=baseline,
-        contrasts=dict(contrasts or {}),
+        generate,
+        procedure,
+        schema,
+        known,
+        listed(n),
+        listed(privacy),
+        neighbors,
+        replicates,
+        level,
+        seed,
+        baseline,
+        more,
     )
     _rehearse(design)
     folder = None if checkpoint is None else Path(checkpoint)
@@ -293,14 +295,10 @@ class StudyResults(Reported):
         parts = [judged(self, "first")]
         broken = parts[0].loc[~parts[0]["held"], ["n", "privacy", "term"]] if rerun else parts[0].iloc[:0]
         for (n, privacy), group in broken.groupby(["n", "privacy"], sort=False):
-            again = replace(
-                design,
-                n=(cast("int", n),),
-                privacy=tuple(price for price in design.privacy if str(price) == privacy),
-                replicates=rules.rerun_factor * design.replicates,
-                seed=design.seed + rules.rerun_seed,
-                baseline=None,
-            )
+            prices = tuple(price for price in design.privacy if str(price) == privacy)
+            many, seed = rules.rerun_factor * design.replicates, design.seed + rules.rerun_seed
+            cell: Any = {"n": (n,), "privacy": prices, "replicates": many, "seed": seed, "baseline": None}
+            again = replace(design, **cell)
             part = judged(StudyResults(again, run_design(again, n_jobs=n_jobs)), "rerun")
             parts.append(part[part["term"].isin(group["term"])])
         return pd.concat(parts, ignore_index=True) if rerun else parts[0]

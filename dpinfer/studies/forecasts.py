@@ -13,7 +13,6 @@ from scipy import stats
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, type_of
 from dpinfer.kernel.samplers import check_scales
 from dpinfer.kernel.simulated import PublicData, plain_cells
-from dpinfer.kernel.stage import Context
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.proportions import proportion
 from dpinfer.studies import simulation
@@ -102,11 +101,6 @@ class Question:
         """Return the study of one number of rows and price."""
         procedure, schema, neighbors, level = self.procedure, self.schema, self.neighbors, 1 - self.alpha
         return simulation.Design(generate, procedure, schema, None, (n,), (price,), neighbors, 1, level, self.seed)
-
-    @property
-    def columns_read(self) -> tuple[str, ...]:
-        """Columns of the data that the question says it reads, besides those of its stages."""
-        return self.procedure.columns_read(Context(self.schema, self.neighbors, self.known, public=True))
 
     def measured(self, n: int, price: Privacy) -> Measurement:
         """Price the question; `DPInferError` if it cannot be measured at this price."""
@@ -212,9 +206,7 @@ class Summed:
 
     question: Question
     pilot: Pilot
-    slow: bool = False
-    least: int = 4
-    most: int = 10**9
+    slow, least, most = False, 4, 10**9
     _sums: dict[tuple[int, int], Array] = field(default_factory=dict)
 
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:
@@ -225,15 +217,15 @@ class Summed:
 
     def alone(self, n: int) -> Forecast:
         """Look at sampling alone, as good as without noise."""
-        return self._forecast(self.question.measured(n, self.question.known), n, _ALONE, quiet=True)
+        return self._forecast(self.question.measured(n, self.question.known), n, _ALONE, noiseless=True)
 
-    def _forecast(self, measured: Measurement, n: int, count: int, *, quiet: bool = False) -> Forecast:
+    def _forecast(self, measured: Measurement, n: int, count: int, *, noiseless: bool = False) -> Forecast:
         question = self.question
         if (n, count) not in self._sums:  # the same at every price; those looked at last are held
             if len(self._sums) >= _REMEMBERED:
                 self._sums.clear()
             self._sums[n, count] = self.pilot.sums(measured, n, count, question.rng(_DATA))
-        with_noise, purpose = (simulation.hardly_noisy, _HARDLY) if quiet else (simulation.noisy, _NOISE)
+        with_noise, purpose = (simulation.hardly_noisy, _HARDLY) if noiseless else (simulation.noisy, _NOISE)
         released = with_noise(measured, self._sums[n, count], question.rng(purpose))
         with np.errstate(all="ignore"):
             found = question.procedure.estimate(released, alpha=question.alpha)
@@ -249,9 +241,7 @@ class Fitted:
 
     question: Question
     pilot: RowPilot
-    slow: bool = True
-    least: int = 20
-    most: int = 10**6
+    slow, least, most = True, 20, 10**6
     _fits: dict[tuple[int, Privacy], list[Any]] = field(default_factory=dict)
 
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:
@@ -311,9 +301,7 @@ class Scaled:
     found: Forecast
     sampling: Array
     noise: Array
-    slow: bool = False
-    least: int = 4
-    most: int = 10**9
+    slow, least, most = False, 4, 10**9
 
     @classmethod
     def of(cls, question: Question, pilot: ReleasePilot) -> Scaled:
@@ -371,9 +359,7 @@ class Tested:
 
     question: Question
     truth: Any
-    slow: bool = False
-    least: int = 1
-    most: int = 10**9
+    slow, least, most = False, 1, 10**9
 
     def at(self, n: int, price: Privacy | None, *, depth: Depth = "width") -> Forecast:  # noqa: ARG002
         """Look at a number of rows and a price; at None at the ordinary test."""
@@ -400,10 +386,10 @@ class Tested:
         return self._study(START, self.question.known)
 
     def _study(self, n: int, price: Privacy) -> PowerStudy:
-        asked, test = self.question, self.question.procedure
-        options: dict[str, Any] = {"schema": asked.schema, "neighbors": asked.neighbors, "alpha": asked.alpha}
+        one, test = self.question, self.question.procedure
+        options: dict[str, Any] = {"schema": one.schema, "neighbors": one.neighbors, "alpha": one.alpha}
         try:
-            return power(test, self.truth, n=n, privacy=price, seed=asked.seed, **options)  # type: ignore[arg-type]
+            return power(test, self.truth, n=n, privacy=price, seed=one.seed, **options)  # type: ignore[arg-type]
         except OptionError as error:
             if error.option != "truth":
                 raise

@@ -15,11 +15,10 @@ from dpinfer.display.numbers import count
 from dpinfer.display.progress import check_progress, watch
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError, cut, kind_of, names_of, type_of
-from dpinfer.kernel.stage import Data
-from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
+from dpinfer.kernel.stage import Context, Data
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.results.style import FAINT, given_or_new, legend, restrain
-from dpinfer.schema.schema import Schema
 from dpinfer.studies.forecasts import START, Fitted, Question, Summed, Tested, outlook_of
 from dpinfer.studies.populations import ReleasePilot
 from dpinfer.studies.power import (
@@ -30,6 +29,7 @@ from dpinfer.studies.power import (
     is_number,
     is_whole,
     price_bounds,
+    public_facts,
     three_digits_up,
     unit_of,
     with_amount,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.numerics.arrays import Array
+    from dpinfer.schema.schema import Schema
     from dpinfer.studies.forecasts import Depth, Forecast, Outlook
 
 __all__ = ["Plan", "SharedPlan", "plan"]
@@ -169,7 +170,6 @@ def plan(
     >>> 0.0005 < found.privacy.rho < 0.005
     True
     """
-    given = {"width": width, "power": power, "rmse": rmse, "relative": relative}
     several = [procedure] if isinstance(procedure, Procedure) else procedure
     if not (isinstance(several, Sequence) and several and all(isinstance(one, Procedure) for one in several)):
         raise OptionError("procedure", type_of(procedure), 'a question such as dpi.ols("y ~ x"), or several')
@@ -179,7 +179,9 @@ def plan(
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, not negative")
     check_progress(progress)
-    bound, schema, neighbors = _public(several[0].source, schema, neighbors)
+    source = several[0].source
+    schema, neighbors = public_facts(source, schema, neighbors, "a question that is bound to data")
+    bound = source if isinstance(source, Data) else None
     price = privacy if privacy is not None else budget
     if price is not None and not isinstance(price, Privacy):
         raise OptionError("privacy", price, "an amount such as ZCDP(0.1)")
@@ -200,18 +202,6 @@ def plan(
         if isinstance(procedure, Procedure):
             return planned[0].answered(n, privacy, given, float(assurance))
         return _shared(planned, planned[0].rows(n), cast("Privacy", budget), weights)
-
-
-def _public(source: Any, schema: Any, neighbors: Any) -> tuple[Data | None, Schema, Neighbors]:
-    """Return the data that a question is bound to, if any, and the schema and relation given or its own."""
-    schema = source.schema if schema is None and source is not None else schema
-    if not isinstance(schema, Schema):
-        raise OptionError("schema", type_of(schema), "a Schema, or a question that is bound to data")
-    if neighbors is None:
-        neighbors = "add_remove" if source is None else source.neighbors
-    if neighbors not in NEIGHBORS:
-        raise OptionError("neighbors", neighbors, NEIGHBORS)
-    return source if isinstance(source, Data) else None, schema, neighbors
 
 
 def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assurance: float, budget: Any) -> None:
@@ -252,8 +242,9 @@ def _question(
     first: DPInferError | None = None
     for price in (kind, *(with_amount(kind, amount) for amount in _USUAL)):
         found = Question(procedure, schema, neighbors, alpha, seed, price, watch)
+        context = Context(schema, neighbors, price, public=True)
         try:
-            read = {*found.measured(START, price).columns, *found.columns_read}
+            read = {*found.measured(START, price).columns, *procedure.columns_read(context)}
         except DPInferError as error:
             first = first or error
         else:
@@ -375,29 +366,27 @@ class _Planned:
         """Solve what is missing."""
         question, outlook = self.question, self.outlook
         test = isinstance(outlook, Tested)
-        asked = [name for name in given if given[name] is not None]
+        wanted = [name for name in given if given[name] is not None]
         missing = [name for name, known in (("n", n is not None), ("privacy", privacy is not None)) if not known]
-        if asked and not missing and not test and (asked != ["power"] or is_number(given["power"])):
+        if wanted and not missing and not test and (wanted != ["power"] or is_number(given["power"])):
             raise OptionError("n", n, "None: with n, privacy and a target nothing is missing to solve")
-        if "n" in missing and (len(missing) > 1 or not asked):
+        if "n" in missing and (len(missing) > 1 or not wanted):
             n, missing = self.rows(None), [one for one in missing if one != "n"]
-        if len(missing) == 1 and not asked:
+        if len(missing) == 1 and not wanted:
             raise OptionError("privacy", None, "a price, or a target such as width={...}: two of the three are needed")
         if n is not None:
             n = self.rows(n)
         start = int(min(max(self._released_rows or START, outlook.least), outlook.most))
         targets = self._targets(given, n or start, privacy or question.known, assurance)
-        if n is None:
-            n = self._solved_rows(start, privacy, targets)
-        elif privacy is None:
-            privacy = self._solved_price(n, targets)
+        if missing:
+            n, privacy = self._solved(n, privacy, start, targets)
         solved = cast("Any", missing[0] if missing else None)
         found, alone = outlook.at(n, privacy, depth="answer"), _alone(outlook, n)
         notes = _notes(outlook, found, self.about, targets, alone)
         if (solved == "privacy" and amount_of(privacy) <= PRICES[0]) or (solved == "n" and n <= outlook.least):
             notes.append("This is the least that is looked at: less may do.")
-        frame, told = _frame(found, alone, targets), (self.about, self.text, tuple(notes))
-        return Plan(n, privacy, solved, frame, found.alpha, assurance, question.neighbors, *told, outlook, targets)
+        frame, words = _frame(found, alone, targets), (self.about, self.text, tuple(notes))
+        return Plan(n, privacy, solved, frame, found.alpha, assurance, question.neighbors, *words, outlook, targets)
 
     def rows(self, n: Any) -> int:
         """Read a number of rows, or take the public or released one."""
@@ -411,11 +400,11 @@ class _Planned:
 
     def _targets(self, given: dict[str, Any], n: int, price: Privacy, assurance: float) -> Targets:
         question, outlook = self.question, self.outlook
-        asked = [name for name in TARGETS if given[name] is not None]
-        for name in asked:
+        wanted = [name for name in TARGETS if given[name] is not None]
+        for name in wanted:
             if isinstance(outlook, Tested) and name != "power":
                 raise OptionError(name, type_of(given[name]), "None: a test has power alone")
-        names = outlook.at(n, price).names if asked else ()
+        names = outlook.at(n, price).names if wanted else ()
         targets = Targets.read(names, given, alpha=question.alpha, assurance=assurance)
         relative = targets.wanted["relative"]
         if relative:  # not of what has no sampling error
@@ -427,54 +416,38 @@ class _Planned:
                 raise OptionError("relative", names_of(without), right)
         return targets
 
-    def _solved_rows(self, start: int, price: Privacy, targets: Targets) -> int:
-        outlook = self.outlook
-        rows: float | None
-        if isinstance(outlook, Tested):
-            rows = outlook.rows(price, next(iter(targets.wanted["power"].values()))[1])
-        else:
-
-            def shortfall(n: float, depth: Depth) -> float:
-                alone = outlook.alone(int(n)) if targets.wanted["relative"] else None
-                return targets.shortfall(outlook.at(int(n), price, depth=depth), alone)
-
-            within = float(outlook.least), float(outlook.most)
-            rows = self._crossing(shortfall, float(start), within, whole=True)
-        if rows is None:
-            right = f"a target that {outlook.most:,} rows reach at {price}: pay more, or ask for less"
-            raise targets.unreached(right)
-        return int(rows)
-
-    def _solved_price(self, n: int, targets: Targets) -> Privacy:
-        outlook, kind = self.outlook, self.question.known
-        alone = _alone(outlook, n)
-        if alone is not None and not targets.wanted["relative"] and targets.shortfall(alone, None) > 0:
+    def _solved(self, n: Any, privacy: Any, start: int, targets: Targets) -> tuple[int, Privacy]:
+        """Find the rows or the price that is missing: roughly at first, and near it with more releases."""
+        outlook, kind, rows, relative = self.outlook, self.question.known, n is None, targets.wanted["relative"]
+        alone = None if rows else _alone(outlook, n)
+        if alone is not None and not relative and targets.shortfall(alone, None) > 0:
             raise self._no_price(n, targets, alone)
-        price: Privacy | None
+        found: Any
         if isinstance(outlook, Tested):
-            price = outlook.price(n, kind, next(iter(targets.wanted["power"].values()))[1])
+            least = next(iter(targets.wanted["power"].values()))[1]
+            found = outlook.rows(privacy, least) if rows else outlook.price(n, kind, least)
         else:
 
-            def shortfall(amount: float, depth: Depth) -> float:
-                return targets.shortfall(outlook.at(n, with_amount(kind, amount), depth=depth), alone)
+            def shortfall(x: float, depth: Depth) -> float:
+                at, price = (int(x), privacy) if rows else (n, with_amount(kind, x))
+                without = outlook.alone(at) if rows and relative else alone
+                return targets.shortfall(outlook.at(at, price, depth=depth), without)
 
-            start = amount_of(kind)
-            within = price_bounds(lambda price: self.question.measured(n, price), kind, [start])
-            found = self._crossing(shortfall, start, within, whole=False)
-            price = None if found is None else with_amount(kind, three_digits_up(found))
-        if price is None:
-            right = f"a target that some price in {unit_of(kind)} reaches at n = {n:,}: take more rows, or ask for less"
-            raise targets.unreached(right)
-        return price
-
-    def _crossing(
-        self, shortfall: Callable[[float, Depth], float], start: float, within: tuple[float, float], *, whole: bool
-    ) -> float | None:
-        """Find where a target is met: roughly at first, and near it with more releases where these cost little."""
-        found = crossing(lambda x: shortfall(x, "width"), start, within, whole=whole, met=_ROUGHLY)
-        if found is None or self.outlook.slow:
-            return found
-        return crossing(lambda x: shortfall(x, "share"), found, within, whole=whole, stride=_NEAR)
+            begin, within = float(start), (float(outlook.least), float(outlook.most))
+            if not rows:
+                begin = amount_of(kind)
+                within = price_bounds(lambda price: self.question.measured(n, price), kind, [begin])
+            found = crossing(lambda x: shortfall(x, "width"), begin, within, whole=rows, met=_ROUGHLY)
+            if found is not None and not outlook.slow:
+                found = crossing(lambda x: shortfall(x, "share"), found, within, whole=rows, stride=_NEAR)
+            if found is not None:
+                found = int(found) if rows else with_amount(kind, three_digits_up(found))
+        if found is None:
+            reached = f"{outlook.most:,} rows reach at {privacy}: pay more"
+            if not rows:
+                reached = f"some price in {unit_of(kind)} reaches at n = {n:,}: take more rows"
+            raise targets.unreached(f"a target that {reached}, or ask for less")
+        return (found, privacy) if rows else (n, found)
 
     def _no_price(self, n: int, targets: Targets, alone: Forecast) -> OptionError:
         """Say what sampling alone gives, and about how many rows would do, rounded up to three digits."""
@@ -612,7 +585,11 @@ class Plan(Reported):
         """
         if against not in ("privacy", "n"):
             raise OptionError("against", against, ("privacy", "n"))
-        shown, outlook, rows = self._shown(terms), self._outlook, []
+        outlook, rows, known = self._outlook, [], list(self.frame.index)
+        shown = known[:_FEW_SHOWN] if terms is None else list(terms)
+        unknown = [name for name in shown if name not in known]
+        if unknown or isinstance(terms, str):
+            raise OptionError("terms", names_of(unknown or [terms]), f"a list of terms among {', '.join(known[:20])}")
         planned = amount_of(self.privacy) if against == "privacy" else float(self.n)
         alone = _alone(outlook, self.n) if against == "privacy" else None
         for at in planned * np.geomspace(1 / _REACH, _REACH, _SLOW_POINTS if outlook.slow else _POINTS):
@@ -670,15 +647,6 @@ class Plan(Reported):
         legend(found[0, 0])
         found[0, 0].figure.suptitle(self.text, fontsize="medium")
         return found
-
-    def _shown(self, terms: Sequence[str] | None) -> list[str]:
-        known = list(self.frame.index)
-        if terms is None:
-            return known[:_FEW_SHOWN]
-        unknown = [name for name in terms if name not in known]
-        if unknown or isinstance(terms, str):
-            raise OptionError("terms", names_of(unknown or [terms]), f"a list of terms among {', '.join(known[:20])}")
-        return list(terms)
 
     def _report(self) -> Report:
         rows, price = (" (solved)" if self.solved == name else "" for name in ("n", "privacy"))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRICES", "TESTS", "PowerStudy", "amount_of", "bracket", "crossing", "four_digits_down", "is_number", "is_whole",
-    "power", "price_bounds", "three_digits_up", "unit_of", "with_amount",
+    "power", "price_bounds", "public_facts", "three_digits_up", "unit_of", "with_amount",
 ]  # fmt: skip
 
 Test = ChiSquare | BinomTest | MeanComparison
@@ -105,10 +105,10 @@ class PowerStudy(Reported):
         if min(self.n) < self._least:
             raise OptionError("n", min(self.n), f"at least {self._least} rows: two for each group")
         for price in self.privacy:
-            self._planned(price)
+            self.planned(price)
         ordinary = {n: self._power(n, None, _STUDY).power for n in self.n}
-        asked = list(product(self.n, self.privacy))
-        watch = watched(asked, "powers", total=len(asked), progress=self.progress)
+        cells = list(product(self.n, self.privacy))
+        watch = watched(cells, "powers", total=len(cells), progress=self.progress)
         points = ((n, price, self._power(n, price, _STUDY)) for n, price in watch)
         rows = [(n, str(price), one.power, one.error, ordinary[n], one.lost) for n, price, one in points]
         names = ["n", "privacy", "power", "std err", "ordinary power", "lost"]
@@ -239,14 +239,15 @@ class PowerStudy(Reported):
         legend(ax)
         return ax
 
-    def _planned(self, price: Privacy) -> Measurement:
+    def planned(self, price: Privacy) -> Measurement:
+        """Price the test; DPInferError if it cannot be measured at this price."""
         measured = self.test.measurement(price, schema=self.schema, neighbors=self.neighbors)
         check_scales(measured.law, measured.cost.price)
         return measured
 
     def _measure(self, price: Privacy) -> None:
         """Refuse a price, that was not among those given, which the test does not take."""
-        self._planned(price)
+        self.planned(price)
         if self._population is None:
             self._exact(1, price)
 
@@ -258,9 +259,8 @@ class PowerStudy(Reported):
                 raise OptionError("truth", self.truth, "a number in [0, 1]: the proportion of the population")
             return None
         if isinstance(self.test, ChiSquare):
-            cells = _read_cells(self.truth, self.test, self.schema)
-            return CountTruth(self.test, self.schema, self._planned, cells)
-        return MeanTruth(self.test, self.schema, self._planned, *_read_moments(self.truth, self.test, self.schema))
+            return CountTruth(self.test, self, _read_cells(self.truth, self.test, self.schema))
+        return MeanTruth(self.test, self, *_read_moments(self.truth, self.test, self.schema))
 
     @property
     def _least(self) -> int:
@@ -273,16 +273,12 @@ class PowerStudy(Reported):
         return float(power)
 
     def _exact(self, n: int, price: Privacy | None) -> Power:
-        test, law, step = cast("BinomTest", self.test), NO_NOISE, 1.0
+        test, law, step, share = cast("BinomTest", self.test), NO_NOISE, 1.0, float(self.truth)
         if price is not None:
-            measured = self._planned(price)
+            measured = self.planned(price)
             law, step = measured.law, measured.steps[0]
-        return Power(
-            binomial_power(
-                n, test.p, float(self.truth), law, step=step, alpha=self.alpha, alternative=test.alternative
-            ),
-            0.0,
-        )
+        side = test.alternative
+        return Power(binomial_power(n, test.p, share, law, step=step, alpha=self.alpha, alternative=side), 0.0)
 
     def _power(self, n: int, price: Privacy | None, stream: int) -> Power:
         """Power at one point; a price of None stands for the ordinary test."""
@@ -310,14 +306,23 @@ class PowerStudy(Reported):
         def null_under(fitted: Any) -> Array:
             return in_chunks(lambda some: model.statistic(model.draw(fitted, some, rng))[0], draws)
 
-        null = null_under(model.fit(expected))
-        if price is None or not isinstance(model, HidingModel):
-            return _rejected(null, moved, self.alpha, "adaptive" if price is None else test.draws)
-
-        def true_null() -> Array:
-            return null_under(population.model(n, None).fit(expected))
-
-        return _rejected_by_fits(model, (values, moved), (null, true_null), self.alpha, test.draws, rng)
+        null, own_draws = null_under(model.fit(expected)), "adaptive" if price is None else test.draws
+        hidden = model.hidden(values) if price is not None and isinstance(model, HidingModel) else np.zeros(1, bool)
+        if not hidden.any():
+            return _rejected(null, moved, self.alpha, own_draws)
+        # Where noise hides what the hypothesis leaves open, the test's own fits: of such releases some get p-values of
+        # their own, as the test computes them. What is lost is against a null under the hypothesis as it is.
+        most = min(max(_OWN_DRAWS, int(np.ceil(2 / self.alpha)) - 1), _MOST_OWN)
+        most = most if own_draws == "adaptive" else int(own_draws)
+        pvalues = batch_pvalues(model, values[np.flatnonzero(hidden)[:_FITTED]], draws=most, rng=rng)
+        own = pvalues <= self.alpha + _TIE
+        share, found, error = float(hidden.mean()), float(own.mean()), float(own.std() / np.sqrt(own.size))
+        clear = Power(found, 0.0) if hidden.all() else _rejected(null, moved[~hidden], self.alpha, own_draws)
+        reached = share * found + (1 - share) * clear.power
+        mixed = share * (1 - share) * (found - clear.power) ** 2 / len(values)
+        error = float(np.sqrt((share * error) ** 2 + ((1 - share) * clear.error) ** 2 + mixed))
+        true_null = null_under(population.model(n, None).fit(expected))
+        return Power(reached, error, _rejected(true_null, moved, self.alpha, own_draws).power - reached)
 
 
 def power(
@@ -411,12 +416,7 @@ def power(
     if not isinstance(test, TESTS):
         good = "chisquare, chi2_contingency, binomtest, ttest_1samp, ttest_ind, ttest_rel or f_oneway"
         raise OptionError("test", test, f"a test made by {good}")
-    schema = schema if schema is not None else getattr(test.source, "schema", None)
-    if not isinstance(schema, Schema):
-        raise OptionError("schema", schema, "a Schema, or a test that is bound to data")
-    neighbors = neighbors if neighbors is not None else getattr(test.source, "neighbors", "add_remove")
-    if neighbors not in NEIGHBORS:
-        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    schema, neighbors = public_facts(test.source, schema, neighbors, "a test that is bound to data")
     prices = (privacy,) if isinstance(privacy, Privacy) else privacy
     if not (isinstance(prices, Sequence) and prices and all(isinstance(price, Privacy) for price in prices)):
         raise OptionError("privacy", privacy, "one or more prices such as ZCDP(0.1)")
@@ -433,6 +433,17 @@ def power(
     rows, prices = tuple(dict.fromkeys(map(int, sizes))), tuple(dict.fromkeys(prices))
     numbers = float(alpha), int(replicates), int(seed)
     return PowerStudy(replace(test, source=None), truth, rows, prices, schema, neighbors, *numbers, progress)
+
+
+def public_facts(source: Any, schema: Any, neighbors: Any, where: str) -> tuple[Schema, Neighbors]:
+    """Return the schema and the relation that are given, or those of what a question is bound to."""
+    schema = schema if schema is not None else getattr(source, "schema", None)
+    if not isinstance(schema, Schema):
+        raise OptionError("schema", schema, f"a Schema, or {where}")
+    neighbors = neighbors if neighbors is not None else getattr(source, "neighbors", "add_remove")
+    if neighbors not in NEIGHBORS:
+        raise OptionError("neighbors", neighbors, NEIGHBORS)
+    return schema, neighbors
 
 
 # Power from draws
@@ -460,34 +471,6 @@ def _rejected(null: Array, moved: Array, alpha: float, draws: Draws) -> Power:
     found, blur = hits(alpha), np.sqrt(alpha * (1 - alpha) / size)
     moves = (hits(min(alpha + blur, 1.0)).mean() - hits(alpha - blur).mean()) / 2
     return Power(float(found.mean()), float(np.sqrt(found.var() / len(found) + moves**2)))
-
-
-def _rejected_by_fits(
-    model: HidingModel,
-    releases: tuple[Array, Array],
-    nulls: tuple[Array, Callable[[], Array]],
-    alpha: float,
-    draws: Draws,
-    rng: np.random.Generator,
-) -> Power:
-    """Power as `_rejected`, but with the test's own fits where noise hides what the hypothesis leaves open.
-
-    ``releases`` are values (S, m) and their statistics (S,): of those that are hidden, `_FITTED` at most get p-values
-    of their own, as the test computes them. ``nulls`` are statistics under the hypothesis fitted to the expected sums
-    as the test fits it; and, called if needed, under the hypothesis as it is.
-    """
-    (values, moved), (null, true_null) = releases, nulls
-    hidden = model.hidden(values)
-    if not hidden.any():
-        return _rejected(null, moved, alpha, draws)
-    most = min(max(_OWN_DRAWS, int(np.ceil(2 / alpha)) - 1), _MOST_OWN) if draws == "adaptive" else int(draws)
-    own = batch_pvalues(model, values[np.flatnonzero(hidden)[:_FITTED]], draws=most, rng=rng) <= alpha + _TIE
-    share, found, error = float(hidden.mean()), float(own.mean()), float(own.std() / np.sqrt(own.size))
-    clear = Power(found, 0.0) if hidden.all() else _rejected(null, moved[~hidden], alpha, draws)
-    power = share * found + (1 - share) * clear.power
-    mixed = share * (1 - share) * (found - clear.power) ** 2 / len(values)
-    error = float(np.sqrt((share * error) ** 2 + ((1 - share) * clear.error) ** 2 + mixed))
-    return Power(power, error, _rejected(true_null(), moved, alpha, draws).power - power)
 
 
 # Search for the smallest number of rows, or price
@@ -588,7 +571,7 @@ def crossing(
     found = bracket(lambda x: at(x) <= 0, start, within, whole=whole, stride=stride)
     if found is None or found[0] == found[1]:
         return None if found is None else found[0]
-    (low, high), kept = found, 0
+    (low, high), moved = found, 0
     above, below = at(low), at(high)
     if abs(below) <= met:
         return high
@@ -601,10 +584,10 @@ def crossing(
         if abs(value) <= met:
             return middle
         if value <= 0:
-            high, below, above = middle, value, above / 2 if kept < 0 else above
+            high, below, above = middle, value, above / 2 if moved < 0 else above
         else:
-            low, above, below = middle, value, below / 2 if kept > 0 else below
-        kept = -1 if value <= 0 else 1
+            low, above, below = middle, value, below / 2 if moved > 0 else below
+        moved = -1 if value <= 0 else 1
     return high
 
 
@@ -682,14 +665,13 @@ class CountTruth:
     """Counts in the cells of a table, whose probabilities are (d,) or (r, c); see the methods of `MeanTruth`."""
 
     test: ChiSquare
-    schema: Schema
-    planned: Callable[[Privacy], Measurement]
+    study: PowerStudy
     cells: Array
     least: int = 1
 
     @property
     def _axes(self) -> tuple[Any, ...]:
-        axes, fixed = self.test.plan(self.schema).cells, self.test.fixed
+        axes, fixed = self.test.plan(self.study.schema).cells, self.test.fixed
         return axes if fixed is None or axes[0].name == fixed else axes[::-1]
 
     def _sizes(self, n: int) -> NDArray[np.int64]:
@@ -703,7 +685,7 @@ class CountTruth:
         """See `MeanTruth.model`."""
         test, axes, noise, known, kind = self.test, self._axes, CountNoise(NO_NOISE), True, "pearson"
         if price is not None:
-            measured, kind = self.planned(price), test.statistic
+            measured, kind = self.study.planned(price), test.statistic
             law = NoiseLaw(measured.law.family, measured.law.scales[:1], measured.law.draws)
             noise = CountNoise(law, measured.steps[0])
             known = measured.neighbors == "replace_one" and measured.rows.keeps_every_row
@@ -737,8 +719,7 @@ class MeanTruth:
     """Sums of 1, u and u^2 in groups, u being the column scaled to [-1, 1]."""
 
     test: MeanComparison
-    schema: Schema
-    planned: Callable[[Privacy], Measurement]
+    study: PowerStudy
     shares: Array
     means: Array
     spreads: Array
@@ -750,12 +731,12 @@ class MeanTruth:
 
     def model(self, n: int, price: Privacy | None) -> GroupMeans:  # noqa: ARG002  (of samples that are counted)
         """Return the hypothesis and the statistic; a price of None stands for the ordinary test."""
-        test, question = self.test, self.test.plan(self.schema)
+        test, question = self.test, self.test.plan(self.study.schema)
         if price is None:
             given = None if test.grouped else test.scaled_mean(question)
             plain = np.eye(3), np.zeros(3), 0
             return GroupMeans(*plain, self.shares.size, given, test.equal_var, test.alternative)
-        measured = self.planned(price)
+        measured = self.study.planned(price)
         nothing, steps = np.zeros((1, len(measured.names))), np.asarray(measured.steps)
         return test.model(question, nothing, law=measured.law, steps=steps)[0]
 
@@ -803,13 +784,11 @@ def _by_label(truth: Any, labels: list[list[Any]], names: list[str]) -> Any:
     KeyError
         If a label is missing or unknown.
     """
-    if isinstance(truth, pd.DataFrame):
-        truth = {(i, j): value for i, row in zip(truth.index, truth.to_numpy(), strict=True)
-                 for j, value in zip(truth.columns, row, strict=True)} if truth.index.is_unique else {}  # fmt: skip
-    elif isinstance(truth, pd.Series):
-        if len(names) > 1 and list(truth.index.names) == names[::-1]:
-            truth = truth.swaplevel()
-        truth = dict(zip(truth.index, truth, strict=True)) if truth.index.is_unique else {}
+    if isinstance(truth, pd.Series) and len(names) > 1 and list(truth.index.names) == names[::-1]:
+        truth = truth.swaplevel()
+    if isinstance(truth, pd.DataFrame | pd.Series):
+        listed = truth.stack() if isinstance(truth, pd.DataFrame) else truth  # noqa: PD013  (labels of both axes)
+        truth = dict(zip(listed.index, listed, strict=True)) if truth.index.is_unique else {}
     if not isinstance(truth, Mapping):
         return truth
     keys = list(product(*labels)) if len(labels) > 1 else labels[0]

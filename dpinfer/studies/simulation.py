@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -153,24 +153,16 @@ class Design:
 
     def fingerprint(self) -> str:
         """Return the design as one line of JSON, with a digest of the code of its functions, to tell designs apart."""
-        design = {
+        design = {one.name: getattr(self, one.name) for one in fields(self)} | {
             "generate": _digest(self.generate),
             "procedure": repr(self.procedure),
             "schema": self.schema.to_dict(),
             "truth": None if self.truth is None else {str(one): float(value) for one, value in self.truth.items()},
-            "n": list(self.n),
             "privacy": [price.to_dict() for price in self.privacy],
-            "neighbors": self.neighbors,
-            "replicates": self.replicates,
-            "level": self.level,
-            "seed": self.seed,
-            "block": BLOCK,
-            "columns": COLUMNS,
             "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
             "baseline": None if self.baseline is None else _digest(self.baseline),
-            "version": __version__,
         }
-        return json.dumps(design, sort_keys=True)
+        return json.dumps({**design, "block": BLOCK, "columns": COLUMNS, "version": __version__}, sort_keys=True)
 
 
 def _digest(function: Callable[..., Any]) -> str:
@@ -233,7 +225,8 @@ def noisy(measurement: Measurement, sums: Array, rng: np.random.Generator) -> Re
 
 def hardly_noisy(measurement: Measurement, sums: Array, rng: np.random.Generator | None) -> Released:
     """Return R releases of sums (R, m) whose noise is as good as none; with no generator there is none at all."""
-    law = NoiseLaw(measurement.law.family, tuple(_NOISE * one for one in measurement.law.scales), measurement.law.draws)
+    law = measurement.law
+    law = NoiseLaw(law.family, tuple(_NOISE * one for one in law.scales), law.draws)
     noise = 0.0 if rng is None else law.rvs(len(sums), rng)
     values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
     return replace(Released.of_study(measurement, values), law=law)
@@ -411,10 +404,7 @@ def _baseline(design: Design, columns: Any) -> Any:
         ends = results.conf_int(alpha=1 - design.level)
     except Exception:
         return None
-    return {
-        str(name): (results.params[name], results.bse[name], ends.loc[name].iloc[0], ends.loc[name].iloc[1])
-        for name in results.params.index
-    }
+    return {str(name): (results.params[name], results.bse[name], *ends.loc[name].iloc[:2]) for name in ends.index}
 
 
 def _tidy(
