@@ -37,6 +37,7 @@ _BINS = 32
 _EXACT_BELOW = 1000.0
 """Scale up to which probabilities are summed one by one; above it the continuous law is off by less than 1e-6."""
 
+_CONTINUOUS = {"gaussian": stats.norm, "laplace": stats.laplace}
 _REMAINDERS = 8
 _CHOICES = 1000
 _LAW_RUNS = 20_000
@@ -87,10 +88,8 @@ def tests_of_laws(worst: list[StageWorst], setting: Setting, runs: int | None) -
             places = sorted_places(one.stage.rows, source)[0].astype(np.int64)
             cuts, logs = rank_bins(places, one.stage.rows.points, measure.probabilities[0], scales_used[0])
             drawn = PrivateDraws()
-            points = [
-                chosen_points(one.stage.rows, measure.probabilities, scales_used, source, drawn)[0]
-                for _ in range(few // 4)
-            ]
+            given = one.stage.rows, measure.probabilities, scales_used, source, drawn
+            points = [chosen_points(*given)[0] for _ in range(few // 4)]
             found.append(choice_test(one.name, np.searchsorted(cuts, points, side="right") - 1, logs))
     return found
 
@@ -135,15 +134,15 @@ def _middle(law: NoiseLaw) -> tuple[float, float]:
         within = 2 * np.cumsum(masses) - masses[0]
         place = int(np.argmax(within >= 0.5))
         return float(place), float(within[place])
-    half = {"gaussian": float(special.ndtri(0.75)), "laplace": float(np.log(2))}[law.family]
-    cut = float(np.floor(scale * (half if law.draws == 1 else 0.6745 * np.sqrt(2 * law.draws))))
+    half = _CONTINUOUS[law.family].ppf(0.75) if law.draws == 1 else 0.6745 * np.sqrt(2 * law.draws)
+    cut = float(np.floor(scale * half))
     reach = (cut + 0.5) / scale
     if law.draws > 1:  # a sum of Laplace draws is a difference of two gamma variables
         one = stats.gamma(law.draws)
         ends = one.ppf(1e-15), one.isf(1e-15)
         found = integrate.quad(lambda u: one.pdf(u) * (one.cdf(u + reach) - one.cdf(u - reach)), *ends, limit=200)
         return cut, float(found[0])
-    return cut, float(1 - 2 * special.ndtr(-reach)) if law.family == "gaussian" else float(-np.expm1(-reach))
+    return cut, float(1 - 2 * _CONTINUOUS[law.family].sf(reach))
 
 
 def _summed_masses(law: NoiseLaw) -> Array:
@@ -177,10 +176,8 @@ def bins_of(law: NoiseLaw) -> tuple[Array, Array]:
         ends = np.searchsorted(cumulative, np.arange(1, _BINS) / _BINS)
         edges = np.unique(support[np.clip(ends, 0, len(support) - 1)]).astype(np.float64)
         return edges, cumulative[edges.astype(int) + reach]
-    gaussian, even = law.family == "gaussian", np.arange(1, _BINS) / _BINS
-    edges = np.floor(scale * (special.ndtri(even) if gaussian else stats.laplace.ppf(even)))
-    beyond = (edges + 0.5) / scale
-    return edges, np.asarray(special.ndtr(beyond) if gaussian else stats.laplace.cdf(beyond))
+    edges = np.floor(scale * _CONTINUOUS[law.family].ppf(np.arange(1, _BINS) / _BINS))
+    return edges, np.asarray(_CONTINUOUS[law.family].cdf((edges + 0.5) / scale))
 
 
 def shares_pvalue(observed: Places, expected: Array) -> float:
@@ -279,20 +276,15 @@ def replay_all(worst: list[StageWorst], setting: Setting, runs: int | None) -> R
     sums = [one for one in sums if any(one.worst.change)]
     if not sums:
         return Replays((), None, None, 0, True)
+    weighted = [isinstance(one.stage.stage.measure, Resampled) for one in sums]
     if runs is None:  # fewer for many coordinates
-        widths = (
-            len(one.stage.names if isinstance(one.stage.stage.measure, Resampled) else _active(one.stage, one.worst))
-            for one in sums
-        )
-        runs = min(
-            int(np.clip(_DRAWS // max(width * one.stage.law.draws, 1), _LEAST_RUNS, _RUNS))
-            for one, width in zip(sums, widths, strict=True)
-        )
+        pairs = zip(sums, weighted, strict=True)
+        widths = [len(one.stage.names if secret else _active(one.stage, one.worst)) for one, secret in pairs]
+        drawn = max(width * one.stage.law.draws for one, width in zip(sums, widths, strict=True))
+        runs = int(np.clip(_DRAWS // max(drawn, 1), _LEAST_RUNS, _RUNS))
     found = [
-        _replay_weighted(one.stage, one.worst, runs, setting.base)
-        if isinstance(one.stage.stage.measure, Resampled)
-        else _replay(one.stage, one.worst, runs)
-        for one in sums
+        _replay_weighted(one.stage, one.worst, runs, setting.base) if secret else _replay(one.stage, one.worst, runs)
+        for one, secret in zip(sums, weighted, strict=True)
     ]
     first, second = np.sum([one[:2] for one in found], axis=0)
     stated, price = setting.stated, str(setting.privacy)
@@ -374,21 +366,16 @@ def _weighted_ratio(values: Array, adds: Array, priced: PricedStage) -> Array:
     unit = adds[noisy_ones] * priced.multiplier / scales[noisy_ones]
     seen = (values[..., noisy_ones] / scales[noisy_ones]) @ unit  # (R, B)
     size = float(unit @ unit)
-
-    def weight(times: float) -> Array:
-        found: Array = times * seen - 0.5 * times**2 * size
-        return found
-
+    twice = 2.0 * seen - 2.0 * size
     if rows.in_pairs:
-        two = weight(2.0)
-        each = np.logaddexp(two[:, ::2], two[:, 1::2]) - np.log(2)
+        each = np.logaddexp(twice[:, ::2], twice[:, 1::2]) - np.log(2)
     elif rows.weights == "poisson":
         logs = np.log(np.array(POISSON.counts) / sum(POISSON.counts))
-        each = np.asarray(special.logsumexp(np.stack([weight(k) + one for k, one in enumerate(logs)]), axis=0))
+        times = np.arange(len(logs))[:, None, None]
+        each = special.logsumexp(times * seen - 0.5 * times**2 * size + logs[:, None, None], axis=0)
     else:
-        each = np.logaddexp(0.0, weight(2.0)) - np.log(2)
-    found: Array = each.sum(axis=1)
-    return found
+        each = np.logaddexp(0.0, twice) - np.log(2)
+    return np.asarray(each.sum(axis=1))
 
 
 # Lower bounds on privacy loss from counts of an event: thresholds of one half of the runs, tested on the other
@@ -455,7 +442,7 @@ def chosen_event(first: Array, other: Array, kind: Kind) -> Event:
 
     ``first`` tend to be larger than ``other``.
     """
-    first, other = _coarse(first), _coarse(other)
+    first, other = np.round(first, _DIGITS), np.round(other, _DIGITS)  # last bits of equal ratios are equal
     half, other_half = len(first) // 2, len(other) // 2
     seen, rest = np.sort(first[:half]), np.sort(other[:other_half])
     cuts = np.unique(np.quantile(np.concatenate([seen, rest]), np.linspace(0, 1, _THRESHOLDS)))
@@ -467,19 +454,13 @@ def chosen_event(first: Array, other: Array, kind: Kind) -> Event:
     return Event(cut, int((tested > cut).sum()), len(tested), int((others > cut).sum()), len(others))
 
 
-def _coarse(ratios: Array) -> Array:
-    """Round log likelihood ratios, so that the last bits of equal ones are equal, too."""
-    return np.round(ratios, _DIGITS)
-
-
 def trade_off(first: Array, other: Array, kind: Kind, level: float) -> pd.DataFrame:
     """Error rates of all thresholds, beside the least that a stated mu or epsilon allows: 100 points.
 
     With columns "false alarm", "missed" and "missed, stated".
     """
-    first, other = _coarse(first), _coarse(other)
-    values = np.concatenate([first, other])
-    cuts = np.quantile(values, np.linspace(0, 1, 100))
+    first, other = np.round(first, _DIGITS), np.round(other, _DIGITS)
+    cuts = np.quantile(np.concatenate([first, other]), np.linspace(0, 1, 100))
     alarm = np.array([(other > cut).mean() for cut in cuts])
     missed = np.array([(first <= cut).mean() for cut in cuts])
     if kind == "mu":

@@ -22,18 +22,7 @@ from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.stage import Above, Largest, Place, Resampled
 from dpinfer.privacy.units import ZCDP, PureDP
 from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED
-from dpinfer.studies.audit_pairs import (
-    Pair,
-    Worst,
-    choice_amount,
-    frame_of,
-    losses,
-    source_of,
-    sums_of,
-    worst_blocks,
-    worst_in_data,
-    worst_units,
-)
+from dpinfer.studies import audit_pairs as pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.priced_stage import PricedStage
     from dpinfer.numerics.arrays import Array, Places
     from dpinfer.privacy.units import Privacy
-    from dpinfer.studies.audit_pairs import AuditedRun, Setting, Stated, Unit, Units
+    from dpinfer.studies.audit_pairs import AuditedRun, Setting, Stated, Unit, Units, Worst
 
 __all__ = [
     "PREFIX", "Finding", "StageWorst", "answers_odds", "exact_findings", "first_logs", "last_logs", "log_odds",
@@ -144,13 +133,13 @@ def worst_of(audited: AuditedRun, setting: Setting, units: Units) -> list[StageW
             chosen = isinstance(measure, Largest)
             search, odds_of = (worst_choice, exact_odds) if chosen else (worst_above, answers_odds)
             worst = search(stage, units, setting.privacy)
-            odds = odds_of(stage, worst, sums_of(stage.rows, setting.base, setting.schema), setting.privacy)
+            odds = odds_of(stage, worst, pairs.sums_of(stage.rows, setting.base, setting.schema), setting.privacy)
         elif isinstance(stage.rows, BlockSum):
-            worst = worst_blocks(stage, units.rng)
+            worst = pairs.worst_blocks(stage, units.rng)
         elif isinstance(measure, Resampled):
             worst = _worst_resampled(stage, share.amount * paid, units)
         else:
-            worst = worst_in_data(stage, worst_units(stage, units), setting.base)
+            worst = pairs.worst_in_data(stage, pairs.worst_units(stage, units), setting.base)
         found.append(StageWorst(stage, name, share, worst, odds))
     return found
 
@@ -188,13 +177,13 @@ def _worst_resampled(stage: PricedStage, paid: Fraction, units: Units) -> Worst:
         found[(changes[:, scales == 0] != 0).any(axis=1)] = np.inf
         return found
 
-    return worst_units(stage, units, amount=amount, search=search)
+    return pairs.worst_units(stage, units, amount=amount, search=search)
 
 
 def resampled_amount(change: list[int], priced: PricedStage) -> float:
     """Squared mu of sums whose weights come in pairs: squares of a unit's weights add up to twice the replicates."""
     rows = priced.rows
-    one = losses(np.array([[*change] + [0] * (len(priced.names) - len(change))], dtype=np.float64), priced)
+    one = pairs.losses(np.array([[*change] + [0] * (len(priced.names) - len(change))], dtype=np.float64), priced)
     return float(one[0]) * 2 * int(rows.replicates)
 
 
@@ -202,9 +191,9 @@ def exact_findings(audited: AuditedRun, worst: list[StageWorst], setting: Settin
     """Each stage beside its share, all stages beside the price and the charge, and every storage alike."""
     price, stated = str(setting.privacy), setting.stated
     for one in worst:
-        pair = "one block with any fit" if one.worst.pair is None else str(one.worst.pair)
+        units = "one block with any fit" if one.worst.pair is None else str(one.worst.pair)
         ratio, passed = one.share.ratio(one.amount), not one.share.exceeded(one.amount)
-        detail = f"{one.worst.tried:,} pairs compared; {pair}"
+        detail = f"{one.worst.tried:,} pairs compared; {units}"
         yield Finding("exact", f"change over bound, {one.name}", price, ratio, 1.0, passed, detail)
     total = sum((one.amount for one in worst), Fraction(0))
     shares = sum((one.share.amount for one in worst), Fraction(0))
@@ -218,15 +207,15 @@ def exact_findings(audited: AuditedRun, worst: list[StageWorst], setting: Settin
         yield Finding("exact", check, price, ratio, 1.0, bool(total <= charged))
     differing, tried = [], 0
     for one in worst:
-        pairs = one.worst.pair
-        if pairs is None or isinstance(one.stage.stage.measure, Place | Resampled):
+        pair = one.worst.pair
+        if pair is None or isinstance(one.stage.stage.measure, Place | Resampled):
             continue
-        for unit in (pairs.first, pairs.second):
-            frame = frame_of(setting.base, unit, setting.schema)
-            expected = sums_of(one.stage.rows, frame, setting.schema)
+        for unit in (pair.first, pair.second):
+            frame = pairs.frame_of(setting.base, unit, setting.schema)
+            expected = pairs.sums_of(one.stage.rows, frame, setting.schema)
             for kind, stored in _stored(frame):
                 tried += 1
-                if sums_of(one.stage.rows, stored, setting.schema) != expected:
+                if pairs.sums_of(one.stage.rows, stored, setting.schema) != expected:
                     differing.append(f"{one.name} in {kind} columns")
     if tried:
         check, failed = "sums in every storage", float(len(differing))
@@ -276,12 +265,12 @@ def worst_choice(priced: PricedStage, units: Units, privacy: Privacy) -> Worst:
 
     def amount(change: list[int], stage: PricedStage) -> Fraction:
         gap = Fraction(max(change) - min(change)) / Fraction(stage.law.scales[0])
-        return choice_amount(gap, privacy, law)
+        return pairs.choice_amount(gap, privacy, law)
 
     def search(changes: Array, stage: PricedStage) -> Array:  # noqa: ARG001
         return np.asarray(np.ptp(changes, axis=1))
 
-    return worst_units(priced, units, amount=amount, search=search)
+    return pairs.worst_units(priced, units, amount=amount, search=search)
 
 
 def log_odds(first: Array, second: Array, privacy: Privacy | None = None) -> Odds:
@@ -360,15 +349,15 @@ def worst_place(priced: PricedStage, units: Units, privacy: Privacy, base: pd.Da
     schema, rows, points = units.schema, priced.rows, priced.rows.points
     drawn: list[Unit | None] = [*units.corners()[:2], *(units.draw() for _ in range(24))]
     others: list[Unit | None] = [None] if units.neighbors == "add_remove" else drawn[:6]
-    pairs = [(one, other) for one in drawn for other in others if one is not other]
+    tried = [(one, other) for one in drawn for other in others if one is not other]
     sources = [base, base.iloc[:1], base.iloc[:0]]
     probabilities = priced.stage.measure.probabilities  # type: ignore[union-attr]
-    best: tuple[Fraction, Pair] | None = None
+    best: tuple[Fraction, pairs.Pair] | None = None
     epsilon, mu = 0.0, 0.0
     for frame in sources:
-        placed = {id(unit): sorted_places(rows, source_of(frame_of(frame, unit, schema), schema))
+        placed = {id(unit): sorted_places(rows, pairs.source_of(pairs.frame_of(frame, unit, schema), schema))
                   for unit in {id(u): u for u in (*drawn, *others)}.values()}  # fmt: skip
-        for first, second in pairs:
+        for first, second in tried:
             amount = Fraction(0)
             for one, other in zip(placed[id(first)], placed[id(second)], strict=True):
                 both = one.astype(np.int64), other.astype(np.int64)
@@ -376,13 +365,13 @@ def worst_place(priced: PricedStage, units: Units, privacy: Privacy, base: pd.Da
                 for probability, scale in zip(probabilities, priced.law.scales, strict=False):
                     logs = [rank_logs(places, points, probability, scale, cuts) + np.log(sizes) for places in both]
                     gap = max(float(np.ptp(logs[0] - logs[1])), 0.0)
-                    amount += choice_amount(Fraction(gap), privacy, "gumbel")
+                    amount += pairs.choice_amount(Fraction(gap), privacy, "gumbel")
                     bounds = log_odds(logs[0], logs[1], privacy)
                     epsilon, mu = max(epsilon, bounds[0]), max(mu, bounds[1])
             if best is None or amount > best[0]:
-                best = amount, Pair(first, second)
+                best = amount, pairs.Pair(first, second)
     assert best is not None
-    return Worst(best[1], [], best[0], len(pairs) * len(sources), []), (epsilon, mu)
+    return pairs.Worst(best[1], [], best[0], len(tried) * len(sources), []), (epsilon, mu)
 
 
 # Comparisons with thresholds
@@ -409,7 +398,7 @@ def worst_above(priced: PricedStage, units: Units, privacy: Privacy) -> Worst:
     law, answers = priced.law, priced.stage.measure.answers  # type: ignore[union-attr]
 
     def amount(change: list[int], stage: PricedStage) -> Fraction:
-        return choice_amount(_above_gap(change, stage), privacy, "exponential")
+        return pairs.choice_amount(_above_gap(change, stage), privacy, "exponential")
 
     def search(changes: Array, stage: PricedStage) -> Array:  # noqa: ARG001
         found = np.zeros(len(changes))
@@ -420,7 +409,7 @@ def worst_above(priced: PricedStage, units: Units, privacy: Privacy) -> Worst:
             found = np.maximum(found, np.minimum(shifted, still))
         return found
 
-    return worst_units(priced, units, amount=amount, search=search)
+    return pairs.worst_units(priced, units, amount=amount, search=search)
 
 
 def _noise(scale: float) -> tuple[Array, Array]:
