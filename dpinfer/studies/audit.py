@@ -171,10 +171,8 @@ def audit(
     total = sum((one.amount for one in worst), Fraction(0))
     pair = "one block whose fit is anything" if most.worst.pair is None else str(most.worst.pair)
     pair = f"{pair if len(pair) < _PAIR else pair[:_PAIR] + ' ...'}, in {most.name}"
-    ratio, most_runs = (
-        max(most.share.ratio(most.amount), setting.stated.ratio(total)),
-        max(one.runs for _, _, one in found),
-    )
+    ratio = max(most.share.ratio(most.amount), setting.stated.ratio(total))
+    most_runs = max(one.runs for _, _, one in found)
     return Audit(
         run.plan.text, setting.privacy, setting.neighbors, setting.schema.unit, setting.stated,
         bounds["epsilon"], bounds["mu"], ratio, pair, (*exact, *statistical, *events), own.curve, most_runs, tests,
