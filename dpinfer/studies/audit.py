@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.schema import Schema
+    from dpinfer.studies.audit_draws import Bounded, LawTest
     from dpinfer.studies.audit_pairs import Stated
 
 __all__ = ["FAMILYWISE", "Audit", "Finding", "audit"]
@@ -144,21 +145,10 @@ def audit(
     events.append(Finding("events", check, "", 0.0 if whole else 1.0, 0.0, whole, "every run"))
     if run.plan.blocks is not None or any(isinstance(one.stage.rows, ReplicateSum) for one in worst):
         laws += [("", test) for test in label_tests(draws)]
-    # All tests are judged at their part of the familywise error.
     bounded = [one for _, _, replays in found for one in replays.bounded]
     tests = len(laws) + len(bounded) + (own.other is not None)
     level = _JUDGED * FAMILYWISE / max(tests, 1)
-    statistical = []
-    for one in bounded:
-        event, kind, limit = one.event, one.stated.kind, one.stated.level
-        lower = event.lower(kind, level)
-        detail = f"event met in {event.met:,} of {event.of:,} runs, and {event.other_met:,} on the neighbour"
-        check = f"lower bound on {kind}, {one.name}"
-        statistical.append(Finding("statistical", check, one.price, lower, limit, lower <= limit, detail))
-    statistical += [
-        Finding("statistical", f"draws: {test.what}", price, test.pvalue, level, test.pvalue >= level, "p-value")
-        for price, test in laws
-    ]
+    statistical = _judged(bounded, laws, level)
     # Lower bounds at the stated price: of draws from events, of choices exact.
     bounds = {"epsilon": 0.0, "mu": 0.0}
     if own.bounded and own.other is not None:
@@ -178,6 +168,21 @@ def audit(
         bounds["epsilon"], bounds["mu"], ratio, pair, (*exact, *statistical, *events), own.curve, most_runs, tests,
         FAMILYWISE, time.perf_counter() - started, tuple(notes),
     )  # fmt: skip
+
+
+def _judged(bounded: list[Bounded], laws: list[tuple[str, LawTest]], level: float) -> list[Finding]:
+    """Judge all statistical tests at their part of the familywise error."""
+    found = []
+    for one in bounded:
+        event, kind, limit = one.event, one.stated.kind, one.stated.level
+        lower = event.lower(kind, level)
+        detail = f"event met in {event.met:,} of {event.of:,} runs, and {event.other_met:,} on the neighbour"
+        check = f"lower bound on {kind}, {one.name}"
+        found.append(Finding("statistical", check, one.price, lower, limit, lower <= limit, detail))
+    for price, test in laws:
+        passed = test.pvalue >= level
+        found.append(Finding("statistical", f"draws: {test.what}", price, test.pvalue, level, passed, "p-value"))
+    return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
