@@ -129,14 +129,14 @@ def truncation(
         if not chosen or not all(type(one) is int and 1 <= one <= MOST_ROWS for one in chosen):
             raise OptionError("max_rows", max_rows, f"whole numbers from 1 to {MOST_ROWS:,}")
     total = float(numbers @ people)
-    shown = np.array([float(np.minimum(numbers, most) @ people) / total for most in chosen])
+    remaining = np.array([float(np.minimum(numbers, most) @ people) / total for most in chosen])
     noise = np.array(chosen, dtype=np.float64)
     first = float(np.minimum(numbers, 1) @ people) / total
     columns = {
-        "rows kept": shown,
+        "rows kept": remaining,
         "people cut": [float(people[numbers > most].sum()) for most in chosen],
         "relative noise": noise,
-        "noise per row kept": noise * first / shown,
+        "noise per row kept": noise * first / remaining,
     }
     return Truncation(pd.DataFrame(columns, index=pd.Index(chosen, name="max_rows")))
 

@@ -152,13 +152,12 @@ class Forecast:
         return np.asarray(ranked[min(int(np.ceil(assurance * len(ranked))), len(ranked)) - 1])
 
     @property
-    def uncertainty(self) -> Array:
-        """Relative Monte Carlo error of the median width (p,); 0 where all are infinite."""
-        widths = self.widths
-        low, middle, high = np.quantile(widths, [0.25, 0.5, 0.75], axis=0, method="lower")
+    def uncertainty(self) -> float:
+        """Largest relative Monte Carlo error of a median width; 0 of one whose intervals are all infinite."""
+        low, middle, high = np.quantile(self.widths, [0.25, 0.5, 0.75], axis=0, method="lower")
         with np.errstate(invalid="ignore"):
-            found = 1.2533 * (high - low) / 1.349 / middle / np.sqrt(len(widths))
-        return np.asarray(np.where(np.isfinite(found), found, 0.0))
+            found = 1.2533 * (high - low) / 1.349 / middle / np.sqrt(len(self.params))
+        return float(np.where(np.isfinite(found), found, 0.0).max())
 
     @property
     def counted(self) -> bool:
@@ -249,7 +248,7 @@ class Fitted:
         self.question.measured(n, price)
         more = 2 if depth == "answer" else 1
         forecast = self._forecast(n, price, _FITS)
-        while len(self._fits[n, price]) < _MOST_FITS * more and float(forecast.uncertainty.max()) > _KNOWN / more:
+        while len(self._fits[n, price]) < _MOST_FITS * more and forecast.uncertainty > _KNOWN / more:
             forecast = self._forecast(n, price, len(self._fits[n, price]) + _STEP)
         return forecast
 

@@ -821,9 +821,8 @@ def _read_moments(truth: Any, test: MeanComparison, schema: Schema) -> tuple[Arr
     most = np.sqrt(np.maximum((upper - means) * (means - lower), 0.0))
     if not ((lower <= means) & (means <= upper) & (spreads > 0) & (spreads <= most * (1 + _SUM))).all():
         bounds = f"[{lower:g}, {upper:g}] of {question.expressions[0].text}"
-        raise OptionError(
-            "truth", truth, f"means within the bounds {bounds}, and positive sd that values there can have"
-        )
+        right = f"means within the bounds {bounds}, and positive sd that values there can have"
+        raise OptionError("truth", truth, right)
     center, half = question.scaled
     return shares / shares.sum(), (means - center[0]) / half[0], spreads / half[0]
 
