@@ -29,7 +29,6 @@ from dpinfer.release import NoiseLaw
 from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled
 from dpinfer.schema.schema import Schema
 from dpinfer.tables.chi_squared import ChiSquare
-from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -683,19 +682,15 @@ class CountTruth:
 
     def model(self, n: int, price: Privacy | None) -> NullModel:
         """See `MeanTruth.model`."""
-        test, axes, noise, known, kind = self.test, self._axes, CountNoise(NO_NOISE), True, "pearson"
+        test, noise, known, kind = self.test, CountNoise(NO_NOISE), True, "pearson"
         if price is not None:
             measured, kind = self.study.planned(price), test.statistic
             law = NoiseLaw(measured.law.family, measured.law.scales[:1], measured.law.draws)
             noise = CountNoise(law, measured.steps[0])
             known = measured.neighbors == "replace_one" and measured.rows.keeps_every_row
-        if len(axes) == 1:
-            return GoodnessOfFit(test.probabilities(axes[0]), noise, n if known else None, kind)
-        shape = cast("tuple[int, int]", self.cells.shape)
-        if test.fixed is None:
-            return Independence(shape, noise, n if known else None, kind)
-        sizes = self._sizes(n).astype(np.float64) if price is None or test.sizes is not None else None
-        return Homogeneity(shape, noise, sizes, kind)
+        public = test.fixed is not None and (price is None or test.sizes is not None)
+        sizes = self._sizes(n).astype(np.float64) if public else None
+        return test.null_model(self._axes, noise, n if known else None, sizes, kind)
 
     def expected(self, n: int) -> Array:
         """See `MeanTruth.expected`."""
