@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import stats
+from statsmodels.iolib.table import SimpleTable
 
 from dpinfer.display.progress import check_progress
+from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DataError, DPInferError, OptionError, names_of
-from dpinfer.studies.design import Design, Task, as_tuple
-from dpinfer.studies.engine import draw_columns, run_block
-from dpinfer.studies.results import StudyResults
-from dpinfer.studies.running import open_checkpoint, run_design
+from dpinfer.results.style import FAINT, MARKED, SMALL, given_or_new, ink, legend, restrain, titled
+from dpinfer.studies.measures import Replicates, Rules, performance
+from dpinfer.studies.oracle import study_oracles
+from dpinfer.studies.simulation import Design, Task, draw_columns, run_block, run_design
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
+
+    from matplotlib.axes import Axes
 
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.schema import Schema
+    from dpinfer.studies.oracle import StudyOracle
 
-__all__ = ["coverage_study"]
+__all__ = ["StudyResults", "coverage_study"]
+
+_SHOWN = ("bias", "empirical SE", "relative error of model SE (%)", "coverage", "MCSE of coverage", "width",
+          "width / oracle", "width / baseline", "unbounded", "not determined", "coverage where determined",
+          "rejection", "flagged", "failures", "kappa")  # fmt: skip
 
 
 def coverage_study(
@@ -108,22 +123,28 @@ def coverage_study(
     True
     """
     check_progress(progress)
+
+    def listed(value: Any) -> tuple[Any, ...]:
+        return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+    known = None if truth is None else dict(truth)
+    more = dict(contrasts or {})
     design = Design(
-        generate=generate,
-        procedure=procedure,
-        schema=schema,
-        truth=None if truth is None else dict(truth),
-        n=as_tuple(n),
-        privacy=as_tuple(privacy),
-        neighbors=neighbors,
-        replicates=replicates,
-        level=level,
-        seed=seed,
-        baseline=baseline,
-        contrasts=dict(contrasts or {}),
+        generate,
+        procedure,
+        schema,
+        known,
+        listed(n),
+        listed(privacy),
+        neighbors,
+        replicates,
+        level,
+        seed,
+        baseline,
+        more,
     )
     _rehearse(design)
-    folder = None if checkpoint is None else open_checkpoint(Path(checkpoint), design)
+    folder = None if checkpoint is None else Path(checkpoint)
     return StudyResults(design, run_design(design, n_jobs=n_jobs, progress=progress, folder=folder))
 
 
@@ -138,10 +159,268 @@ def _rehearse(design: Design) -> None:
         raise DataError(f"generate failed at n = {min(design.n)}: {type(error).__name__}: {error}") from error
     least = replace(design, n=(min(design.n),), privacy=design.privacy[:1], replicates=1)
     trial = run_block(least, Task(0, 0, 1))
-    known = trial.column("term").to_pylist()
-    failure = trial.column("failure").to_pylist()[0]
-    if failure and not design.estimates_many:
+    if trial.column("failure")[0].as_py() and not design.estimates_many:
         return
+    known = trial.column("term").to_pylist()
     unknown = [name for name in design.truth or () if name not in known]
     if unknown:
         raise OptionError("truth", names_of(unknown), f"names among {', '.join(known)}")
+
+
+class StudyResults(Reported):
+    """Replicates and measures of a coverage study; made by `dpinfer.coverage_study`.
+
+    Attributes
+    ----------
+    design : Design
+    complete : bool
+        Whether every block was run.
+    """
+
+    def __init__(self, design: Design, blocks: list[tuple[Task, pa.Table]]) -> None:
+        self.design = design
+        self.complete = len(blocks) == len(design.tasks)
+        self._blocks = blocks
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All replicates as an Arrow table."""
+        return pa.concat_tables([block.replace_schema_metadata(None) for _, block in self._blocks])
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A row per replicate, price and coefficient."""
+        frame: pd.DataFrame = self.table.to_pandas()
+        frame.insert(0, "n", np.array(self.design.n)[frame.pop("size").to_numpy()])
+        prices = np.array([str(price) for price in self.design.privacy], dtype=object)
+        frame.insert(1, "privacy", prices[frame.pop("price").to_numpy()])
+        return frame
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """A row per cell (n, price, coefficient) with every measure and its Monte Carlo standard error."""
+        rows = []
+        for key, group in self.frame.groupby(["n", "privacy", "term"], sort=False):
+            n, privacy, term = cast("tuple[int, str, str]", key)
+            names = ("estimate", "error", "lower", "upper", "pvalue")
+            numbers = {name: group[name].to_numpy(dtype=np.float64) for name in names}
+            failed = (group["failure"] != "").to_numpy() | np.isnan(numbers["lower"]) | np.isnan(numbers["upper"])
+            values = Replicates(**numbers, flagged=group["flagged"].to_numpy(dtype=bool), failed=failed)
+            truth, oracle = self.truth(term, n), self._oracles.get((n, privacy))
+            row: dict[str, Any] = {"n": n, "privacy": privacy, "term": term, "truth": truth}
+            row |= performance(values, truth, level=self.design.level)
+            if oracle is not None:
+                row |= oracle.compared(row, term)
+            if "baseline lower" in group:
+                lower, upper = group["baseline lower"], group["baseline upper"]
+                row["width / baseline"] = row["width"] / float((upper - lower).mean())
+                row["baseline coverage"] = float(((lower <= truth) & (truth <= upper)).mean())
+                row["baseline empirical SE"] = float(group["baseline estimate"].std())
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def truth(self, term: str, n: int) -> float:
+        """Return the true value of a coefficient at a number of rows: the given one, or the population's own."""
+        if self.design.truth is not None:
+            return float(self.design.truth.get(term, np.nan))
+        known = next((one for (rows, _), one in self._oracles.items() if rows == n and term in one.names), None)
+        return float("nan") if known is None else float(known.center[known.names.index(term)])
+
+    @cached_property
+    def _oracles(self) -> dict[tuple[int, str], StudyOracle]:
+        """Oracles by number of rows and price."""
+        found: dict[tuple[int, str], StudyOracle] = {}
+        for size, n in enumerate(self.design.n):
+            blocks = [block for task, block in self._blocks if task.size == size]
+            if blocks:
+                known = study_oracles(self.design, size, blocks)
+                found |= {(n, str(price)): one for price, one in zip(self.design.privacy, known, strict=True)}
+        return found
+
+    def __repr__(self) -> str:
+        state = "" if self.complete else " (interrupted)"
+        return (
+            f"<StudyResults{state}: {len(self.design.n)} sizes x {len(self.design.privacy)} prices, "
+            f"{self.design.replicates:,} replicates of {self.design.procedure!r}>"
+        )
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write all replicates to a Parquet file; equal studies give equal bytes."""
+        pq.write_table(self.table, path)
+
+    def failures(self) -> pd.DataFrame:
+        """Count the messages of replicates that failed."""
+        once = self.frame.drop_duplicates(["n", "privacy", "replicate"])
+        failed = once[once["failure"] != ""]
+        return failed.groupby(["n", "privacy", "failure"]).size().rename("replicates").reset_index()
+
+    def summary(self) -> pd.DataFrame:
+        """Return the measures most looked at, a row per cell."""
+        shown = [name for name in _SHOWN if name in self.cells]
+        return self.cells.set_index(["n", "privacy", "term"])[shown]
+
+    def check(self, rules: Rules | None = None, *, rerun: bool = True, n_jobs: int = 1) -> pd.DataFrame:
+        """Judge every cell whose truth is known.
+
+        Parameters
+        ----------
+        rules : Rules, optional
+        rerun : bool
+            Whether a cell that fails is run once more, at ``rules.rerun_factor`` times the replicates with the
+            seed ``rules.rerun_seed`` further on, and judged by the same threshold. Both runs are in the table.
+        n_jobs : int
+
+        Returns
+        -------
+        DataFrame
+            The cells with "run" ("first" or "rerun"), "verdict" and "held".
+        """
+        rules = rules or Rules()
+        design = self.design
+        nulls = int((self.cells["truth"] == 0).sum())
+        least = rules.least_coverage(design.replicates, design.level)
+        most = rules.largest_size(design.replicates, design.level, nulls)
+
+        def judged(study: StudyResults, run: str) -> pd.DataFrame:
+            cells: pd.DataFrame = study.cells[np.isfinite(study.cells["truth"])].copy()
+            cells["run"] = run
+            cells["verdict"] = [
+                rules.verdict(cell, level=design.level, least=least, most=most, replicates=design.replicates)
+                for cell in cells.to_dict("records")
+            ]
+            cells["held"] = cells["verdict"] == "holds"
+            return cells
+
+        parts = [judged(self, "first")]
+        broken = parts[0].loc[~parts[0]["held"], ["n", "privacy", "term"]] if rerun else parts[0].iloc[:0]
+        for (n, privacy), group in broken.groupby(["n", "privacy"], sort=False):
+            prices = tuple(price for price in design.privacy if str(price) == privacy)
+            many, seed = rules.rerun_factor * design.replicates, design.seed + rules.rerun_seed
+            cell: Any = {"n": (n,), "privacy": prices, "replicates": many, "seed": seed, "baseline": None}
+            again = replace(design, **cell)
+            part = judged(StudyResults(again, run_design(again, n_jobs=n_jobs)), "rerun")
+            parts.append(part[part["term"].isin(group["term"])])
+        return pd.concat(parts, ignore_index=True) if rerun else parts[0]
+
+    def _report(self) -> Report:
+        design, failed = self.design, self.failures()
+        facts = (
+            ("question", str(design.procedure)),
+            ("replicates", f"{count(design.replicates)}{'' if self.complete else ' (interrupted)'}"),
+            ("level of intervals", f"{design.level:g}"),
+            ("neighbours", design.neighbors),
+        )
+        tables = [Table.of(self.summary())]
+        if len(failed):
+            tables.append(Table.of(failed, index=False, caption="Replicates that failed"))
+        return Report("Coverage study", facts, tuple(tables))
+
+    def to_latex(self) -> str:
+        """Return the summary as LaTeX."""
+        flat = self.summary().reset_index()
+        cells = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in flat.to_numpy()]
+        return str(SimpleTable(cells, headers=[name.replace("%", r"\%") for name in flat.columns]).as_latex_tabular())
+
+    # Figures
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Coverage of every cell with Monte Carlo bands; see `plot_coverage`."""
+        return self.plot_coverage(ax=ax)
+
+    def plot_coverage(self, *, ax: Axes | None = None) -> Axes:
+        """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow."""
+        cells, level = self.cells[np.isfinite(self.cells["coverage"])], self.design.level
+        labels = [f"{row.term}   n = {row.n:,}   {row.privacy}" for row in cells.itertuples()]
+        axes = given_or_new(ax, 7.0, 1.2 + 0.22 * len(cells))
+        place = np.arange(len(cells))[::-1]
+        band = 1.96 * cells["MCSE of coverage"]
+        axes.errorbar(cells["coverage"], place, xerr=band, fmt="o", ms=4, lw=1.2, color="C0")
+        axes.axvline(level, color=ink(), lw=0.8)
+        axes.axvline(Rules().least_coverage(self.design.replicates, level), color=MARKED, lw=1.0, ls="--")
+        axes.set(xlabel=f"coverage of {level:.0%} intervals", yticks=place, yticklabels=labels)
+        axes.tick_params(axis="y", labelsize=SMALL)
+        restrain(axes)
+        return axes
+
+    def plot_nested_loop(self, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
+        """One measure as a step line for each coefficient over the nested factors: price within number of rows.
+
+        ``measure`` is a column of ``cells``. Ruecker & Schwarzer (2014).
+        """
+        cells = self.cells
+        if measure not in cells:
+            raise OptionError("measure", measure, sorted(cells.columns))
+        axes = given_or_new(ax, 8.0, 4.2)
+        order = cells[["n", "privacy"]].drop_duplicates().reset_index(drop=True)
+        edges = np.arange(len(order) + 1) - 0.5
+        for term, group in cells.groupby("term", sort=False):
+            values = order.merge(group, on=["n", "privacy"], how="left")[measure]
+            axes.stairs(values, edges, baseline=None, lw=1.6, label=str(term))
+        if measure == "coverage":
+            axes.axhline(self.design.level, color=ink(), lw=0.8)
+        for index in range(1, len(order)):
+            if order["n"][index] != order["n"][index - 1]:
+                axes.axvline(index - 0.5, color=FAINT, lw=0.6, ls=":")
+        labels = [f"n = {n:,}\n{privacy}" for n, privacy in order.itertuples(index=False)]
+        axes.set(xticks=np.arange(len(order)), xticklabels=labels, ylabel=measure)
+        axes.tick_params(axis="x", labelsize="x-small", rotation=45 if len(order) > 4 else 0)
+        restrain(axes)
+        legend(axes)
+        return axes
+
+    def plot_zip(self, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the intervals of one cell (by default the first), ranked by the truth's distance in standard errors.
+
+        Morris, White & Crowther (2019). Intervals that miss the truth have the second colour of the theme; the dashed
+        line is the nominal level.
+        """
+        known, level = self.design.truth, self.design.level
+        if known is not None and term not in known:
+            raise OptionError("term", term, sorted(known))
+        frame = self._of_term(term)
+        n = self.design.n[0] if n is None else n
+        truth = self.truth(term, n)
+        chosen = str(self.design.privacy[0]) if privacy is None else str(privacy)
+        cell = frame[(frame["n"] == n) & (frame["privacy"] == chosen) & (frame["failure"] == "")]
+        if cell.empty:
+            raise OptionError("n, privacy", (n, chosen), "a cell of the study")
+        away = np.abs(cell["estimate"] - truth) / cell["error"]
+        rank = 100 * away.rank(method="first").to_numpy() / len(cell)
+        misses = ((cell["lower"] > truth) | (cell["upper"] < truth)).to_numpy()
+        finite = np.concatenate([cell["lower"], cell["upper"]])
+        finite = finite[np.isfinite(finite)]
+        edge = (np.quantile(finite, 0.001), np.quantile(finite, 0.999)) if finite.size else (truth - 1, truth + 1)
+        low, high = np.clip(cell["lower"], *edge), np.clip(cell["upper"], *edge)
+        axes = given_or_new(ax, 5.0, 5.5)
+        axes.hlines(rank, low, high, colors=[MARKED if miss else "C0" for miss in misses], lw=0.5)
+        axes.axvline(truth, color=ink(), lw=0.8)
+        axes.axhline(100 * level, color=ink(), lw=0.8, ls="--")
+        axes.set(xlabel=f"{term}: {level:.0%} intervals", ylabel="rank of the distance from the truth (%)")
+        titled(axes, f"n = {n:,}, {chosen}")
+        restrain(axes)
+        return axes
+
+    def plot_pvalues(self, term: str, *, ax: Axes | None = None) -> Axes:
+        """Quantiles of p-values against the uniform, with a band that holds 95% of exact ones at every point.
+
+        The p-values of a coefficient test zero, and are uniform where that is true.
+        """
+        axes = given_or_new(ax, 4.8, 4.8)
+        size = self.design.replicates
+        rank = np.arange(1, size + 1)
+        for (n, privacy), cell in self._of_term(term).groupby(["n", "privacy"], sort=False):
+            values = np.sort(cell["pvalue"].fillna(1.0).to_numpy())
+            axes.plot(np.arange(1, len(values) + 1) / (len(values) + 1), values, lw=1.4, label=f"n = {n:,}, {privacy}")
+        low, high = stats.beta.ppf([[0.025], [0.975]], rank, size + 1 - rank)
+        axes.fill_between(rank / (size + 1), low, high, color=FAINT, alpha=0.25, lw=0)
+        axes.plot([0, 1], [0, 1], color=ink(), lw=0.8)
+        axes.set(xlabel="uniform quantile", ylabel=f"p-value of {term} = 0", xlim=(0, 1), ylim=(0, 1))
+        restrain(axes)
+        legend(axes)
+        return axes
+
+    def _of_term(self, term: str) -> pd.DataFrame:
+        terms = self.frame["term"]
+        if term not in set(terms):
+            raise OptionError("term", term, sorted(set(terms)))
+        return self.frame[terms == term]

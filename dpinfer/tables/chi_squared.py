@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
-    from dpinfer.tables.chi_squared_inference import CountModel
+    from dpinfer.tables.chi_squared_inference import CountModel, Noise
     from dpinfer.tables.marginal_inference import TableNoise
 
     Bins = Sequence[float]
@@ -345,6 +345,17 @@ class ChiSquare(OfCounts):
         """Public size of every sample (r,), in the order of the axis."""
         return None if self.sizes is None else _by_label("sizes", self.sizes, axis)
 
+    def null_model(
+        self, axes: Sequence[Axis], noise: Noise, nobs: int | None, sizes: Array | None, statistic: str
+    ) -> CountModel:
+        """Return the hypothesis behind noisy counts; the number of rows or the sizes of samples if they are public."""
+        if len(axes) == 1:
+            return GoodnessOfFit(self.probabilities(axes[0]), noise, nobs, statistic)
+        shape = len(axes[0].labels), len(axes[1].labels)
+        if self.fixed is None:
+            return Independence(shape, noise, nobs, statistic)
+        return Homogeneity(shape, noise, sizes, statistic)
+
     # What is measured
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
@@ -414,18 +425,15 @@ class ChiSquare(OfCounts):
         self, release: Release, axes: tuple[Axis, ...], noise: CountNoise | TableNoise, values: Array, known: int | None
     ) -> ChiSquareResults:
         public = known or None  # of no rows there is nothing to divide by
-        names, shape = [axis.name for axis in axes], tuple(len(axis.labels) for axis in axes)
-        model: CountModel
+        names = [axis.name for axis in axes]
+        model = self.null_model(axes, noise, public, self.sample_sizes(axes[0]), self.statistic)
         if len(axes) == 1:
             shares = self.probabilities(axes[0])
-            model = GoodnessOfFit(shares, noise, public, self.statistic)
             even = bool(np.allclose(shares, shares[0]))
             title, hypothesis = "goodness of fit", f"{names[0]} is {'uniform' if even else 'as p0'}"
         elif self.fixed is None:
-            model = Independence((shape[0], shape[1]), noise, public, self.statistic)
             title, hypothesis = "test of independence", f"{names[0]} and {names[1]} are independent"
         else:
-            model = Homogeneity((shape[0], shape[1]), noise, self.sample_sizes(axes[0]), self.statistic)
             title, hypothesis = "test of homogeneity", f"{names[1]} is the same in every {names[0]}"
         statistic, distribution = float(model.statistic(values[None])[0]), None
         if self.null == "simulated":

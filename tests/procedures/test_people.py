@@ -15,7 +15,7 @@ from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import Release
-from dpinfer.studies.truncation import truncation
+from dpinfer.studies import truncation
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(

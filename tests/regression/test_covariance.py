@@ -9,7 +9,7 @@ import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies.rules import Rules
+from dpinfer.studies import Rules
 from validation.regression.newton_draws import Drawer
 
 SCHEMA = dpi.Schema(a=dpi.Real(-4, 4), c=dpi.Boolean(), y=dpi.Real(-12, 12))

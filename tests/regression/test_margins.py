@@ -12,7 +12,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression.margins import Margins
 from dpinfer.regression.question import Newton
 from dpinfer.regression.results import GLMResults
-from dpinfer.studies.rules import Rules
+from dpinfer.studies import Rules
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-1, 1),

@@ -19,8 +19,8 @@ from dpinfer.errors import DataError, OptionError
 from dpinfer.inference.released import Released
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.studies import Rules, population
-from dpinfer.studies.design import BLOCK
 from dpinfer.studies.measures import Replicates, performance
+from dpinfer.studies.simulation import BLOCK
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-2, 2))

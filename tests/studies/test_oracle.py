@@ -10,7 +10,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.regression.linear import OLS
-from dpinfer.studies.spread import Spread, choose, of_replicates
+from dpinfer.studies.oracle import Spread, chosen_spread, spread_of_replicates
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(-1, 2))
 CLEAR = dpi.ZCDP(100.0)
@@ -193,13 +193,13 @@ def test_what_says_nothing_of_its_noise_has_no_oracle():
 def test_the_replicates_decide_where_rows_do_not_tell():
     rows = Spread(np.array([1.0, 1.0, np.nan, 1.0, 1.0, 1.0]), np.full(6, 0.01))
     own = Spread(np.array([1.05, 2.0, 3.0, 0.0, np.nan, 1e6]), np.array([0.02, 0.05, 0.05, 0.0, np.nan, 0.9]))
-    np.testing.assert_array_equal(choose(rows, own).variance, [1.0, 2.0, 3.0, 0.0, 1.0, 1.0])
-    assert choose(None, own) is own
+    np.testing.assert_array_equal(chosen_spread(rows, own).variance, [1.0, 2.0, 3.0, 0.0, 1.0, 1.0])
+    assert chosen_spread(None, own) is own
 
 
 def test_the_error_of_a_spread_is_right():
     """Over 400 repeats of 200 normals the variances are spread as stated, within 15% (four standard errors)."""
     rng = np.random.default_rng(6)
-    found = of_replicates(rng.normal(size=(200, 400)))
+    found = spread_of_replicates(rng.normal(size=(200, 400)))
     assert np.std(found.variance) == pytest.approx(np.sqrt(np.mean((found.error * found.variance) ** 2)), rel=0.15)
-    assert np.isnan(of_replicates(np.zeros((5, 2))).variance).all()
+    assert np.isnan(spread_of_replicates(np.zeros((5, 2))).variance).all()

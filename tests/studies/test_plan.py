@@ -12,7 +12,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, DPInferError, OptionError, UnknownColumnError
-from dpinfer.studies.planning.plans import plan
+from dpinfer.studies import plan
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(

@@ -10,11 +10,10 @@ import pytest
 import dpinfer as dpi
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.studies.design import Design
-from dpinfer.studies.engine import draw_columns
-from dpinfer.studies.planning.pilots import read_pilot
-from dpinfer.studies.planning.plans import plan
-from dpinfer.studies.power_search import bracket, crossing, four_digits_down
+from dpinfer.studies import plan
+from dpinfer.studies.populations import read_pilot
+from dpinfer.studies.power import bracket, crossing, four_digits_down
+from dpinfer.studies.simulation import Design, draw_columns
 from tests.linear import gram_ols
 from tests.studies.test_plan import FRAME, PRICE, SCHEMA, asked, draw
 

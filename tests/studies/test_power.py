@@ -21,8 +21,7 @@ from dpinfer.inference.testing.nulls import batch_pvalues
 from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import NoiseLaw
-from dpinfer.studies import PowerStudy
-from dpinfer.studies.power_study import power
+from dpinfer.studies import PowerStudy, power
 from dpinfer.tables.chi_squared import chi2_contingency, chisquare
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from tests.linear import gram_ols

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.studies.auditing.setting import served, setting_of
-from dpinfer.studies.auditing.stated import strong
+from dpinfer.studies.audit_pairs import served, setting_of, strong
 from validation.audit.event_searches import searched
 from validation.audit.planted import BUGS, SCHEMA
 from validation.common.cells import measured
@@ -69,7 +68,7 @@ def _search(bug: Any, price: Any, runs: int) -> tuple[float, float]:
     at = setting if price == bug.privacy else served(setting, price)
     if isinstance(at, str):
         return 0.0, 0.0
-    found = searched(at, at.asked(at.base), runs)
+    found = searched(at, at.audited_run(), runs)
     return found.sniper, found.siege
 
 

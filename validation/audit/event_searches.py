@@ -20,16 +20,14 @@ from scipy import optimize, special, stats
 from dpinfer.kernel import run as kernel_run
 from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.sums import exact_sums
-from dpinfer.studies.auditing.bounds import chosen_event, upper_share
-from dpinfer.studies.auditing.climbing import worst_blocks
-from dpinfer.studies.auditing.units import ODD, Units, frame_of, source_of
+from dpinfer.studies.audit_draws import chosen_event, upper_share
+from dpinfer.studies.audit_pairs import ODD, Units, frame_of, sums_of, worst_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.priced_stage import PricedStage
-    from dpinfer.studies.auditing.setting import Asked, Setting
+    from dpinfer.studies.audit_pairs import AuditedRun, Setting
 
     Array = NDArray[np.float64]
 
@@ -52,24 +50,24 @@ class Search:
     siege: float
 
 
-def releases(setting: Setting, asked: Asked, runs: int) -> list[tuple[Array, Array]]:
+def releases(setting: Setting, run: AuditedRun, runs: int) -> list[tuple[Array, Array]]:
     """Return numbers (R, m) that the draws of all stages release on each of two neighbours, for some pairs."""
     corners = Units(setting.schema, setting.neighbors, np.random.default_rng(0)).corners()
     beyond = corners[2 + ODD.index(1e308)]
     other = None if setting.neighbors == "add_remove" else corners[0]
     pairs = [(corners[1], other), (beyond, other)] + ([(corners[0], None)] if other is None else [])
-    return [tuple(_released(setting, asked, unit, runs) for unit in pair) for pair in pairs]  # type: ignore[misc]
+    return [tuple(_released(setting, run, unit, runs) for unit in pair) for pair in pairs]  # type: ignore[misc]
 
 
-def _released(setting: Setting, asked: Asked, unit: Any, runs: int) -> Array:
+def _released(setting: Setting, run: AuditedRun, unit: Any, runs: int) -> Array:
     frame = frame_of(setting.base, unit, setting.schema)
     columns = []
-    for stage in asked.stages:
+    for stage in run.stages:
         if isinstance(stage.rows, BlockSum):
             worst = worst_blocks(stage, np.random.default_rng(0))
             exact = [a + b * (unit is not None) for a, b in zip(worst.exact, worst.change, strict=True)]
         else:
-            exact = exact_sums(stage.rows, source_of(frame, setting.schema), threads=1)
+            exact = sums_of(stage.rows, frame, setting.schema)
         columns.append(_drawn(stage, exact, runs))
     return np.concatenate(columns, axis=1)
 
@@ -85,9 +83,9 @@ def _drawn(stage: PricedStage, exact: list[int], runs: int) -> Array:
     return np.array(found, dtype=np.float64).reshape(runs, len(exact))
 
 
-def searched(setting: Setting, asked: Asked, runs: int) -> Search:
+def searched(setting: Setting, run: AuditedRun, runs: int) -> Search:
     """Search with a third of the runs for training, one for choosing and one for testing."""
-    found = releases(setting, asked, runs)
+    found = releases(setting, run, runs)
     level = ERROR / (4 * len(found))
     stated, kind = setting.stated.level, setting.stated.kind
     epsilon = setting.privacy.epsilon_at(DELTA)

@@ -24,7 +24,7 @@ from dpinfer.kernel.rows.reach import Boxes
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.grid import Block, constant_basis
-from dpinfer.studies.auditing import setting
+from dpinfer.studies import audit_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,7 +183,7 @@ def share_twice() -> Iterator[None]:
         return [one + other for one, other in zip(given, [*given[1:], given[0]], strict=True)] if given[1:] else given
 
     with ExitStack() as stack:
-        for module in (plan, run, setting):
+        for module in (plan, run, audit_pairs):
             stack.enter_context(_replaced(module, "amounts", wrong))
         stack.enter_context(_replaced(plan, "total_cost", lambda right, privacy, costs: right(privacy, costs[:1])))
         yield

@@ -16,7 +16,7 @@ from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
-from dpinfer.studies.engine import noisy
+from dpinfer.studies.simulation import noisy
 from validation.common.cells import measured
 from validation.common.claims import Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -12,7 +12,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.entry.inference import Quality
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.studies.engine import noisy
+from dpinfer.studies.simulation import noisy
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

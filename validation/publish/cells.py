@@ -14,8 +14,7 @@ from joblib import Parallel
 
 import dpinfer as dpi
 from dpinfer.studies import Rules, StudyResults
-from dpinfer.studies.design import Design
-from dpinfer.studies.engine import run_block
+from dpinfer.studies.simulation import Design, run_block
 from validation.blocks import aggregate_coverage
 from validation.bootstrap import bootstrap_coverage
 from validation.common.outputs import OUTPUT

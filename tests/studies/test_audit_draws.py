@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpinfer.studies.auditing.bounds import Event, chosen_event, trade_off, upper_share
+from dpinfer.studies.audit_draws import Event, chosen_event, trade_off, upper_share
 
 LEVEL = 1e-6
 

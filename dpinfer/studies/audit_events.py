@@ -25,83 +25,76 @@ from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.plan import dealt, handed
 from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.stage import Resampled, Sum
-from dpinfer.kernel.sums import exact_sums
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.studies.auditing.laws import LawTest, shares_pvalue
-from dpinfer.studies.auditing.result import Finding
-from dpinfer.studies.auditing.units import ODD, frame_of, source_of
+from dpinfer.studies.audit_draws import LawTest, shares_pvalue
+from dpinfer.studies.audit_exact import Finding
+from dpinfer.studies.audit_pairs import ODD, frame_of, source_of, sums_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
 
-    from dpinfer.studies.auditing.exact import StageWorst
-    from dpinfer.studies.auditing.setting import Asked, Setting
-    from dpinfer.studies.auditing.units import Unit, Units
+    from dpinfer.studies.audit_exact import StageWorst
+    from dpinfer.studies.audit_pairs import AuditedRun, Setting, Unit, Units
 
-__all__ = ["event_findings", "label_tests"]
+__all__ = ["event_findings", "label_tests", "labels_finding"]
 
 _LONGEST = 30.0
 """Seconds that another process may take."""
 
-_DRAWS = 12
 _CHANCE = 1e-9
 """Probability of equality by chance from which two equal draws tell nothing."""
 
+_WIDE = (2.0**40,) * 12
+"""Scales of noise of which two draws are equal by no chance."""
 
-def event_findings(asked: Asked, worst: list[StageWorst], setting: Setting, units: Units) -> Iterator[Finding]:
+
+def event_findings(audited: AuditedRun, worst: list[StageWorst], setting: Setting, units: Units) -> Iterator[Finding]:
     """Check everything that is not a distribution."""
-    yield _whole_numbers(asked)
-    yield _drawn_as_released(asked, setting)
+    yield from _released_numbers(audited, setting)
     yield from _seen_of_neighbours(worst, setting, units)
     yield _charged_once(setting)
-    yield _forks()
-    yield _processes()
-    if asked.plan.blocks is not None:
-        yield _labels(setting, asked)
-        yield _other_blocks(setting, asked, units)
+    yield from _processes()
+    if audited.plan.blocks is not None:
+        yield labels_finding(setting, audited)
+        yield _other_blocks(setting, audited, units)
 
 
 def _finding(check: str, failed: list[str], detail: str) -> Finding:
     return Finding("events", check, "", float(len(failed)), 0.0, not failed, "; ".join(failed[:4]) or detail)
 
 
-# Released numbers
+def _released_numbers(audited: AuditedRun, setting: Setting) -> Iterator[Finding]:
+    """Everything released is a whole number, in steps that were fixed by the price alone.
 
-
-def _whole_numbers(asked: Asked) -> Finding:
-    """Everything released is a whole number, in steps that were fixed by the price alone."""
-    failed = []
-    for place, (stage, priced) in enumerate(zip(asked.release.stages, asked.stages, strict=True), 1):
+    Each is the exact sum plus what was drawn, under the law that is stated; and drawn anew.
+    """
+    wrong, failed = [], []
+    draws = iter(zip(audited.draws.laws, audited.draws.drawn, strict=True))
+    for place, (stage, priced) in enumerate(zip(audited.release.stages, audited.stages, strict=True), 1):
+        measure = priced.stage.measure
         kinds = {type(value).__name__ for value in stage.values}  # noqa: PD011  (no pandas object)
         if kinds - {"int"}:
-            failed.append(f"stage {place} released {', '.join(sorted(kinds))}")
+            wrong.append(f"stage {place} released {', '.join(sorted(kinds))}")
         if (stage.law, stage.steps, stage.names) != (priced.law, priced.steps, priced.names):
-            failed.append(f"stage {place} has another law, other steps or names than its price")
-    return _finding("released numbers are whole, on the grid that the price sets", failed, "types, steps, laws, names")
-
-
-def _drawn_as_released(asked: Asked, setting: Setting) -> Finding:
-    """Each released number is the exact sum plus what was drawn, under the law that is told; and drawn anew."""
-    failed = []
-    draws = iter(zip(asked.watched.laws, asked.watched.drawn, strict=True))
-    for place, (stage, priced) in enumerate(zip(asked.release.stages, asked.stages, strict=True), 1):
-        if not isinstance(priced.stage.measure, Sum | Resampled):
+            wrong.append(f"stage {place} has another law, other steps or names than its price")
+        if not isinstance(measure, Sum | Resampled):
             continue
         law, noise = next(draws, (None, []))
         if law != stage.law:
             failed.append(f"stage {place} drew no noise of the law that it tells")
-            continue
-        if isinstance(priced.stage.measure, Sum) and not isinstance(priced.rows, BlockSum):
-            exact = exact_sums(priced.rows, source_of(setting.base, setting.schema), threads=1)
+        elif isinstance(measure, Sum) and not isinstance(priced.rows, BlockSum):
+            exact = sums_of(priced.rows, setting.base, setting.schema)
             rest = [value - total * priced.multiplier for value, total in zip(stage.values, exact, strict=True)]
             if rest != noise:
                 failed.append(f"stage {place} released another number than the sum and its noise")
-    first, second = (PrivateDraws().noise(NoiseLaw("gaussian", (2.0**40,) * _DRAWS)) for _ in range(2))
+    first, second = (PrivateDraws().noise(NoiseLaw("gaussian", _WIDE)) for _ in range(2))
     if first == second:
         failed.append("two draws are the same")
-    return _finding("released is the exact sum and the noise that was drawn, once", failed, "every noisy sum of a run")
+    yield _finding("released numbers are whole, on the grid that the price sets", wrong, "types, steps, laws, names")
+    check = "released is the exact sum and the noise that was drawn, once"
+    yield _finding(check, failed, "every noisy sum of a run")
 
 
 # What is seen of a run
@@ -109,78 +102,51 @@ def _drawn_as_released(asked: Asked, setting: Setting) -> Finding:
 
 def _seen_of_neighbours(worst: list[StageWorst], setting: Setting, units: Units) -> Iterator[Finding]:
     """Compare all that a run shows between data sets that differ in one unit."""
-    place = len(setting.base)
-    corners = units.corners()
+    place, schema, corners = len(setting.base), setting.schema, units.corners()
     ordinary = None if setting.neighbors == "add_remove" else corners[0]
     pairs = [one.worst.pair for one in worst if one.worst.pair is not None][:2]
-    told: list[Unit | None] = [corners[1], *(pair.first for pair in pairs), *(pair.second for pair in pairs)]
-    if not _slow(setting):
-        told += corners[2:]
-    base = _seen(setting, frame_of(setting.base, ordinary, setting.schema, place))
-    failed: dict[str, list[str]] = {"told": [], "shape": [], "error": []}
-    tried = 0
-    for unit in told:
-        if unit is None:
-            continue
-        tried += 1
-        seen = _seen(setting, frame_of(setting.base, unit, setting.schema, place))
+    tried: list[Unit | None] = [corners[1], *(pair.first for pair in pairs), *(pair.second for pair in pairs)]
+    blocks = setting.resolved().units(handed(setting.context))
+    if blocks is None or blocks.trusted:  # a run that starts no processes of its own
+        tried += corners[2:]
+    base = _seen(setting, frame_of(setting.base, ordinary, schema, place))
+    failed: dict[str, list[str]] = {"output": [], "shape": [], "error": []}
+    shown = [unit for unit in tried if unit is not None]
+    for unit in shown:
+        seen = _seen(setting, frame_of(setting.base, unit, schema, place))
+        cells = ", ".join(f"{name}={values[0]!r}" for name, values in list(unit.items())[:3])
         for part, differing in failed.items():
             if seen[part] != base[part]:
-                differing.append(f"{_cells(unit)}: {_difference(base[part], seen[part])}")
-    detail = f"{tried} neighbours, among them {', '.join(map(repr, ODD[:6]))} in every column"
-    yield _finding("warnings, logs and output are the same between neighbours", failed["told"], detail)
+                differing.append(f"{cells}: {str(seen[part])[:120]} in place of {str(base[part])[:60]}")
+    detail = f"{len(shown)} neighbours, among them {', '.join(map(repr, ODD[:6]))} in every column"
+    yield _finding("warnings, logs and output are the same between neighbours", failed["output"], detail)
     yield _finding("types, names, lengths and laws are the same between neighbours", failed["shape"], detail)
     yield _finding("no neighbour raises an error", failed["error"], detail)
 
 
-def _slow(setting: Setting) -> bool:
-    """Whether a run starts processes of its own."""
-    context = setting.context(setting.base)
-    blocks = setting.bound(setting.base).resolve(handed(context)).units(handed(context))
-    return blocks is not None and not blocks.trusted
-
-
-def _cells(unit: Unit) -> str:
-    return ", ".join(f"{name}={cells[0]!r}" for name, cells in list(unit.items())[:3])
-
-
-def _difference(base: Any, seen: Any) -> str:
-    return f"{str(seen)[:120]} in place of {str(base)[:60]}"
-
-
-class _Heard(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(f"{record.levelname}: {record.getMessage()}")
-
-
 def _seen(setting: Setting, frame: pd.DataFrame) -> dict[str, Any]:
     """Everything that a person sees of a run but the noisy numbers; later stages are built from these."""
-    heard, out, err = _Heard(), io.StringIO(), io.StringIO()
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(heard)
+    heard: list[str] = []
+    handler = logging.Handler(logging.DEBUG)
+    handler.emit = lambda record: heard.append(f"{record.levelname}: {record.getMessage()}")  # type: ignore[method-assign]
+    out, err, root = io.StringIO(), io.StringIO(), logging.getLogger()
+    level, error, shape = root.level, "", None
+    root.addHandler(handler)
     root.setLevel(logging.DEBUG)
-    error, shape = "", None
     try:
         with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(err):
             warnings.simplefilter("always")
             try:
-                release = setting.bound(frame).measure(setting.privacy)
-                shape = _shape_of(release)
+                shape = _shape_of(setting.bound(frame).measure(setting.privacy))
             except DPInferError as met:
                 error = f"{type(met).__name__}: {met}"
     finally:
-        root.removeHandler(heard)
+        root.removeHandler(handler)
         root.setLevel(level)
-    said = [f"{one.category.__name__}: {one.message}" for one in caught]
-    told = (said, heard.said, out.getvalue(), err.getvalue())
+    warned = [f"{one.category.__name__}: {one.message}" for one in caught]
     if shape is not None and setting.neighbors == "replace_one" and setting.schema.people is None:
         shape = (*shape, len(frame))
-    return {"told": told, "shape": shape, "error": error}
+    return {"output": (warned, heard, out.getvalue(), err.getvalue()), "shape": shape, "error": error}
 
 
 def _shape_of(release: Any) -> tuple[Any, ...]:
@@ -197,12 +163,12 @@ def _shape_of(release: Any) -> tuple[Any, ...]:
 
 def _charged_once(setting: Setting) -> Finding:
     """Ask twice of a ledger that holds just the price: it pays for one run and refuses another."""
-    asked = setting.bound(setting.base)
-    ledger: Any = asked.source.ledger  # type: ignore[union-attr]
+    question = setting.bound(setting.base)
+    ledger: Any = question.source.ledger  # type: ignore[union-attr]
     failed = []
     for granted in (True, False):
         try:
-            asked.measure(setting.privacy)
+            question.measure(setting.privacy)
             if not granted:
                 failed.append("a second run was granted")
         except DPInferError as error:
@@ -220,26 +186,11 @@ def _sample() -> dict[str, Any]:
     """Draws of every kind, which no other process may repeat."""
     draws = PrivateDraws()
     return {
-        "gaussian": draws.noise(NoiseLaw("gaussian", (2.0**40,) * _DRAWS)),
-        "laplace": draws.noise(NoiseLaw("laplace", (2.0**40,) * _DRAWS)),
+        "gaussian": draws.noise(NoiseLaw("gaussian", _WIDE)),
+        "laplace": draws.noise(NoiseLaw("laplace", _WIDE)),
         "labels": draws.labels(64, 2**20).tolist(),
         "bytes": list(draws.bytes()(0, 32)),
     }
-
-
-def _forks() -> Finding:
-    """Let copies of this process draw: other noise than it and than each other, and none for an earlier charge."""
-    check = "a forked process repeats no noise, and draws nothing for an earlier charge"
-    if not hasattr(os, "fork"):
-        return _finding(check, [], "this system has no fork")
-    _sample()  # so that what is loaded once is loaded
-    before = PrivateDraws()
-    samples = [_in_fork(before) for _ in range(2)]
-    failed = [f"{one['granted']} drawn after a fork for an earlier charge" for one in samples if one.get("granted")]
-    failed += ["a forked process did not answer" for one in samples if not one]
-    samples.append(_sample())
-    failed += _repeated(samples)
-    return _finding(check, failed, "two forks and their parent")
 
 
 def _repeated(samples: list[dict[str, Any]]) -> list[str]:
@@ -249,6 +200,28 @@ def _repeated(samples: list[dict[str, Any]]) -> list[str]:
         if len(set(seen)) < len(seen):
             failed.append(f"{name} draws were repeated")
     return failed
+
+
+def _processes() -> Iterator[Finding]:
+    """Let forks and new processes draw: other noise than this one and than each other.
+
+    A copy of this process draws none for an earlier charge.
+    """
+    check = "a forked process repeats no noise, and draws nothing for an earlier charge"
+    if hasattr(os, "fork"):
+        _sample()  # so that what is loaded once is loaded
+        before = PrivateDraws()
+        samples = [_in_fork(before) for _ in range(2)]
+        failed = [f"{one['granted']} drawn after a fork for an earlier charge" for one in samples if one.get("granted")]
+        failed += ["a forked process did not answer" for one in samples if not one]
+        failed += _repeated([*samples, _sample()])
+        yield _finding(check, failed, "two forks and their parent")
+    else:
+        yield _finding(check, [], "this system has no fork")
+    others = _new_processes()
+    failed = ["a new process did not answer"] * (2 - len(others))
+    failed += _repeated([_sample(), *others])
+    yield _finding("a new process repeats no noise", failed, "two new processes and this one")
 
 
 def _in_fork(before: PrivateDraws) -> dict[str, Any]:
@@ -280,25 +253,15 @@ def _in_fork(before: PrivateDraws) -> dict[str, Any]:
     return dict(json.loads(text)) if text else {}
 
 
-_SCRIPT = "import json; from dpinfer.studies.auditing.events import _sample; print(json.dumps(_sample()))"
-
-
-def _processes() -> Finding:
-    """Two new processes draw other noise than this one and than each other."""
-    others = _new_processes()
-    failed = ["a new process did not answer"] * (2 - len(others))
-    failed += _repeated([_sample(), *others])
-    return _finding("a new process repeats no noise", failed, "two new processes and this one")
-
-
 @cache
 def _new_processes() -> list[dict[str, Any]]:
     """Draws of two new processes, started once: they know nothing of what is audited."""
-    folder = str(Path(__file__).parents[3])
+    folder = str(Path(__file__).parents[2])
     path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     options["env"] = {**os.environ, "PYTHONPATH": path}
-    started = [subprocess.Popen([sys.executable, "-c", _SCRIPT], **options) for _ in range(2)]
+    script = f"import json; from {__name__} import _sample; print(json.dumps(_sample()))"
+    started = [subprocess.Popen([sys.executable, "-c", script], **options) for _ in range(2)]
     texts = [one.communicate()[0] for one in started]
     return [json.loads(text) for one, text in zip(started, texts, strict=True) if not one.returncode]
 
@@ -306,10 +269,10 @@ def _new_processes() -> list[dict[str, Any]]:
 # Labels of blocks
 
 
-def _labels(setting: Setting, asked: Asked) -> Finding:
+def labels_finding(setting: Setting, audited: AuditedRun) -> Finding:
     """Every run deals all units anew, once."""
-    _, again = setting.watched(setting.base)
-    runs = (asked.watched, again)
+    _, again = setting.recorded()
+    runs = (audited.draws, again)
     failed = [f"labels were drawn {len(one.dealt)} times in a run" for one in runs if len(one.dealt) != 1]
     seen = [tuple(one.dealt[0].tolist()) for one in runs if one.dealt]
     first, second = (PrivateDraws().labels(64, 2**20).tolist() for _ in range(2))
@@ -319,11 +282,11 @@ def _labels(setting: Setting, asked: Asked) -> Finding:
     return _finding("secret labels are drawn once in a run, and anew in each", failed, "two runs")
 
 
-def _other_blocks(setting: Setting, asked: Asked, units: Units) -> Finding:
+def _other_blocks(setting: Setting, audited: AuditedRun, units: Units) -> Finding:
     """With the same labels a unit more, or another one, changes the fit of one block alone."""
-    plan = asked.plan
+    plan = audited.plan
     assert plan.blocks is not None
-    counted = dealt(setting.bound(setting.base), plan.blocks, plan.context, asked.release.stages)
+    counted = dealt(setting.bound(setting.base), plan.blocks, plan.context, audited.release.stages)
     blocks = replace(counted, count=4)
     corners, schema = units.corners(), setting.schema
     fits, labels = [], units.rng.integers(0, 8, len(setting.base) + schema.rows_per_unit)

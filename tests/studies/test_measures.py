@@ -5,8 +5,7 @@ import pytest
 
 from dpinfer.errors import InferenceError
 from dpinfer.results.adapter import checked_covariance
-from dpinfer.studies import Rules
-from dpinfer.studies.measures import Replicates, performance
+from dpinfer.studies.measures import Replicates, Rules, performance
 
 
 def cell(missing, misses, count=1000):

@@ -9,7 +9,7 @@ from scipy import optimize, stats
 
 import dpinfer as dpi
 from dpinfer.errors import OptionError
-from dpinfer.studies.bootstrap_cost import PrivacyCost, privacy_cost
+from dpinfer.studies import PrivacyCost, privacy_cost
 
 COLUMNS = ["mu", "replicates", "claimed epsilon", "asymptotic epsilon", "exact epsilon", "ledger mu"]
 

@@ -11,9 +11,9 @@ import pytest
 import dpinfer as dpi
 from dpinfer.errors import OptionError, UnknownColumnError
 from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.studies.auditing import audit as audited
-from dpinfer.studies.auditing.audit import FAMILYWISE
-from dpinfer.studies.auditing.events import _labels
+from dpinfer.studies import audit as audited
+from dpinfer.studies.audit import FAMILYWISE
+from dpinfer.studies.audit_events import labels_finding
 from validation.audit.planted import SCHEMA, Halves, block_mean
 
 
@@ -212,5 +212,5 @@ def test_a_choice_is_not_said_to_be_above_a_true_zcdp_price():
 @pytest.mark.parametrize(("rows", "passed"), [(3, True), (60, False)])
 def test_equal_labels_tell_something_only_where_chance_is_no_explanation(rows, passed):
     dealt = SimpleNamespace(dealt=[np.arange(rows) % 20])
-    asked = SimpleNamespace(watched=dealt, plan=SimpleNamespace(blocks=SimpleNamespace(count=20)))
-    assert _labels(SimpleNamespace(watched=lambda base: (None, dealt), base=None), asked).passed == passed
+    setting, run = SimpleNamespace(recorded=lambda: (None, dealt)), SimpleNamespace(draws=dealt)
+    assert labels_finding(setting, run).passed == passed

@@ -13,14 +13,30 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Largest, Place
 from dpinfer.privacy.accounting import choice_epsilon
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.studies.auditing.choices import log_odds, rank_bins, score_logs, worst_choice, worst_place
-from dpinfer.studies.auditing.climbing import added, worst_units
-from dpinfer.studies.auditing.exact import exact_findings, worst_of
-from dpinfer.studies.auditing.laws import _masses, _middle, bins_of, choice_tests, law_tests, shares_pvalue
-from dpinfer.studies.auditing.setting import setting_of
-from dpinfer.studies.auditing.stated import choice_amount, given_away, losses, stated_amount
-from dpinfer.studies.auditing.thresholds import answers_odds, first_logs, last_logs, worst_above
-from dpinfer.studies.auditing.units import Units
+from dpinfer.studies.audit_draws import _masses, _middle, bins_of, choice_test, law_tests, shares_pvalue
+from dpinfer.studies.audit_exact import (
+    answers_odds,
+    exact_findings,
+    first_logs,
+    last_logs,
+    log_odds,
+    rank_bins,
+    score_logs,
+    worst_above,
+    worst_choice,
+    worst_of,
+    worst_place,
+)
+from dpinfer.studies.audit_pairs import (
+    Units,
+    added,
+    choice_amount,
+    losses,
+    privacy_loss,
+    setting_of,
+    stated_amount,
+    worst_units,
+)
 
 SCHEMA = dpi.Schema(income=dpi.Real(0, 200), age=dpi.Integer(0, 100), race=dpi.Category(["a", "b", "c"]))
 PRICES = [dpi.PureDP(1), dpi.ZCDP(0.5), dpi.GDP(0.5), dpi.ApproxDP(1, 1e-6)]
@@ -28,7 +44,7 @@ PRICES = [dpi.PureDP(1), dpi.ZCDP(0.5), dpi.GDP(0.5), dpi.ApproxDP(1, 1e-6)]
 
 def asked(procedure, privacy, neighbors="add_remove", schema=SCHEMA, seed=1):
     setting = setting_of(procedure, schema, privacy, neighbors, None, np.random.default_rng(seed))
-    return setting, setting.asked(setting.base), Units(schema, neighbors, np.random.default_rng(seed))
+    return setting, setting.audited_run(), Units(schema, neighbors, np.random.default_rng(seed))
 
 
 # Prices
@@ -69,11 +85,11 @@ def test_the_price_of_a_choice_is_that_of_its_epsilon(privacy, law):
 def test_what_noise_gives_away_of_a_change():
     _, found, _ = asked(dpi.count(), dpi.ZCDP(0.5))
     stage = replace(found.stages[0], law=NoiseLaw("gaussian", (2.0,)), multiplier=3)
-    assert given_away([1], stage) == Fraction(9, 4)
-    assert given_away([1], replace(stage, law=NoiseLaw("laplace", (2.0,)))) == Fraction(3, 2)
+    assert privacy_loss([1], stage) == Fraction(9, 4)
+    assert privacy_loss([1], replace(stage, law=NoiseLaw("laplace", (2.0,)))) == Fraction(3, 2)
     bare = replace(stage, law=NoiseLaw("gaussian", (0.0,)))
-    assert given_away([1], bare) == math.inf
-    assert given_away([0], bare) == 0
+    assert privacy_loss([1], bare) == math.inf
+    assert privacy_loss([0], bare) == 0
     assert losses(np.array([[1.0], [0.0]]), bare).tolist() == [math.inf, 0.0]
 
 
@@ -233,8 +249,8 @@ def test_the_middle_of_a_law_is_summed_exactly():
 
 def test_choices_of_other_probabilities_fail():
     chosen = np.random.default_rng(0).choice(3, 2000, p=[0.5, 0.3, 0.2])
-    assert choice_tests("x", chosen, np.log([0.5, 0.3, 0.2])).pvalue > 1e-6
-    assert choice_tests("x", chosen, np.log([0.4, 0.4, 0.2])).pvalue < 1e-10
+    assert choice_test("x", chosen, np.log([0.5, 0.3, 0.2])).pvalue > 1e-6
+    assert choice_test("x", chosen, np.log([0.4, 0.4, 0.2])).pvalue < 1e-10
 
 
 @pytest.mark.parametrize("share", [0.01, 0.004, 0.3])

@@ -1,0 +1,811 @@
+"""The plan of a study: the price, the rows, or what they give, before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special, stats
+
+from dpinfer.display.progress import check_progress, watch
+from dpinfer.display.report import Report, Reported, Table, count
+from dpinfer.errors import DPInferError, OptionError, cut, kind_of, names_of, type_of
+from dpinfer.kernel.stage import Context, Data
+from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
+from dpinfer.procedures.procedure import Procedure
+from dpinfer.results.style import FAINT, given_or_new, legend, restrain
+from dpinfer.studies.forecasts import START, Fitted, Question, Summed, Tested, outlook_of
+from dpinfer.studies.populations import ReleasePilot
+from dpinfer.studies.power import (
+    PRICES,
+    amount_of,
+    crossing,
+    four_digits_down,
+    is_number,
+    is_whole,
+    price_bounds,
+    public_facts,
+    three_digits_up,
+    unit_of,
+    with_amount,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+
+    from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
+    from dpinfer.studies.forecasts import Depth, Forecast, Outlook
+
+__all__ = ["Plan", "SharedPlan", "plan"]
+
+TARGETS = ("width", "power", "rmse", "relative")
+"""What may be asked for."""
+
+_TITLE = "Plan: nothing is charged yet"
+
+_USUAL = (0.1, 1.0, 0.01, 10.0, 0.001, 100.0)
+"""Amounts of a unit from which a search starts: the first that the question takes."""
+
+_ROUGHLY, _NEAR = 0.008, 1.1
+"""Shortfall that is near enough for a first search, and the stride of the second one."""
+
+_POINTS, _SLOW_POINTS, _REACH = 9, 5, 10.0
+"""Points of a curve, of one that rows are fitted for, and how far it goes to either side."""
+
+_MISSED = 0.05
+"""Shortfall, of a logarithm or a probit, from which an answer says that it misses its target."""
+
+_FEW_SHOWN = 4
+"""Terms that a figure shows unless others are named."""
+
+_NOTHING = 1e-3
+"""Share of a width at the whole budget below which sampling counts as no part of it."""
+
+_LEAST_SHARE = 1e-3
+"""Least share of a budget at which the relative width of a question is looked at."""
+
+
+def plan(
+    procedure: Procedure | Sequence[Procedure],
+    *,
+    schema: Schema | None = None,
+    n: int | None = None,
+    privacy: Privacy | None = None,
+    unit: type[Privacy] | Privacy | None = None,
+    width: Any = None,
+    power: Any = None,
+    rmse: Any = None,
+    relative: Any = None,
+    alpha: float = 0.05,
+    assurance: float = 0.5,
+    pilot: Any = None,
+    neighbors: Neighbors | None = None,
+    budget: Privacy | None = None,
+    weights: Sequence[float] | None = None,
+    seed: int = 0,
+    progress: bool | None = True,
+) -> Plan | SharedPlan:
+    """Plan a question before it is paid for: of rows, price and precision, the one that is missing.
+
+    Nothing is charged, and no confidential row is read, even where the question is bound to data.
+
+    Parameters
+    ----------
+    procedure : Procedure, or sequence of Procedure
+        What is to be asked, such as ``dpi.ols("income ~ age")``, bound to data or not. Several share ``budget``.
+    schema : Schema, optional
+        Needed where the question is not bound.
+    n : int, optional
+        Number of rows: public, planned, or as an earlier release told. Of bound data whose number of rows is public,
+        and of a pilot release, it is known where nothing else is missing.
+    privacy : Privacy, optional
+        The price.
+    unit : type of Privacy, or Privacy, optional
+        In which unit a price is sought; of `ApproxDP` an amount, whose delta is kept. By default that of the ledger
+        where the question is bound to confidential data (`GDP` for an `ApproxDP` ledger), else `ZCDP`.
+    width : float or mapping of term to float, optional
+        Full width of intervals of level ``1 - alpha`` that is allowed.
+    power : float or mapping of term to (effect, power), optional
+        Power of the two-sided test of zero that is asked for, where the true value is ``effect``; without an effect it
+        is the population's own. Of a test its power against the population.
+    rmse : float or mapping of term to float, optional
+        Root mean squared error that is allowed.
+    relative : float or mapping of term to float, optional
+        Width that is allowed over that without privacy on the same number of rows; above 1.
+    alpha : float
+    assurance : float
+        Probability with which widths are to be reached: .5 asks for their median.
+    pilot : optional
+        The population: a `Release` of the question that is already paid for; `PublicData` or a frame of similar public
+        rows, drawn from with replacement; or a function ``generate(rng, n)``. By default the schema's uniform
+        population, which the answer says; a test needs a pilot, for its hypothesis may hold there. Of a test also what
+        is true, as `power` takes it.
+    neighbors : {"add_remove", "replace_one"}, optional
+        By default that of the data, else "add_remove".
+    budget : Privacy, optional
+        With several questions: what they share.
+    weights : sequence of float, optional
+        With several questions: the weighted sum of relative widths is least, instead of the largest of them.
+    seed : int
+        Public; the noise of a release has none.
+    progress : bool or None
+        Whether a progress bar is shown where rows are fitted one data set after the other; None as
+        `dpinfer.show_progress` says.
+
+    Returns
+    -------
+    Plan, or SharedPlan
+        Of several questions the latter.
+
+    Raises
+    ------
+    OptionError
+        If not exactly one of ``n``, ``privacy`` and the targets is missing (``n`` and ``privacy`` alone give width and
+        power); if a term is unknown or a target no positive number; if no price, or no number of rows, reaches it: the
+        message says what sampling alone gives, and how many rows would do.
+    UnknownColumnError
+        If the pilot lacks a column.
+    DPInferError
+        If the question cannot be measured at such a price, or a pilot says nothing of it.
+
+    Notes
+    -----
+    Widths are those of the library's own inference on simulated releases: sums of data sets that are drawn from the
+    population, with noise of the scale that the kernel states. The same random numbers serve every price, so that the
+    search follows a smooth curve. See the page on planning for formulas and measured limits.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> found = dpi.plan(dpi.mean("age"), schema=schema, n=2000, width=3.0)
+    >>> 0.0005 < found.privacy.rho < 0.005
+    True
+    """
+    several = [procedure] if isinstance(procedure, Procedure) else procedure
+    if not (isinstance(several, Sequence) and several and all(isinstance(one, Procedure) for one in several)):
+        raise OptionError("procedure", type_of(procedure), 'a question such as dpi.ols("y ~ x"), or several')
+    for name, value in (("alpha", alpha), ("assurance", assurance)):
+        if not (is_number(value) and 0 < value < 1):
+            raise OptionError(name, value, "a number between 0 and 1")
+    if not (is_whole(seed) and seed >= 0):
+        raise OptionError("seed", seed, "a whole number, not negative")
+    check_progress(progress)
+    source = several[0].source
+    schema, neighbors = public_facts(source, schema, neighbors, "a question that is bound to data")
+    bound = source if isinstance(source, Data) else None
+    price = privacy if privacy is not None else budget
+    if price is not None and not isinstance(price, Privacy):
+        raise OptionError("privacy", price, "an amount such as ZCDP(0.1)")
+    kind = _kind(unit, bound, price)
+    given = {"width": width, "power": power, "rmse": rmse, "relative": relative}
+    if not isinstance(procedure, Procedure):
+        _check_several(several, {"privacy": privacy, **given}, assurance, budget)
+    elif budget is not None or weights is not None:
+        shown = budget if weights is None else type_of(weights)
+        raise OptionError("budget", shown, "several questions that share it; one has a price")
+    nobs = None if bound is None else bound.nobs
+    with watch("fits of public rows", progress=progress) as counted:
+        planned = []
+        for one in several:
+            numbers = float(alpha), int(seed)
+            question = _question(replace(one, source=None), schema, neighbors, *numbers, kind, counted)
+            planned.append(_Planned(question, pilot, nobs))
+        if isinstance(procedure, Procedure):
+            return planned[0].answered(n, privacy, given, float(assurance))
+        return _shared(planned, planned[0].rows(n), cast("Privacy", budget), weights)
+
+
+def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assurance: float, budget: Any) -> None:
+    """Refuse what several questions cannot have: a price, targets, data of several schemas or relations."""
+    for name, value in named.items():
+        if value is not None:
+            raise OptionError(name, type_of(value), "None: several questions share budget=, for their widths")
+    if assurance != 0.5:
+        raise OptionError("assurance", assurance, "0.5: several questions share budget= by median widths")
+    sources = [one.source for one in several if isinstance(one.source, Data)]
+    if any((one.schema, one.neighbors) != (sources[0].schema, sources[0].neighbors) for one in sources):
+        raise OptionError("procedure", type_of(several), "questions that are bound to data of one schema and neighbors")
+    if not isinstance(budget, Privacy):
+        raise OptionError("budget", budget, "what the questions share, such as ZCDP(1.0)")
+
+
+def _kind(unit: Any, bound: Any, price: Privacy | None) -> Privacy:
+    """Return an amount of the unit in which a price is sought."""
+    named = any(unit is one for one in (ZCDP, GDP, PureDP))
+    if not (unit is None or named or isinstance(unit, Privacy)):
+        raise OptionError("unit", unit, "ZCDP, GDP or PureDP, or an amount such as ApproxDP(1.0, 1e-6)")
+    if price is not None:
+        return price
+    if isinstance(unit, Privacy):
+        return with_amount(unit, _USUAL[0])
+    if unit is None:
+        ledger = getattr(bound, "ledger", None)
+        unit = ZCDP if ledger is None else type(ledger.budget)
+    found: Privacy = (GDP if unit is ApproxDP else unit)(_USUAL[0])
+    return found
+
+
+def _question(
+    procedure: Procedure, schema: Schema, neighbors: Neighbors, alpha: float, seed: int, kind: Privacy, watch: Any
+) -> Question:
+    """Return what is planned, with the columns that are read and a price that the question takes."""
+    procedure.check(schema, neighbors)
+    first: DPInferError | None = None
+    for price in (kind, *(with_amount(kind, amount) for amount in _USUAL)):
+        found = Question(procedure, schema, neighbors, alpha, seed, price, watch)
+        context = Context(schema, neighbors, price, public=True)
+        try:
+            read = {*found.measured(START, price).columns, *procedure.columns_read(context)}
+        except DPInferError as error:
+            first = first or error
+        else:
+            return replace(found, schema=schema.select([name for name in schema if name in read] or list(schema)[:1]))
+    raise cast("DPInferError", first)
+
+
+# What is asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What is asked, by target and term.
+
+    Attributes
+    ----------
+    wanted : mapping of str to mapping of term to value
+        Of "width", "rmse" and "relative" the most that is allowed; of "power" a pair of the true value, or None for
+        the population's own, and the least power.
+    assurance : float
+        Probability with which a width is to be reached.
+    """
+
+    wanted: Mapping[str, Mapping[str, Any]]
+    assurance: float
+
+    @classmethod
+    def read(cls, names: Sequence[str], given: Mapping[str, Any], *, alpha: float, assurance: float) -> Targets:
+        """Read targets, each a number for all terms or a mapping by term; OptionError if there is no such target."""
+        right = (
+            f'a power between {alpha:g} and 1, by term with the true value, as in power={{"age": (0.02, 0.8)}}; '
+            "without the value it is the population's own"
+        )
+        wanted: dict[str, dict[str, Any]] = {}
+        for option in TARGETS:
+            value = given[option]
+            unknown = [name for name in value if name not in names] if isinstance(value, Mapping) else []
+            if unknown or (isinstance(value, Mapping) and not value):
+                raise OptionError(option, names_of(unknown), f"terms among {', '.join(names[:20])}")
+            by_term = {} if value is None else value if isinstance(value, Mapping) else dict.fromkeys(names, value)
+            least, wanted[option] = 1.0 if option == "relative" else 0.0, {}
+            for name, one in by_term.items():
+                if option == "power":
+                    pair = one if isinstance(one, tuple | list) else (None, one)
+                    fits = len(pair) == 2 and (pair[0] is None or is_number(pair[0])) and is_number(pair[1])
+                    if not (fits and alpha < pair[1] < 1 and pair[0] != 0):
+                        raise OptionError(option, value if is_number(value) else type_of(value), right)
+                    wanted[option][name] = (None if pair[0] is None else float(pair[0]), float(pair[1]))
+                elif is_number(one) and one > least:
+                    wanted[option][name] = float(one)
+                else:
+                    usual = f"a number above {least:g} for all terms, or such numbers by term, as in {option}"
+                    shown = type_of(value) if isinstance(value, Mapping) else value
+                    raise OptionError(option, shown, f'{usual}={{"age": ...}}')
+        return cls(wanted, assurance)
+
+    def effects(self, forecast: Forecast) -> Array:
+        """Return the true values at which power is asked for (p,); the population's own by default."""
+        given = {name: effect for name, (effect, _) in self.wanted["power"].items() if effect is not None}
+        return np.array([given.get(name, own) for name, own in zip(forecast.names, forecast.center, strict=True)])
+
+    def values(self, name: str, forecast: Forecast) -> Array:
+        """Return what a forecast reaches of a target (p,)."""
+        if name == "power":
+            return forecast.power(self.effects(forecast))
+        return forecast.rmse if name == "rmse" else forecast.width(self.assurance)
+
+    def gaps(self, forecast: Forecast, alone: Forecast | None) -> dict[tuple[str, str], float]:
+        """How far a forecast is from each target: 0 or less where it is met.
+
+        Widths and errors count on the logarithm, powers as probits. ``alone`` is the forecast without noise.
+        """
+        out: dict[tuple[str, str], float] = {}
+        for name in ("width", "rmse", "relative", "power"):
+            terms = self.wanted[name]
+            if not terms or (name == "relative" and alone is None):
+                continue
+            values = self.values(name, forecast)
+            if name == "relative":
+                values = values / cast("Forecast", alone).width()
+            for term, most in terms.items():
+                at = float(values[forecast.names.index(term)])
+                if name == "power":
+                    reached = stats.norm.ppf(np.clip(at, 1e-9, 1 - 1e-9))
+                    out[name, term] = float(stats.norm.ppf(most[1]) - reached)
+                else:
+                    out[name, term] = np.inf if np.isnan(at) else float(np.log(max(at, 1e-300) / most))
+        return out
+
+    def shortfall(self, forecast: Forecast, alone: Forecast | None) -> float:
+        """Return the largest gap."""
+        return max([-np.inf, *self.gaps(forecast, alone).values()])
+
+    def unreached(self, right: str, name: str = "", term: str = "") -> OptionError:
+        """Return the error that a target is not reached, by default the first, for all of its terms."""
+        name = name or next(name for name in TARGETS if self.wanted[name])
+        terms = {term: self.wanted[name][term]} if term else self.wanted[name]
+        listed = (f"{one}: {most[1] if name == 'power' else most:g}" for one, most in terms.items())
+        return OptionError(name, cut(", ".join(listed)), right)
+
+
+def _alone(outlook: Outlook, n: int) -> Forecast | None:
+    """Look at sampling alone; None where nothing can be said of it."""
+    with suppress(DPInferError):
+        return outlook.alone(n)
+    return None
+
+
+class _Planned:
+    """One question, its population and what is sought."""
+
+    def __init__(self, question: Question, pilot: Any, nobs: int | None) -> None:
+        self.question = question
+        self.text = question.procedure.text(question.schema)
+        self.outlook, self.about, self._released_rows = outlook_of(question, pilot)
+        self._nobs = nobs if nobs is not None else self._released_rows
+
+    def answered(self, n: Any, privacy: Any, given: dict[str, Any], assurance: float) -> Plan:
+        """Solve what is missing."""
+        question, outlook = self.question, self.outlook
+        test = isinstance(outlook, Tested)
+        wanted = [name for name in given if given[name] is not None]
+        missing = [name for name, known in (("n", n is not None), ("privacy", privacy is not None)) if not known]
+        if wanted and not missing and not test and (wanted != ["power"] or is_number(given["power"])):
+            raise OptionError("n", n, "None: with n, privacy and a target nothing is missing to solve")
+        if "n" in missing and (len(missing) > 1 or not wanted):
+            n, missing = self.rows(None), [one for one in missing if one != "n"]
+        if len(missing) == 1 and not wanted:
+            raise OptionError("privacy", None, "a price, or a target such as width={...}: two of the three are needed")
+        if n is not None:
+            n = self.rows(n)
+        start = int(min(max(self._released_rows or START, outlook.least), outlook.most))
+        targets = self._targets(given, n or start, privacy or question.known, assurance)
+        if missing:
+            n, privacy = self._solved(n, privacy, start, targets)
+        solved = cast("Any", missing[0] if missing else None)
+        found, alone = outlook.at(n, privacy, depth="answer"), _alone(outlook, n)
+        notes = _notes(outlook, found, self.about, targets, alone)
+        if (solved == "privacy" and amount_of(privacy) <= PRICES[0]) or (solved == "n" and n <= outlook.least):
+            notes.append("This is the least that is looked at: less may do.")
+        frame, words = _frame(found, alone, targets), (self.about, self.text, tuple(notes))
+        return Plan(n, privacy, solved, frame, found.alpha, assurance, question.neighbors, *words, outlook, targets)
+
+    def rows(self, n: Any) -> int:
+        """Read a number of rows, or take the public or released one."""
+        if n is None:
+            if self._nobs is None:
+                raise OptionError("n", None, "a number of rows, a price or a target: only one of the three is solved")
+            n = max(round(self._nobs), 1)
+        if not (is_whole(n) and self.outlook.least <= n <= self.outlook.most):
+            raise OptionError("n", n, f"a whole number from {self.outlook.least} to {self.outlook.most:,}")
+        return int(n)
+
+    def _targets(self, given: dict[str, Any], n: int, price: Privacy, assurance: float) -> Targets:
+        question, outlook = self.question, self.outlook
+        wanted = [name for name in TARGETS if given[name] is not None]
+        for name in wanted:
+            if isinstance(outlook, Tested) and name != "power":
+                raise OptionError(name, type_of(given[name]), "None: a test has power alone")
+        names = outlook.at(n, price).names if wanted else ()
+        targets = Targets.read(names, given, alpha=question.alpha, assurance=assurance)
+        relative = targets.wanted["relative"]
+        if relative:  # not of what has no sampling error
+            alone, priced = outlook.alone(n), outlook.at(n, question.known)
+            sampled = zip(alone.names, alone.width() > _NOTHING * priced.width(), strict=True)
+            without = [name for name, one in sampled if name in relative and not one]
+            if without:
+                right = "terms with a sampling error: of the others ask for a width"
+                raise OptionError("relative", names_of(without), right)
+        return targets
+
+    def _solved(self, n: Any, privacy: Any, start: int, targets: Targets) -> tuple[int, Privacy]:
+        """Find the rows or the price that is missing: roughly at first, and near it with more releases."""
+        outlook, kind, rows, relative = self.outlook, self.question.known, n is None, targets.wanted["relative"]
+        alone = None if rows else _alone(outlook, n)
+        if alone is not None and not relative and targets.shortfall(alone, None) > 0:
+            raise self._no_price(n, targets, alone)
+        found: Any
+        if isinstance(outlook, Tested):
+            least = next(iter(targets.wanted["power"].values()))[1]
+            found = outlook.rows(privacy, least) if rows else outlook.price(n, kind, least)
+        else:
+
+            def shortfall(x: float, depth: Depth) -> float:
+                at, price = (int(x), privacy) if rows else (n, with_amount(kind, x))
+                without = outlook.alone(at) if rows and relative else alone
+                return targets.shortfall(outlook.at(at, price, depth=depth), without)
+
+            begin, within = float(start), (float(outlook.least), float(outlook.most))
+            if not rows:
+                begin = amount_of(kind)
+                within = price_bounds(lambda price: self.question.measured(n, price), kind, [begin])
+            found = crossing(lambda x: shortfall(x, "width"), begin, within, whole=rows, met=_ROUGHLY)
+            if found is not None and not outlook.slow:
+                found = crossing(lambda x: shortfall(x, "share"), found, within, whole=rows, stride=_NEAR)
+            if found is not None:
+                found = int(found) if rows else with_amount(kind, three_digits_up(found))
+        if found is None:
+            reached = f"{outlook.most:,} rows reach at {privacy}: pay more"
+            if not rows:
+                reached = f"some price in {unit_of(kind)} reaches at n = {n:,}: take more rows"
+            raise targets.unreached(f"a target that {reached}, or ask for less")
+        return (found, privacy) if rows else (n, found)
+
+    def _no_price(self, n: int, targets: Targets, alone: Forecast) -> OptionError:
+        """Say what sampling alone gives, and about how many rows would do, rounded up to three digits."""
+        gaps = targets.gaps(alone, None)
+        name, term = max(gaps, key=lambda key: gaps[key])
+        value = float(targets.values(name, alone)[alone.names.index(term)])
+
+        def shortfall(rows: float) -> float:
+            return targets.shortfall(self.outlook.alone(int(rows)), None)
+
+        found = crossing(shortfall, float(n), (float(n), float(self.outlook.most)), whole=True)
+        least = None if found is None else int(np.ceil(three_digits_up(found)))
+        enough = "no number of rows that can be planned" if least is None else f"at least {least:,} rows"
+        right = (
+            f"a target that sampling allows: no price helps, because n = {n:,} is too small. Without any noise "
+            f"{name} is {value:.4g}; {enough} would do"
+        )
+        return targets.unreached(right, name, term)
+
+
+# The answer
+
+
+def _frame(found: Forecast, alone: Forecast | None, targets: Targets) -> pd.DataFrame:
+    effects = targets.effects(found)
+    powers = found.power(effects)
+    if np.isnan(found.center).all():
+        ordinary = np.full(1, np.nan) if alone is None else alone.power(effects)
+        return pd.DataFrame({"power": powers, "ordinary power": ordinary}, index=list(found.names))
+    width = found.width(targets.assurance)
+    without = np.full(len(width), np.nan) if alone is None else alone.width()
+    with np.errstate(all="ignore"):
+        relative = width / without
+    columns = {"true value": effects, "width": width, "without noise": without, "relative": relative}
+    return pd.DataFrame({**columns, "rmse": found.rmse, "power": powers}, index=list(found.names))
+
+
+def _notes(outlook: Outlook, found: Forecast, about: str, targets: Targets, alone: Forecast | None) -> list[str]:
+    """Say how it was computed, and which of what was asked for these releases do not tell, or miss."""
+    notes = []
+    if about.startswith("uniform"):
+        notes.append("No pilot: real columns are seldom uniform, and seldom independent. Give pilot= what is known.")
+    if isinstance(outlook, Tested):
+        notes.append("Power against the population, by the same study as dpinfer.power.")
+    else:
+        if isinstance(outlook, Summed | Fitted):
+            how = "sums of data sets" if isinstance(outlook, Summed) else "fits of data sets"
+            notes.append(f"Simulated: {len(found.params):,} {how}, with noise of the kernel's scale.")
+        if not found.counted:
+            notes.append("Errors and powers are by the standard errors that the inference states.")
+        if isinstance(outlook.pilot, ReleasePilot):
+            notes.append("The noise of the pilot release is in what it says of the population.")
+        unbounded = [name for name, width in zip(found.names, found.width(), strict=True) if not np.isfinite(width)]
+        if unbounded:
+            notes.append(f"Unbounded intervals in most releases: {', '.join(unbounded[:5])}.")
+        if targets.assurance != 0.5 and not found.sampled and not np.isnan(found.center).all():
+            notes.append(
+                "A release as pilot has no samples to draw: assurance is of its noise at most, not of sampling."
+            )
+    gaps = targets.gaps(found, alone)
+    if max([-np.inf, *gaps.values()]) > _MISSED:
+        name, term = max(gaps, key=lambda key: gaps[key])
+        notes.append(f"The {name} of {term} is not quite what was asked for: so many releases cannot tell it closer.")
+    return notes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Reported):
+    """What a study needs, or gives; made by `plan`.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    privacy : Privacy
+        The price.
+    solved : {"n", "privacy", None}
+        Which of them was sought; None where both were given.
+    frame : DataFrame
+        A row for each term: "true value" (that power is for), "width" (full width, reached with the assurance asked
+        for), "without noise" (the width that sampling alone gives), "relative" (their ratio), "rmse", and "power" of
+        the two-sided test of zero.
+    alpha, assurance : float
+    population : str
+        What the study was planned for, in words.
+    notes : tuple of str
+    """
+
+    n: int
+    privacy: Privacy
+    solved: Literal["n", "privacy"] | None
+    frame: pd.DataFrame = field(repr=False)
+    alpha: float
+    assurance: float
+    neighbors: Neighbors
+    population: str
+    text: str
+    notes: tuple[str, ...]
+    _outlook: Outlook = field(repr=False)
+    _targets: Targets = field(repr=False)
+
+    @property
+    def width(self) -> pd.Series:
+        """Full width of the interval of each term; empty for a test."""
+        return self.frame["width"] if "width" in self.frame else pd.Series(dtype=float, name="width")
+
+    @property
+    def power(self) -> pd.Series:
+        """Power of the two-sided test of each term, or of the test that was planned."""
+        return self.frame["power"]
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return the table, a copy."""
+        return self.frame.copy()
+
+    def curve(self, against: Literal["privacy", "n"], terms: Sequence[str] | None = None) -> pd.DataFrame:
+        """Look at other prices, or other numbers of rows.
+
+        Parameters
+        ----------
+        against : {"privacy", "n"}
+            What changes; the other stays as planned.
+        terms : sequence of str, optional
+            By default the first four.
+
+        Returns
+        -------
+        DataFrame
+            A row for each amount and term: columns "n", "amount", "term", "width", "without noise", "power".
+
+        Raises
+        ------
+        OptionError
+            If a term is unknown, or ``against`` is neither.
+        """
+        if against not in ("privacy", "n"):
+            raise OptionError("against", against, ("privacy", "n"))
+        outlook, rows, known = self._outlook, [], list(self.frame.index)
+        shown = known[:_FEW_SHOWN] if terms is None else list(terms)
+        unknown = [name for name in shown if name not in known]
+        if unknown or isinstance(terms, str):
+            raise OptionError("terms", names_of(unknown or [terms]), f"a list of terms among {', '.join(known[:20])}")
+        planned = amount_of(self.privacy) if against == "privacy" else float(self.n)
+        alone = _alone(outlook, self.n) if against == "privacy" else None
+        for at in planned * np.geomspace(1 / _REACH, _REACH, _SLOW_POINTS if outlook.slow else _POINTS):
+            n = self.n if against == "privacy" else int(np.clip(round(at), outlook.least, outlook.most))
+            price = with_amount(self.privacy, float(at)) if against == "privacy" else self.privacy
+            with suppress(DPInferError):  # beyond what can be measured
+                part = _frame(outlook.at(n, price), alone or _alone(outlook, n), self._targets).loc[shown]
+                rows.append(part.rename_axis("term").reset_index().assign(n=n, amount=amount_of(price)))
+        names = ["n", "amount", "term", "width", "without noise", "power"]
+        return pd.concat(rows, ignore_index=True).reindex(columns=names)
+
+    def plot(self, terms: Sequence[str] | None = None, axes: Any = None) -> Array:
+        """Plot width and power against the price and against the number of rows.
+
+        Dashed lines are sampling alone; the dotted line is the plan. A test has powers only.
+
+        Parameters
+        ----------
+        terms : sequence of str, optional
+            By default the first four.
+        axes : ndarray of matplotlib.axes.Axes (2, 2), of a test (1, 2), optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        ndarray of matplotlib.axes.Axes
+
+        Raises
+        ------
+        OptionError
+            If a term is unknown, or ``axes`` has another shape.
+        """
+        measures = ["power"] if isinstance(self._outlook, Tested) else ["width", "power"]
+        if axes is None:
+            from matplotlib import pyplot as plt  # noqa: PLC0415  (imported when first needed)
+
+            size = (9.0, 3.4 * len(measures))
+            axes = plt.subplots(len(measures), 2, figsize=size, layout="constrained", squeeze=False)[1]
+        found = np.asarray(axes, dtype=object)
+        if found.shape != (len(measures), 2):
+            raise OptionError("axes", kind_of(axes), f"an array of Axes of shape ({len(measures)}, 2)")
+        places = (("privacy", "amount", amount_of(self.privacy)), ("n", "n", float(self.n)))
+        for column, (against, place, planned) in zip(found.T, places, strict=True):
+            curve = self.curve(cast("Any", against), terms)
+            for ax, measure in zip(column, measures, strict=True):
+                for number, (term, part) in enumerate(curve.groupby("term", sort=False)):
+                    shown = part[np.isfinite(part[measure])]
+                    ax.plot(shown[place], shown[measure], "o-", ms=3, color=f"C{number}", label=str(term))
+                    if measure == "width":
+                        ax.plot(part[place], part["without noise"], "--", lw=0.9, color=f"C{number}")
+                ax.set(xscale="log", **({"yscale": "log"} if measure == "width" else {"ylim": (0, 1.03)}))
+                restrain(ax)
+                ax.axvline(planned, color=FAINT, lw=0.8, ls=":")
+                ax.set(xlabel=unit_of(self.privacy) if against == "privacy" else "rows", ylabel=measure)
+        legend(found[0, 0])
+        found[0, 0].figure.suptitle(self.text, fontsize="medium")
+        return found
+
+    def _report(self) -> Report:
+        rows, price = (" (solved)" if self.solved == name else "" for name in ("n", "privacy"))
+        facts = (
+            ("question", self.text),
+            ("rows", f"{self.n:,}{rows}"),
+            ("price", f"{self.privacy}{price}: {self.privacy.describe()}"),
+            ("neighbours", self.neighbors),
+            ("population", self.population),
+        )
+        return Report(_TITLE, facts, (Table.of(self.frame),), self.notes)
+
+
+# One budget for several questions
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedPlan(Reported):
+    """How several questions share a budget; made by `plan`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        A row for each question: "share" of what composes, "privacy" (its price), "relative" (the largest width of its
+        terms over that without noise; of what has no sampling error, such as a count of these rows, over that at the
+        whole budget), "widest" (that term).
+    prices : tuple of Privacy
+        In the order of the questions; together they are within the budget.
+    n : int
+    budget : Privacy
+    population : str
+    """
+
+    frame: pd.DataFrame = field(repr=False)
+    prices: tuple[Privacy, ...]
+    n: int
+    budget: Privacy
+    population: str
+    _curves: tuple[tuple[Array, Array], ...] = field(repr=False)
+
+    def summary_frame(self) -> pd.DataFrame:
+        """Return the table, a copy."""
+        return self.frame.copy()
+
+    def _report(self) -> Report:
+        budget = f"{self.budget}: {self.budget.describe()}"
+        facts = (("budget", budget), ("rows", count(self.n)), ("population", self.population))
+        return Report(_TITLE, facts, (Table.of(self.frame),))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the relative width of each question against its share; points are the plan.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        ax = given_or_new(ax, 6, 4)
+        places = zip(self._curves, self.frame.index, self.frame["share"], self.frame["relative"], strict=True)
+        for number, ((shares, ratios), name, share, ratio) in enumerate(places):
+            ax.plot(shares, ratios, "-", color=f"C{number}", label=str(name))
+            ax.plot([share], [ratio], "o", ms=6, color=f"C{number}")
+        ax.set(xscale="log", yscale="log", xlabel=f"share of {self.budget}", ylabel="width over that without noise")
+        restrain(ax)
+        legend(ax)
+        return ax
+
+
+def _shared(planned: Sequence[_Planned], n: int, budget: Privacy, weights: Any) -> SharedPlan:
+    """Share a budget among questions: shares that make the largest relative width, or a weighted sum, least.
+
+    Raises
+    ------
+    OptionError
+        If weights are no positive numbers, one for each question, or a question has no width.
+    """
+    many, listed = len(planned), None
+    if weights is not None:
+        sized = not isinstance(weights, str) and hasattr(weights, "__len__") and len(weights) == many
+        if not (sized and all(is_number(one) and one > 0 for one in weights)):
+            raise OptionError("weights", type_of(weights), f"{many} numbers above 0, one for each question")
+        listed = np.array(list(weights), dtype=np.float64)
+    usual = []
+    for one in planned:
+        # Of what has no sampling error, such as a count of these rows, the width at the whole budget.
+        alone, whole = one.outlook.alone(n).width(), one.outlook.at(n, budget).width()
+        usual.append(np.asarray(np.where(alone > _NOTHING * whole, alone, whole)))
+
+    def relative(place: int, price: Privacy) -> tuple[float, str]:
+        """Return the largest relative width of a question, and its term."""
+        found = planned[place].outlook.at(n, price)
+        with np.errstate(all="ignore"):
+            ratios = found.width() / usual[place]
+        widest = int(np.argmax(np.where(np.isnan(ratios), -np.inf, ratios)))
+        return float(ratios[widest]), found.names[widest]
+
+    curves = []
+    for place, one in enumerate(planned):
+        known = {}
+        for share in map(float, np.geomspace(_LEAST_SHARE, 1.0, _POINTS)):
+            with suppress(DPInferError):  # shares that cannot be measured
+                ratio, _ = relative(place, budget * share if share < 1 else budget)
+                if np.isfinite(ratio):
+                    known[share] = max(ratio, 1 + 1e-9)
+        if len(known) < 2:
+            right = "questions with intervals that are bounded at shares of the budget"
+            raise OptionError("procedure", one.text, right)
+        curves.append((np.array(list(known)), np.minimum.accumulate(np.array(list(known.values())))))
+    functions = [_interpolated(*curve) for curve in curves]
+    shares = np.ones(1) if many == 1 else _least_largest(functions) if listed is None else _least_sum(functions, listed)
+    shares = np.array([four_digits_down(float(share)) for share in shares])
+    prices = tuple(budget * float(share) if share < 1 else budget for share in shares)
+    ratios, widest = zip(*(relative(place, price) for place, price in enumerate(prices)), strict=True)
+    columns = {"share": shares, "privacy": list(map(str, prices)), "relative": ratios, "widest": widest}
+    frame = pd.DataFrame(columns, index=pd.Index([one.text for one in planned], name="question"))
+    return SharedPlan(frame, prices, n, budget, planned[0].about, tuple(curves))
+
+
+def _interpolated(shares: Array, ratios: Array) -> Callable[[Any], Any]:
+    """Squared relative width less 1, which is in proportion to the noise, is followed on the logarithm."""
+    at, excess = np.log(shares), np.log(ratios**2 - 1)
+
+    def function(share: Any) -> Any:
+        inside = np.interp(np.log(share), at, excess)
+        below = (excess[1] - excess[0]) / (at[1] - at[0]) * np.minimum(np.log(share) - at[0], 0.0)
+        return np.sqrt(1 + np.exp(np.minimum(inside + below, 600.0)))
+
+    return function
+
+
+def _least_largest(functions: Sequence[Callable[[Any], Any]]) -> Array:
+    """Shares at which all relative widths are the same."""
+    least = _LEAST_SHARE * 1e-3
+
+    def needed(one: Callable[[Any], Any], ratio: float) -> float:
+        if one(least) <= ratio:
+            return least
+        if one(1.0) >= ratio:
+            return 1.0
+        return float(np.exp(optimize.brentq(lambda x: one(np.exp(x)) - ratio, np.log(least), 0.0)))
+
+    def shares_for(log_ratio: float) -> Array:
+        return np.array([needed(one, float(np.exp(log_ratio))) for one in functions])
+
+    low, high = max(float(one(1.0)) for one in functions), max(float(one(1 / len(functions))) for one in functions)
+    root = optimize.brentq(lambda x: shares_for(x).sum() - 1, np.log(low), np.log(max(high, low) * 1.0001))
+    shares = shares_for(root)
+    return np.asarray(shares / max(shares.sum(), 1.0))
+
+
+def _least_sum(functions: Sequence[Callable[[Any], Any]], weights: Array) -> Array:
+    """Shares at which the weighted sum of relative widths is least."""
+
+    def total(free: Array) -> float:
+        shares = special.softmax(free)
+        return float(sum(weight * one(share) for weight, one, share in zip(weights, functions, shares, strict=True)))
+
+    options = {"xatol": 1e-4, "fatol": 1e-8, "maxiter": 4000}
+    found = optimize.minimize(total, np.zeros(len(functions)), method="Nelder-Mead", options=options)
+    return np.asarray(special.softmax(found.x))

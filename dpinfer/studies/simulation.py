@@ -1,0 +1,498 @@
+"""The design of a coverage study, and its replicates: what is drawn, asked and inferred, block by block."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpinfer._version import __version__
+from dpinfer.display.progress import LOG, watched
+from dpinfer.errors import DataError, OptionError
+from dpinfer.inference.contrasts import contrast_rows, variance_of
+from dpinfer.inference.released import Released
+from dpinfer.kernel.measurement import Measurement, price_procedure
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
+from dpinfer.kernel.simulated import PublicData
+from dpinfer.kernel.sources import open_table
+from dpinfer.kernel.stage import Context
+from dpinfer.privacy.units import NEIGHBORS, ZCDP, Neighbors, Privacy
+from dpinfer.release.laws import NoiseLaw
+from dpinfer.schema.cells import Coded
+from dpinfer.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dpinfer.kernel.rows.base import RowSum
+    from dpinfer.statistics.arrays import Array, Mask
+
+    Fit = tuple[tuple[str, ...], Array, bool, Array]
+
+__all__ = [
+    "BLOCK", "HARDLY_NOISY", "Design", "Task", "cells_at", "columns_of", "draw_columns", "fitted", "hardly_noisy",
+    "noiseless_estimates", "noisy", "read_results", "run_block", "run_design",
+]  # fmt: skip
+
+COLUMNS = 2
+"""Version of the columns that blocks are stored with."""
+
+BLOCK = 250
+"""Replicates that are drawn from one stream; the same whatever the number of workers."""
+
+HARDLY_NOISY = ZCDP(1e9)
+"""The price of estimates that count as without noise, where data are fitted one by one."""
+
+_NOISE = 1e-6
+"""Scale of the noise, relative to that of the price, of estimates from sums that count as without noise."""
+
+_NUMBERS = ("estimate", "error", "lower", "upper", "pvalue")
+_WITHOUT = ("without noise", "noise error")
+_BASELINE = ("baseline estimate", "baseline error", "baseline lower", "baseline upper")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A block of replicates at one number of rows, by its index in the design; the same data serve every price."""
+
+    size: int
+    block: int
+    replicates: int
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Everything that determines the numbers of a study.
+
+    Attributes
+    ----------
+    generate : callable
+        ``generate(rng, n)`` returns a dict of arrays of length n, or a DataFrame.
+    procedure : Procedure, or anything with ``bind(data)`` and ``fit(price)``
+    schema : Schema
+    truth : mapping of str to float, or None
+    n : tuple of int
+    privacy : tuple of Privacy
+    neighbors : {"add_remove", "replace_one"}
+    replicates : int
+    level : float
+    seed : int
+    baseline : callable, optional
+        Maps the same data, as a DataFrame, to fitted results of statsmodels.
+    contrasts : mapping of name to weights by coefficient
+        Further quantities that are studied like coefficients.
+    """
+
+    generate: Callable[[np.random.Generator, int], Any]
+    procedure: Any
+    schema: Schema
+    truth: Mapping[str, float] | None
+    n: tuple[int, ...]
+    privacy: tuple[Privacy, ...]
+    neighbors: Neighbors
+    replicates: int
+    level: float
+    seed: int
+    baseline: Callable[[Any], Any] | None = None
+    contrasts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        bound = hasattr(self.procedure, "fit") and hasattr(self.procedure, "bind")
+        sizes = bool(self.n) and all(isinstance(size, int) and size > 0 for size in self.n)
+        prices = bool(self.privacy) and all(isinstance(price, Privacy) for price in self.privacy)
+        weights = all(isinstance(one, Mapping) for one in self.contrasts.values())
+        for name, right, expected in (
+            ("generate", callable(self.generate), "a function of (rng, n) that returns columns"),
+            ("procedure", bound, 'a procedure such as dpinfer.ols("y ~ x")'),
+            ("schema", isinstance(self.schema, Schema), "a Schema"),
+            ("n", sizes, "one or more positive whole numbers of rows"),
+            ("privacy", prices, "one or more prices such as ZCDP(0.1)"),
+            ("neighbors", self.neighbors in NEIGHBORS, NEIGHBORS),
+            ("replicates", isinstance(self.replicates, int) and self.replicates > 0, "a positive whole number"),
+            ("level", isinstance(self.level, float) and 0 < self.level < 1, "a number between 0 and 1, such as 0.95"),
+            ("seed", isinstance(self.seed, int) and self.seed >= 0, "a whole number, not negative"),
+            ("contrasts", weights, 'such as {"x - z": {"x": 1, "z": -1}}'),
+            ("baseline", self.baseline is None or callable(self.baseline), "a function of a DataFrame, or None"),
+        ):
+            if not right:
+                raise OptionError(name, getattr(self, name), expected)
+
+    @property
+    def estimates_many(self) -> bool:
+        """Whether the procedure infers from many releases at once; what has only bind and fit does not."""
+        return bool(getattr(self.procedure, "estimates_many", False))
+
+    def measured(self, price: Privacy, n: int) -> Measurement:
+        """Return what the procedure measures of n rows at a price."""
+        public = n if self.neighbors == "replace_one" and self.schema.people is None else None
+        context = Context(self.schema, self.neighbors, price, public, public=True)
+        return price_procedure(self.procedure.resolve(context), context)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All blocks, in order."""
+        starts = range(0, self.replicates, BLOCK)
+        return [
+            Task(size, start // BLOCK, min(BLOCK, self.replicates - start))
+            for size, start in product(range(len(self.n)), starts)
+        ]
+
+    def stream(self, task: Task, purpose: int) -> np.random.Generator:
+        """Return the random stream of a block: 0 for the data, 1 + i for the noise at price i."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(task.size, task.block, purpose)))
+
+    def fingerprint(self) -> str:
+        """Return the design as one line of JSON, with a digest of the code of its functions, to tell designs apart."""
+        design = {one.name: getattr(self, one.name) for one in fields(self)} | {
+            "generate": _digest(self.generate),
+            "procedure": repr(self.procedure),
+            "schema": self.schema.to_dict(),
+            "truth": None if self.truth is None else {str(one): float(value) for one, value in self.truth.items()},
+            "privacy": [price.to_dict() for price in self.privacy],
+            "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
+            "baseline": None if self.baseline is None else _digest(self.baseline),
+        }
+        return json.dumps({**design, "block": BLOCK, "columns": COLUMNS, "version": __version__}, sort_keys=True)
+
+
+def _digest(function: Callable[..., Any]) -> str:
+    """Name a function by its name, code and data; two functions of one name differ if their code does."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return f"{type(function).__module__}.{type(function).__qualname__}: {function!r}"
+    parts = (code.co_code, repr(code.co_names), repr([c for c in code.co_consts if not hasattr(c, "co_code")]))
+    digest = hashlib.sha256(repr((parts, repr(function.__defaults__))).encode()).hexdigest()[:16]
+    return f"{function.__qualname__}: {digest}"
+
+
+# Data sets
+
+
+def columns_of(drawn: Any) -> Mapping[str, Any] | None:
+    """Read a DataFrame or a mapping of arrays by column; None if it is neither."""
+    if isinstance(drawn, pd.DataFrame):
+        source = open_table(drawn)
+        drawn = source.read(source.columns, 0, source.rows)
+    if not hasattr(drawn, "keys"):
+        return None
+    return {name: cells if isinstance(cells, Coded) else np.asarray(cells) for name, cells in drawn.items()}
+
+
+def draw_columns(design: Design, rng: np.random.Generator, n: int) -> Mapping[str, Any]:
+    """Draw one data set and check its shape.
+
+    Raises
+    ------
+    DataError
+        If ``generate`` returns something else than n values for each declared column.
+    """
+    drawn = design.generate(rng, n)
+    columns = columns_of(drawn)
+    if columns is None:
+        raise DataError(f"generate returned a {type(drawn).__name__}: expected a dict of arrays or a DataFrame")
+    missing = [name for name in design.schema if name not in columns]
+    if missing:
+        raise DataError(f"generate did not return the columns {', '.join(missing)}; it returned {', '.join(columns)}")
+    for name in design.schema:
+        if len(columns[name]) != n:
+            raise DataError(f"generate returned {len(columns[name])} values for {name!r}: expected n = {n}")
+    return columns
+
+
+def cells_at(cells: Any, places: Any) -> Any:
+    """Return some cells of a column."""
+    return Coded(cells.codes[places], cells.values) if isinstance(cells, Coded) else cells[places]
+
+
+# Estimates from sums
+
+
+def noisy(measurement: Measurement, sums: Array, rng: np.random.Generator) -> Released:
+    """Add simulated noise to sums of whole numbers (R, m): R releases."""
+    noise = measurement.law.rvs(len(sums), rng)
+    return Released.of_study(measurement, (sums * measurement.multiplier + noise) * np.asarray(measurement.steps))
+
+
+def hardly_noisy(measurement: Measurement, sums: Array, rng: np.random.Generator | None) -> Released:
+    """Return R releases of sums (R, m) whose noise is as good as none; with no generator there is none at all."""
+    law = measurement.law
+    law = NoiseLaw(law.family, tuple(_NOISE * one for one in law.scales), law.draws)
+    noise = 0.0 if rng is None else law.rvs(len(sums), rng)
+    values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
+    return replace(Released.of_study(measurement, values), law=law)
+
+
+def noiseless_estimates(
+    design: Design, measurement: Measurement, sums: Array, rng: np.random.Generator | None = None
+) -> Array:
+    """Estimates (R, q) from sums (R, m), in whole numbers, without noise; with hardly any if there is a generator.
+
+    Hardly any noise keeps solvable what sums of few rows would not be. Estimates are NaN where there are none.
+    """
+    procedure = design.procedure
+    with suppress(AttributeError, OptionError):
+        procedure = procedure.with_options({"inference": "wald"})  # the same estimates, sooner
+    released = hardly_noisy(measurement, sums, rng)
+    with np.errstate(all="ignore"):
+        found: Array = procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None).params
+    return found
+
+
+# Estimates from fits
+
+
+def fitted(design: Design, frame: pd.DataFrame, price: Privacy, rng: np.random.Generator) -> Fit:
+    """Bind, fit and read the results, as a user would; see `read_results`."""
+    data = PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
+    return read_results(design.procedure.bind(data).fit(price), design)
+
+
+def read_results(results: Any, design: Design) -> Fit:
+    """Return the names, numbers (5, p), whether there is a warning, and standard errors from noise (p,).
+
+    Standard errors from noise are NaN where results do not tell them.
+    """
+
+    def numbers(estimate: Any, error: Any, ends: Any, pvalue: Any) -> Array:
+        return np.stack([np.ravel(estimate), np.ravel(error), *np.asarray(ends).T, np.ravel(pvalue)])
+
+    names = tuple(str(name) for name in results.params.index)
+    alpha = 1 - design.level
+    found = numbers(results.params, results.bse, results.conf_int(alpha=alpha), results.pvalues)
+    wanted = contrast_rows(names, design.contrasts)
+    if design.contrasts:
+        test = results.t_test(wanted[len(names) :])
+        found = np.hstack([found, numbers(test.effect, test.sd, test.conf_int(alpha=alpha), test.pvalue)])
+    try:
+        noise = np.asarray(results.cov_noise, dtype=np.float64)
+        variances = np.append(np.diag(noise), variance_of(wanted[len(noise) :], noise))
+    except Exception:
+        variances = np.full(len(wanted), np.nan)
+    errors = np.sqrt(np.maximum(variances, 0.0))
+    return (*names, *design.contrasts), found, bool(getattr(results, "flags", ())), errors
+
+
+# Blocks of replicates
+
+
+def run_block(design: Design, task: Task) -> pa.Table:
+    """Run a block of replicates at every price: a row per replicate, price and coefficient.
+
+    The metadata "sums" of the table hold, where the procedure has them, the total of the noise-free sums and the
+    number of data sets in it.
+    """
+    if design.estimates_many and design.schema.people is None:
+        return _run_by_sums(design, task)
+    return _run_by_fits(design, task)
+
+
+def _run_by_sums(design: Design, task: Task) -> pa.Table:
+    """Draw, map and sum each data set; add noise and infer for all at once."""
+    n, count = design.n[task.size], task.replicates
+    measurements = [design.measured(price, n) for price in design.privacy]
+    rows = measurements[0].rows
+    sums = np.zeros((count, rows.entries))
+    failures, baselines = [""] * count, [None] * count
+    rng = design.stream(task, 0)
+    waiting: list[tuple[int, Mapping[str, Any]]] = []
+    for index in range(count):
+        try:
+            columns = draw_columns(design, rng, n)
+        except Exception as error:
+            failures[index] = f"{type(error).__name__}: {error}"
+        else:
+            baselines[index] = _baseline(design, columns)
+            waiting.append((index, columns))
+        if waiting and (len(waiting) == max(1, CHUNK_ROWS // n) or index == count - 1):
+            _add_sums(rows, waiting, n, sums)
+            waiting = []
+    sums = rows.finish_sets(sums)
+    done = np.array([not failure for failure in failures])
+    without: Any = np.nan
+    with suppress(np.linalg.LinAlgError):
+        stream = design.stream(task, 1 + len(design.privacy))
+        without = noiseless_estimates(design, measurements[0], sums[done], stream)
+    parts = []
+    for price, measurement in enumerate(measurements):
+        released = noisy(measurement, sums, design.stream(task, 1 + price))
+        released = replace(released, values=released.values[done])  # noqa: PD011
+        found = design.procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None)
+        numbers = np.full((7, count, len(found.names)), np.nan)
+        numbers[:5, done] = found.params, found.bse, *np.moveaxis(found.intervals, -1, 0), found.pvalues
+        numbers[5, done] = without
+        flagged = np.zeros(count, dtype=bool)
+        flagged[done] = found.flagged
+        parts.append(_tidy(task, price, found.names, numbers, flagged, failures))
+    stored = {"total": (sums[done].sum(axis=0) / rows.units).tolist(), "count": int(done.sum())}
+    return _pack(design, parts, baselines, stored)
+
+
+def _add_sums(rows: RowSum, drawn: list[tuple[int, Mapping[str, Any]]], n: int, sums: Array) -> None:
+    """Add the sums of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
+    single = len(drawn) == 1
+    if not single and any(isinstance(columns[name], Coded) for _, columns in drawn for name in rows.columns):
+        for one in drawn:
+            _add_sums(rows, [one], n, sums)
+        return
+    cells = {
+        name: drawn[0][1][name] if single else np.concatenate([columns[name] for _, columns in drawn])
+        for name in rows.columns
+    }
+    total, places = n * len(drawn), [index for index, _ in drawn]
+    for start in range(0, total, CHUNK_ROWS):  # several data sets are one chunk
+        stop = min(start + CHUNK_ROWS, total)
+        part = {name: cells_at(one, slice(start, stop)) for name, one in cells.items()}
+        sums[places] += rows.add(Batch(part, stop - start, sets=len(drawn)))
+
+
+def _run_by_fits(design: Design, task: Task) -> pa.Table:
+    """Bind, fit and read the results of every replicate, as a user would."""
+    n, count, prices = design.n[task.size], task.replicates, range(len(design.privacy))
+    rng, *noises, hardly = (design.stream(task, purpose) for purpose in range(2 + len(design.privacy)))
+    baselines: list[Any] = [None] * count
+    fits: list[list[Fit | None]] = [[None] * count for _ in prices]
+    without: list[Fit | None] = [None] * count
+    failures = [[""] * count for _ in prices]
+    compared = design.truth is None or len(design.truth) > 0
+    for index in range(count):
+        try:
+            frame = pd.DataFrame(draw_columns(design, rng, n))
+        except Exception as error:
+            for listed in failures:
+                listed[index] = f"{type(error).__name__}: {error}"
+            continue
+        baselines[index] = _baseline(design, frame)
+        for price in prices:
+            try:
+                fits[price][index] = fitted(design, frame, design.privacy[price], noises[price])
+            except Exception as error:
+                failures[price][index] = f"{type(error).__name__}: {error}"
+        if compared and any(one is not None and np.isfinite(one[3]).all() for one in (fit[index] for fit in fits)):
+            with suppress(Exception):  # a price that is not served
+                without[index] = fitted(design, frame, HARDLY_NOISY, hardly)
+    parts = []
+    for price in prices:
+        names = next((one[0] for one in fits[price] if one is not None), tuple(design.truth or ()))
+        numbers = np.full((7, count, len(names)), np.nan)
+        flagged = np.zeros(count, dtype=bool)
+        for index, (one, known) in enumerate(zip(fits[price], without, strict=True)):
+            if known is not None and known[0] == names:
+                numbers[5, index] = known[1][0]
+            if one is not None and one[0] == names:
+                _, numbers[:5, index], flagged[index], numbers[6, index] = one
+            elif one is not None:
+                failures[price][index] = f"DataError: coefficients {one[0]} differ from {names}"
+        parts.append(_tidy(task, price, names, numbers, flagged, failures[price]))
+    return _pack(design, parts, baselines, None)
+
+
+def _baseline(design: Design, columns: Any) -> Any:
+    if design.baseline is None:
+        return None
+    try:
+        results = design.baseline(columns if isinstance(columns, pd.DataFrame) else pd.DataFrame(dict(columns)))
+        ends = results.conf_int(alpha=1 - design.level)
+    except Exception:
+        return None
+    return {str(name): (results.params[name], results.bse[name], *ends.loc[name].iloc[:2]) for name in ends.index}
+
+
+def _tidy(
+    task: Task, price: int, names: tuple[str, ...], numbers: Array, flagged: Mask, failures: list[str]
+) -> pd.DataFrame:
+    """Return a row per replicate and coefficient, from numbers (7, R, p)."""
+    count, width = len(flagged), len(names)
+    replicates = np.arange(task.block * BLOCK, task.block * BLOCK + count, dtype=np.int64)
+    return pd.DataFrame(
+        {
+            "size": np.full(count * width, task.size, dtype=np.int32),
+            "price": np.full(count * width, price, dtype=np.int32),
+            "replicate": np.repeat(replicates, width),
+            "term": np.tile(np.array(names, dtype=object), count),
+            **{name: values.ravel() for name, values in zip(_NUMBERS, numbers[:5], strict=True)},
+            "flagged": np.repeat(flagged, width),
+            "failure": np.repeat(np.array(failures, dtype=object), width),
+            **{name: values.ravel() for name, values in zip(_WITHOUT, numbers[5:], strict=True)},
+        }
+    )
+
+
+def _pack(design: Design, parts: list[pd.DataFrame], baselines: list[Any], sums: Any) -> pa.Table:
+    """Return the table with the baseline's columns, and the sums as metadata."""
+    table = pd.concat(parts, ignore_index=True)
+    if design.baseline is not None:
+        first, nothing = int(table["replicate"].iloc[0]), (np.nan,) * 4
+        rows = [
+            (baselines[replicate - first] or {}).get(term, nothing)
+            for replicate, term in zip(table["replicate"], table["term"], strict=True)
+        ]
+        table[list(_BASELINE)] = np.array(rows, dtype=np.float64)
+    packed = pa.Table.from_pandas(table, preserve_index=False)
+    return packed.replace_schema_metadata({"sums": json.dumps(sums)})
+
+
+# Running, in turn or in parallel
+
+
+def run_design(
+    design: Design, *, n_jobs: int = 1, progress: bool | None = False, folder: Path | None = None
+) -> list[tuple[Task, pa.Table]]:
+    """Run the blocks of a design, and collect them in order; those done before are read from a checkpoint folder.
+
+    Raises
+    ------
+    OptionError
+        If the folder holds the blocks of another design.
+    """
+    done: dict[Task, pa.Table] = {}
+    paths: dict[Task, Path] = {}
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        known, mine = folder / "design.json", design.fingerprint()
+        if not known.exists():
+            _write_whole(known, mine.encode())
+        elif known.read_text(encoding="utf-8") != mine:
+            right = "an empty directory: this one holds the blocks of another design"
+            raise OptionError("checkpoint", str(folder), right)
+        paths = {task: folder / f"n{task.size}-block{task.block:05d}.parquet" for task in design.tasks}
+        done = {task: pq.read_table(path) for task, path in paths.items() if path.exists()}
+    pending = [task for task in design.tasks if task not in done]
+    run: Any = (_task_and_block(design, task) for task in pending)
+    if n_jobs != 1:
+        from joblib import Parallel, delayed  # noqa: PLC0415  (imported when first needed)
+
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+        run = parallel(delayed(_task_and_block)(design, task) for task in pending)
+    try:
+        for task, table in watched(run, "blocks", total=len(design.tasks), done=len(done), progress=progress):
+            done[task] = table
+            LOG.info("study: %d of %d blocks done", len(done), len(design.tasks))
+            if paths:
+                sink = pa.BufferOutputStream()
+                pq.write_table(table, sink)
+                _write_whole(paths[task], sink.getvalue().to_pybytes())
+    except KeyboardInterrupt:
+        if not done:
+            raise
+    return [(task, done[task]) for task in design.tasks if task in done]
+
+
+def _task_and_block(design: Design, task: Task) -> tuple[Task, pa.Table]:
+    return task, run_block(design, task)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_suffix(f".{os.getpid()}.part")
+    temporary.write_bytes(content)
+    temporary.replace(path)
