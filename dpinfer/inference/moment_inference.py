@@ -12,7 +12,7 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
-from dpinfer.inference.noise_sums import NoiseSums
+from dpinfer.inference.noise import NoiseSums
 from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.numerics.forms import root_of
 from dpinfer.numerics.roots import outermost_crossing

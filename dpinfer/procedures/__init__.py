@@ -1,19 +1,13 @@
 """Procedures: questions, their measurement and their inference. The classes; the functions are in `dpinfer`."""
 
-from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.bounds import Bounds
-from dpinfer.procedures.description import Description
 from dpinfer.procedures.expfam import ExpFam
-from dpinfer.procedures.mean_comparison import MeanComparison
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.procedures.quality import DataQuality
 
 __all__ = [
-    "BinomTest",
     "Bounds",
     "DataQuality",
-    "Description",
     "ExpFam",
-    "MeanComparison",
     "Procedure",
 ]

@@ -12,7 +12,7 @@ from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_quer
 from dpinfer.inference.octaves import occupied_from, octave_bounds
 from dpinfer.kernel.rows.classes import OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
-from dpinfer.procedures.described import MOST_ESTIMATES
+from dpinfer.procedures.cell_sums import MOST_ESTIMATES
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import Allowed, inferred, is_number, measured, one_of, texts_of, whole
 from dpinfer.procedures.procedure import Procedure

@@ -19,19 +19,19 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import ZCDP, Neighbors, PureDP
+from dpinfer.procedures.cell_sums import check_summed
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
-from dpinfer.procedures.description import Proportion
-from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.multinormal import MultivariateNormal
 from dpinfer.procedures.options import refuse_simulated
-from dpinfer.procedures.sum_plan import check_summed
+from dpinfer.procedures.procedure import Estimated
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.families import FamilyResults
 from dpinfer.results.people import alike_flags
 from dpinfer.schema.basis import basis_of
 
 if TYPE_CHECKING:
+    from dpinfer.descriptions.question import Proportion
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
@@ -267,5 +267,8 @@ def expfam(
             raise OptionError("column", column, "a column, or two or more columns for the multivariate normal")
         return MultivariateNormal.asking(locals(), columns=columns)
     if family == "categorical":
-        return Proportion.asking(locals(), axes=axes_of(column))
+        given = locals()
+        from dpinfer.descriptions.question import Proportion  # noqa: PLC0415  (which is built on procedures)
+
+        return Proportion.asking(given, axes=axes_of(column))
     return ExpFam.asking(locals(), family=as_family(family))

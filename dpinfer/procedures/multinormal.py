@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpinfer.errors import SchemaError
 from dpinfer.inference.multinormal import signal
-from dpinfer.procedures.infer_sums import infer_sums
-from dpinfer.procedures.of_sums import OfMoments
-from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.procedures.cell_sums import MomentsQuestion, SumPlan, infer_sums
 
 if TYPE_CHECKING:
     from dpinfer.inference.batch import Oracle
@@ -25,7 +23,7 @@ __all__ = ["MultivariateNormal"]
 
 
 @dataclass(frozen=True, eq=False)
-class MultivariateNormal(OfMoments):
+class MultivariateNormal(MomentsQuestion):
     """Means, standard deviations and correlations of jointly normal columns. See `expfam`."""
 
     procedures = ("multinormal",)

@@ -26,8 +26,8 @@ from dpinfer.inference.contrasts import (
     simulated_pvalue,
     variance_of,
 )
+from dpinfer.inference.nulls import Restricted
 from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
-from dpinfer.inference.testing.nulls import Restricted
 from dpinfer.numerics.forms import noise_level, symmetric
 from dpinfer.numerics.roots import outermost_crossing
 from dpinfer.numerics.tails import critical_value, joint_pvalue, pvalue_of

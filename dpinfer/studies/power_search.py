@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from scipy import stats
 
-from dpinfer.inference.testing.nulls import batch_pvalues
+from dpinfer.inference.nulls import batch_pvalues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dpinfer.inference.testing.nulls import Draws, HidingModel
+    from dpinfer.inference.nulls import Draws, HidingModel
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
     from dpinfer.studies.power_truth import Truth

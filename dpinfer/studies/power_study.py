@@ -12,16 +12,16 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.descriptions.binomial import BinomTest
+from dpinfer.descriptions.binomial_inference import binomial_power
+from dpinfer.descriptions.mean_tests import MeanComparison
 from dpinfer.display.numbers import count
 from dpinfer.display.progress import check_progress, watched
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError
-from dpinfer.inference.testing.binomial import binomial_power
-from dpinfer.inference.testing.nulls import MOST_DRAWS, HidingModel
+from dpinfer.inference.nulls import MOST_DRAWS, HidingModel
 from dpinfer.kernel.samplers import check_scales
 from dpinfer.privacy.units import NEIGHBORS, Privacy
-from dpinfer.procedures.binomial import BinomTest
-from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled
 from dpinfer.schema.schema import Schema
 from dpinfer.studies.power_search import (

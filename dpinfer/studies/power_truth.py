@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import pandas as pd
 
+from dpinfer.descriptions.mean_test_inference import GroupMeans
 from dpinfer.errors import OptionError
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.groups import GroupMeans
+from dpinfer.inference.noise import CountNoise
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.inference.testing.nulls import NullModel
+    from dpinfer.descriptions.mean_tests import MeanComparison
+    from dpinfer.inference.nulls import NullModel
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.rows.cells import CellSum
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.units import Privacy
-    from dpinfer.procedures.mean_tests import MeanComparison
     from dpinfer.schema.schema import Schema
     from dpinfer.tables.chi_squared import ChiSquare
 

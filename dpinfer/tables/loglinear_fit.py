@@ -33,7 +33,7 @@ from dpinfer.schema.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.inference.testing.count_noise import CountNoise
+    from dpinfer.inference.noise import CountNoise
     from dpinfer.numerics.arrays import Array, Mask
     from dpinfer.schema.axes import Axis
 

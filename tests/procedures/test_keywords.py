@@ -11,17 +11,18 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer import procedures
+from dpinfer.descriptions.binomial import BinomTest, ExactProportionQuestion
+from dpinfer.descriptions.mean_tests import MeanComparison
+from dpinfer.descriptions.question import Description, Proportion
 from dpinfer.errors import OptionError
-from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.keywords import INSTEAD
 from dpinfer.procedures.multinormal import MultivariateNormal
-from dpinfer.procedures.proportions import ExactProportionModel
 from dpinfer.resampling.aggregate import SampleAggregate
 from dpinfer.resampling.bootstrap import Bootstrap
 from dpinfer.selection.question import AboveThreshold, ExponentialMechanism, MostFrequent
 from tests.linear import gram_ols
 
-TOPICS = ("dpinfer.procedures.", "dpinfer.resampling.", "dpinfer.selection.")
+TOPICS = ("dpinfer.procedures.", "dpinfer.descriptions.", "dpinfer.resampling.", "dpinfer.selection.")
 QUESTIONS = [
     name for name in dpi.__all__ if name.islower() and getattr(getattr(dpi, name), "__module__", "").startswith(TOPICS)
 ]
@@ -97,10 +98,8 @@ def test_no_alternative_shadows_an_option():
     assert dpi.mean("x", weights="w").weights == "w"
 
 
-CLASSES = {
-    cls.__name__: cls
-    for cls in (*map(vars(procedures).get, procedures.__all__), MultivariateNormal, Proportion, ExactProportionModel)
-}
+CLASSES = {cls.__name__: cls for cls in (*map(vars(procedures).get, procedures.__all__), MultivariateNormal)}
+CLASSES |= {cls.__name__: cls for cls in (Description, Proportion, ExactProportionQuestion, BinomTest, MeanComparison)}
 CLASSES |= {
     cls.__name__: cls for cls in (SampleAggregate, Bootstrap, ExponentialMechanism, MostFrequent, AboveThreshold)
 }

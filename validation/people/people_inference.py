@@ -13,7 +13,7 @@ import dpinfer as dpi
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.released import Released
 from dpinfer.numerics.forms import symmetric
-from dpinfer.procedures.described import describe
+from dpinfer.procedures.cell_sums import describe
 from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 

@@ -17,8 +17,9 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.testing.binomial import ALTERNATIVES, binomial_interval, binomial_power, binomial_pvalue
-from dpinfer.procedures.binomial import binomtest
+from dpinfer.descriptions.binomial import binomtest
+from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_power, binomial_pvalue
+from dpinfer.inference.nulls import ALTERNATIVES
 from dpinfer.release.laws import TULAP_GRID
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

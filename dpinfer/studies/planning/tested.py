@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.descriptions.binomial import BinomTest
+from dpinfer.descriptions.mean_tests import MeanComparison
+from dpinfer.descriptions.question import proportion
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.simulated import PublicData, plain_cells
-from dpinfer.procedures.binomial import BinomTest
-from dpinfer.procedures.mean_tests import MeanComparison
-from dpinfer.procedures.proportions import proportion
 from dpinfer.studies.engine import ALL_BUT_FREE
 from dpinfer.studies.planning.forecasts import Forecast
 from dpinfer.studies.planning.pilots import Rows, Told, read_pilot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = [
+    "ALTERNATIVES",
     "ENOUGH",
     "MOST_DRAWS",
+    "Alternative",
     "Candidate",
     "Draws",
     "HidingModel",
@@ -31,6 +33,9 @@ __all__ = [
 ]
 
 Draws = Literal["adaptive"] | int
+
+Alternative = Literal["two-sided", "less", "greater"]
+ALTERNATIVES: tuple[str, ...] = get_args(Alternative)
 
 ENOUGH = 1000
 """Draws beyond the observed statistic at which an adaptive simulation stops: the p-value is then known to 3.2%."""
