@@ -30,12 +30,10 @@ import numpy as np
 from scipy import stats
 
 if TYPE_CHECKING:
-    from dpinfer.inference.moments import MomentSums
     from dpinfer.inference.nulls import Alternative
     from dpinfer.numerics.arrays import Array, Mask
-    from dpinfer.release.laws import NoiseLaw
 
-__all__ = ["FittedMeans", "GroupEstimates", "GroupMeans", "group_means", "spread_pvalues"]
+__all__ = ["FittedMeans", "GroupEstimates", "GroupMeans", "spread_pvalues"]
 
 _FLOOR = 0.5
 """Standard deviations of its noise below which no sum of squares within groups is taken to lie."""
@@ -207,11 +205,7 @@ class GroupMeans:
             return np.asarray(self.signed(values) ** 2)
         found = self.estimates(values)
         centred = found.first - found.mean[..., None] * found.rows
-        weighted = found.rows / found.variance
-        through = (weighted * found.rows).sum(axis=-1)
-        length = (centred**2 / found.variance).sum(axis=-1)
-        length -= (weighted * centred).sum(axis=-1) ** 2 / np.maximum(through, _TINY)
-        return np.asarray(np.maximum(length, 0.0))
+        return _least_length(centred, found.rows, 1.0 / found.variance)
 
     def residual_dof(self, values: Array) -> Array:
         """Residual degrees of freedom (R,), from noisy counts; at least 1.
@@ -287,49 +281,6 @@ class GroupMeans:
         return _form(self.cov[:2, :2], np.stack([-mean, np.ones_like(mean)]))
 
 
-def group_means(
-    sums: MomentSums,
-    law: NoiseLaw,
-    *,
-    column: int = 0,
-    mean: float | None = None,
-    equal_var: bool = True,
-    alternative: Alternative = "two-sided",
-) -> tuple[GroupMeans, Array]:
-    """Take the model of a test, and its values, from noisy sums of monomials.
-
-    Parameters
-    ----------
-    sums : MomentSums
-        Of R releases in G groups; not weighted.
-    law : NoiseLaw
-        Of the release.
-    column : int
-        Which of the columns is tested.
-    mean : float, optional
-        The mean under the hypothesis, in [-1, 1], where there is one group.
-    equal_var, alternative
-        As in `GroupMeans`.
-
-    Returns
-    -------
-    model : GroupMeans
-    values : ndarray (R, 3 G)
-    """
-    unit = [int(place == column) for place in range(sums.columns)]
-    places = [sums.place[(*(power * one for one in unit), 0)] for power in (0, 1, 2)]
-    model = GroupMeans(
-        mixing=sums.mixing[places],
-        variances=sums.variances,
-        laplace=law.draws if law.family == "laplace" else 0,
-        groups=sums.values.shape[1],
-        mean=mean,
-        equal_var=equal_var,
-        alternative=alternative,
-    )
-    return model, sums.values[..., places].reshape(len(sums.values), -1)
-
-
 def spread_pvalues(model: GroupMeans, values: Array) -> Array:
     """P-values (R,) of the hypothesis that the groups of releases (R, 3 G) share one variance."""
     sums = values.reshape(*values.shape[:-1], model.groups, 3)
@@ -344,10 +295,14 @@ def spread_pvalues(model: GroupMeans, values: Array) -> Array:
     blur = _form(model.cov, np.stack([mean**2 - sigma, -2 * mean, np.ones_like(mean)]))
     blur = heavy * (blur + 2 * (moved / size) ** 2)
     weight = 1.0 / np.maximum((_KURTOSIS - 1) * sigma**2 * size + blur, _TINY)
-    beyond, pull = square - sigma * (rows - 1), rows - 1
-    length = (weight * beyond**2).sum(axis=-1)
-    length -= (weight * beyond * pull).sum(axis=-1) ** 2 / np.maximum((weight * pull**2).sum(axis=-1), _TINY)
-    return np.asarray(stats.chi2.sf(np.maximum(length, 0.0), model.groups - 1))
+    length = _least_length(square - sigma * (rows - 1), rows - 1, weight)
+    return np.asarray(stats.chi2.sf(length, model.groups - 1))
+
+
+def _least_length(distance: Array, pull: Array, weight: Array) -> Array:
+    """Return the least weighted sum of squares of ``distance - c pull`` (..., G) over c."""
+    across = (weight * distance * pull).sum(axis=-1) ** 2 / np.maximum((weight * pull**2).sum(axis=-1), _TINY)
+    return np.asarray(np.maximum((weight * distance**2).sum(axis=-1) - across, 0.0))
 
 
 def _form(matrix: Array, vector: Array) -> Array:

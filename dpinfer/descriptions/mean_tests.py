@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from dpinfer.descriptions.mean_test_inference import group_means
+from dpinfer.descriptions.mean_test_inference import GroupMeans
 from dpinfer.descriptions.question import Description
 from dpinfer.descriptions.results import MeanTestResults, mean_flags
 from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError
@@ -22,7 +22,6 @@ from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.schema.expressions import compile_expression
 
 if TYPE_CHECKING:
-    from dpinfer.descriptions.mean_test_inference import GroupMeans
     from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.numerics.arrays import Array
@@ -249,14 +248,19 @@ class MeanComparison(SumsQuestion):
         """
         refuse_dependent_rows(plan.schema, *_DEPENDENT)
         place = self._place(plan)
-        return group_means(
-            plan.moment_sums(values, law, steps),
-            law,
-            column=place,
+        sums = plan.moment_sums(values, law, steps)
+        unit = [int(other == place) for other in range(sums.columns)]
+        places = [sums.place[(*(power * one for one in unit), 0)] for power in (0, 1, 2)]
+        model = GroupMeans(
+            mixing=sums.mixing[places],
+            variances=sums.variances,
+            laplace=law.draws if law.family == "laplace" else 0,
+            groups=sums.values.shape[1],
             mean=None if self.grouped else self.scaled_mean(plan, place),
             equal_var=self.equal_var,
             alternative=self.alternative,
         )
+        return model, sums.values[..., places].reshape(len(values), -1)
 
     def _place(self, plan: SumPlan) -> int:
         """Return which of the measured columns is tested."""

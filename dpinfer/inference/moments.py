@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from dpinfer.inference.noise import NoiseSums
-    from dpinfer.numerics.arrays import Array, Mask
+    from dpinfer.numerics.arrays import Array, Mask, Places
 
 __all__ = [
     "Estimates",
@@ -207,8 +208,6 @@ class Estimates:
     signal : ndarray (R, G) or None
         Of second moments: the smallest variance of p columns over 2 (p + 1)^(1/2) standard deviations of its noise, by
         which the noise in regressions on them is judged.
-    plain : ndarray (R, G, q) or None
-        Sampling variances that were not raised for the noise in them; None where none is.
     scale : ndarray (R, G, q) or None
         What sampling variances of second moments are judged against, and grow with as far as sampling, rather than
         noise, moves the estimate; None where the noise in them is no matter.
@@ -237,7 +236,6 @@ class Estimates:
     rows: Array | None = None
     line: Line | None = None
     signal: Array | None = None
-    plain: Array | None = None
     scale: Array | None = None
     of_model: bool = False
     alone: NoiseSums | None = None
@@ -343,7 +341,10 @@ def means(sums: MomentSums, *, population: bool) -> Estimates:
     bottom[..., sums.monomial()] = 1.0
     weights = noisy_sums(sums, bottom)._replace(value=np.broadcast_to(size[..., None], value.shape))
     first = noisy_sums(sums, gradient)._replace(value=np.zeros_like(value))
-    weighted = noisy_sums(sums, weighted_by(sums, gradient))
+    again, one = np.zeros_like(gradient), sums.exponents[sums.monomial()]
+    for a in _used(gradient):  # times the weight once more
+        again[..., sums.place[_sum(sums.exponents[a], one)]] += gradient[..., a]
+    weighted = noisy_sums(sums, again)
     found = skewed(estimates, sums, value, weights=weights, first=first, weighted=weighted)
     if sums.weighted or found.line is None:
         return found
@@ -365,11 +366,7 @@ def variances(sums: MomentSums, *, population: bool) -> Estimates:
 
 def covariances(sums: MomentSums, *, population: bool) -> Estimates:
     """Covariances of all pairs of columns, each pair once, a column with itself included."""
-    return _second(sums, _pairs(sums), population=population)
-
-
-def _pairs(sums: MomentSums) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(sums.columns) for j in range(i, sums.columns)]
+    return _second(sums, list(combinations_with_replacement(range(sums.columns), 2)), population=population)
 
 
 def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool) -> Estimates:
@@ -399,7 +396,7 @@ def _second(sums: MomentSums, pairs: list[tuple[int, int]], *, population: bool)
 def correlations(sums: MomentSums, *, population: bool) -> Estimates:
     """Correlations of all pairs of different columns, in [-1, 1]."""
     sizes = size, _ = size_of(sums, FEW_SQUARED)
-    pairs = [(i, j) for i, j in _pairs(sums) if i < j]
+    pairs = list(combinations(range(sums.columns), 2))
     every = [*pairs, *((c, c) for c in range(sums.columns))]
     moment, slope = _central(sums, size, every)
     own, least = moment[..., len(pairs) :], _errors(sums, size)
@@ -622,8 +619,7 @@ def linearised(
         return estimated(found, own, spread, rows)
     error = np.sqrt((spread**2 * sums.variances).sum(axis=-1))
     variance, df = read_through_noise(diagonal(read), diagonal(noise), error, scale, units)
-    plain = diagonal(own)
-    return replace(found, sampling=rescaled(own, variance), spread=spread, rows=rows, df=df, plain=plain)
+    return replace(found, sampling=rescaled(own, variance), spread=spread, rows=rows, df=df)
 
 
 def _denominator(sums: MomentSums, value: Array, gradient: Array, ratio: Array | bool) -> Array:
@@ -638,7 +634,7 @@ def _denominator(sums: MomentSums, value: Array, gradient: Array, ratio: Array |
 
 def quadratic(sums: MomentSums, gradient: Array) -> Array:
     """Sum over rows of the products of influences (R, G, q, q), from the released sums of products."""
-    used = np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1))))
+    used = _used(gradient)
     table = np.array([[sums.place[_sum(sums.exponents[a], sums.exponents[b])] for b in used] for a in used])
     products = sums.values[..., table]
     part = gradient[..., used]
@@ -647,12 +643,16 @@ def quadratic(sums: MomentSums, gradient: Array) -> Array:
 
 def squares(sums: MomentSums, gradient: Array) -> Array:
     """How each monomial's sum moves the sums of squared influences (R, G, q, d)."""
-    moved = np.zeros_like(gradient)
-    used = np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1))))
+    moved, used = np.zeros_like(gradient), _used(gradient)
     for a in used:
         for b in used:
             moved[..., sums.place[_sum(sums.exponents[a], sums.exponents[b])]] += gradient[..., a] * gradient[..., b]
     return moved
+
+
+def _used(gradient: Array) -> Places:
+    """Return the monomials that some combination (..., d) is of."""
+    return np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1))))
 
 
 def _sum(a: Exponent, b: Exponent) -> Exponent:
@@ -713,24 +713,11 @@ class Noisy(NamedTuple):
         value = np.where(some, other.value, 0.0)
         return Noisy(self.value - times * value, self.moved - times[..., None] * other.moved)
 
-    @property
-    def negative(self) -> Noisy:
-        """The sum of the opposite terms."""
-        return Noisy(-self.value, -self.moved)
-
 
 def noisy_sums(sums: MomentSums, gradient: Array) -> Noisy:
     """Return combinations of monomials (R, G, q, d), with what moves them."""
     value = (gradient * sums.values[..., None, :]).sum(axis=-1)
     return Noisy(value, (gradient @ sums.mixing) * np.sqrt(sums.variances))
-
-
-def weighted_by(sums: MomentSums, gradient: Array) -> Array:
-    """Multiply combinations of monomials (R, G, q, d) by the weight once more."""
-    found, bottom = np.zeros_like(gradient), sums.exponents[sums.monomial()]
-    for a in np.flatnonzero(np.any(gradient != 0, axis=tuple(range(gradient.ndim - 1)))):
-        found[..., sums.place[_sum(sums.exponents[a], bottom)]] += gradient[..., a]
-    return found
 
 
 def skewed(

@@ -25,8 +25,6 @@ from dpinfer.errors import (
     named,
     type_of,
 )
-from dpinfer.inference.expfam import clamped_problem
-from dpinfer.inference.families.continuous import Normal
 from dpinfer.inference.moment_inference import MomentInference, batch_moments, moment_oracle
 from dpinfer.inference.moments import (
     Estimates,
@@ -38,7 +36,6 @@ from dpinfer.inference.moments import (
     totals,
     variances,
 )
-from dpinfer.inference.multinormal import estimate_multinormal
 from dpinfer.inference.noise import NoiseSums, variables_of
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.cells import CellSum
@@ -57,12 +54,10 @@ from dpinfer.results.descriptions import DescriptionResults, ProportionResults, 
 from dpinfer.results.people import alike_flags, separate_flags
 from dpinfer.schema.axes import axis_from_dict
 from dpinfer.schema.basis import Basis, basis_of
-from dpinfer.schema.columns import Real
 from dpinfer.schema.expressions import Expression, compile_expression
-from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.numerics.arrays import Array
@@ -71,6 +66,7 @@ if TYPE_CHECKING:
     from dpinfer.release import NoiseLaw, StageRelease
     from dpinfer.results.descriptions import CountedTable
     from dpinfer.schema.axes import Axis
+    from dpinfer.schema.schema import Schema
 
     Exponent = tuple[int, ...]
 
@@ -450,18 +446,7 @@ def describe(
     return found, Described(plan, plan.quantities, plan.cells)
 
 
-def _multinormal(sums: MomentSums, *, population: bool) -> Estimates:
-    problem = clamped_problem(Normal(), "u", Schema(u=Real(-1.0, 1.0)))
-    return estimate_multinormal(sums, [problem] * sums.columns, population=population)
-
-
-_ESTIMATES = {
-    "mean": means,
-    "variance": variances,
-    "cov": covariances,
-    "corr": correlations,
-    "multinormal": _multinormal,
-}
+_ESTIMATES = {"mean": means, "variance": variances, "cov": covariances, "corr": correlations}
 
 
 def _describe_counts(
@@ -544,11 +529,12 @@ def infer_sums(
     replicates: int = 999,
     seed: int = 0,
     table: CountedTable | None = None,
+    estimated: Callable[[Released], tuple[Estimates, Described]] | None = None,
 ) -> DescriptionResults:
     """Infer what a plan asks for from a release of its sums.
 
     The kind of the plan says whether counts or shares of a table are asked for. ``columns`` are the axes of the table
-    that are kept. ``table`` answers further questions.
+    that are kept. ``table`` answers further questions. ``estimated`` estimates what `describe` does not.
 
     Raises
     ------
@@ -565,7 +551,10 @@ def infer_sums(
             'target="population"'
         )
     released = Released.of_release(release, context_of(release), plan.rows)
-    estimates, described = describe(plan, released, target=chosen, columns=columns)
+    if estimated is None:
+        estimates, described = describe(plan, released, target=chosen, columns=columns)
+    else:
+        estimates, described = estimated(released)
     title, of_one = _TITLES.get(plan.kind, plan.kind), plan.schema.rows_per_unit if plan.by_person else 1
     sizes = None
     if title not in ("total", "count") and not normal:
