@@ -60,8 +60,8 @@ class SuccessQuestion(Procedure):
 
     released_as = "binomial"
 
-    asked_by: ClassVar[str]
-    """What asks it, for messages."""
+    called: ClassVar[str]
+    """What messages call it."""
 
     instead: ClassVar[str]
     """How another inference is asked for, for messages: "{}" stands for its option."""
@@ -76,18 +76,18 @@ class SuccessQuestion(Procedure):
         score, simulated = (self.instead.format(f'inference="{method}"') for method in ("score", "simulated"))
         if schema.people is not None:
             raise NotProvedError(
-                f"{self.asked_by} needs a public number of rows; with id= it is confidential under either relation: "
+                f"{self.called} needs a public number of rows; with id= it is confidential under either relation: "
                 f"use {score}"
             )
         if neighbors != "replace_one":
             raise NotProvedError(
-                f'{self.asked_by} needs a public number of rows, that is neighbors="replace_one"; under add_remove use '
+                f'{self.called} needs a public number of rows, that is neighbors="replace_one"; under add_remove use '
                 f'{simulated} or "score"'
             )
         for name in compile_condition(self.column, schema).columns:
             if schema[name].may_drop:
                 raise NotProvedError(
-                    f"{self.asked_by} needs every row to count: declare missing= and impossible= constants for "
+                    f"{self.called} needs every row to count: declare missing= and impossible= constants for "
                     f"{name!r} (such as False), or use {self.instead_of_dropping}"
                 )
 
@@ -127,7 +127,7 @@ class BinomTest(SuccessQuestion):
     """
 
     procedures: ClassVar[tuple[str, ...]] = ("binomtest",)
-    asked_by = "binomtest"
+    called = "binomtest"
     instead = "proportion(..., {})"
     instead_of_dropping = 'proportion(..., inference="simulated") or "score"'
 
@@ -156,10 +156,10 @@ class BinomTest(SuccessQuestion):
             privacy noise alone, beside the largest that sampling can give.
         """
         noise = first_error(measured)
-        wording = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
+        verb = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
         lines = [
             measured.describe(),
-            f"test         exact, by the law of count and noise: whether P({self.column}) {wording} {self.p:g}",
+            f"test         exact, by the law of count and noise: whether P({self.column}) {verb} {self.p:g}",
             "standard error of the proportion from privacy noise alone (and from sampling at most):",
         ]
         for rows in sizes_shown(measured.context.nobs):
@@ -244,7 +244,7 @@ class ExactProportionQuestion(SuccessQuestion):
     """One proportion with an exact interval. See `proportion` with ``inference="exact"``."""
 
     procedures = ("exact_proportion",)
-    asked_by = 'inference="exact"'
+    called = 'inference="exact"'
     instead = "{}"
     instead_of_dropping = 'inference="score"'
 

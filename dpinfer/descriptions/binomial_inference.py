@@ -143,8 +143,8 @@ def binomial_pvalue(
         tail = noisy_binomial_sf if alternative == "greater" else noisy_binomial_cdf
         return tail(z, n, theta0, law, step=step)
     count, size = np.asarray(z, dtype=float), np.asarray(n, dtype=float)
-    over = noisy_binomial_sf(_kept(count, size, law, upper=True), size, theta0, law, step=step)
-    under = noisy_binomial_cdf(_kept(count, size, law, upper=False), size, theta0, law, step=step)
+    over = noisy_binomial_sf(_off_ends(count, size, law, upper=True), size, theta0, law, step=step)
+    under = noisy_binomial_cdf(_off_ends(count, size, law, upper=False), size, theta0, law, step=step)
     return np.asarray(np.minimum(2 * np.minimum(over, under), 1.0))
 
 
@@ -222,13 +222,11 @@ def binomial_interval(
     level = alpha / (1 + two) * (1 - np.maximum(_GUARD, _GUARD_ROOT * np.sqrt(size)))
     lower, upper = np.zeros_like(size), np.ones_like(size)
     if alternative != "less":
-        kept = _kept(count, size, law, upper=True) if two else count
-        angle = _last_angle(lambda q, p, z, n: count_tail(z, n, p, q, law, step, upper=True), law, level, kept, size)
-        lower = np.cos(angle) ** 2
+        z = _off_ends(count, size, law, upper=True) if two else count
+        lower = np.cos(_last_angle(z, size, law, step, level, upper=True)) ** 2
     if alternative != "greater":
-        kept = _kept(count, size, law, upper=False) if two else count
-        angle = _last_angle(lambda p, q, z, n: count_tail(z, n, p, q, law, step, upper=False), law, level, kept, size)
-        upper = np.sin(angle) ** 2
+        z = _off_ends(count, size, law, upper=False) if two else count
+        upper = np.sin(_last_angle(z, size, law, step, level, upper=False)) ** 2
     if two:
         lower, upper = np.nextafter(lower, 0.0), np.nextafter(upper, 1.0)
     lower = np.where(missing | (lower < _NOTHING), 0.0, lower)
@@ -259,10 +257,10 @@ def binomial_estimate(z: ArrayLike, n: ArrayLike, law: NoiseLaw, *, step: float 
     missing, empty, units = np.isnan(count) | (size == 0), size == 0, np.maximum(size, 1.0)
     count = np.where(missing, 0.5 * size, count)
     proportion = np.where(empty, 0.5, np.clip(count, 0.0, size) / units)
-    kept = np.clip(proportion, 1 / (size + 2), (size + 1) / (size + 2))
+    inner = np.clip(proportion, 1 / (size + 2), (size + 1) / (size + 2))
     return ProportionEstimate(
         proportion,
-        np.where(empty, 0.25, kept * (1 - kept) / units),
+        np.where(empty, 0.25, inner * (1 - inner) / units),
         np.where(empty, 0.0, float(law.variances[0]) * step**2 / units**2),
         missing | (count < 0) | (count > size),
     )
@@ -337,30 +335,34 @@ def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _kept(z: Array, n: Array, law: NoiseLaw, *, upper: bool) -> Array:
+def _off_ends(z: Array, n: Array, law: NoiseLaw, *, upper: bool) -> Array:
     """Keep z off the ends on the side that would reject every theta: see `binomial_interval`."""
     margin = 0.5 if law.family == "tulap" else 0.0
     return np.minimum(z, n - margin) if upper else np.maximum(z, margin)
 
 
-def _last_angle(tail: Callable[..., Array], law: NoiseLaw, level: Array, *parts: Array) -> Array:
+def _last_angle(z: Array, n: Array, law: NoiseLaw, step: float, level: Array, *, upper: bool) -> Array:
     """Largest angle phi (R,), rounded up, at which a tail that falls with phi is at least its level; 0 if none.
 
-    The tail takes sin(phi)^2, cos(phi)^2 and the parts, all (R,). On the angle it falls over about 1 / sqrt(n) whatever
-    theta = sin(phi)^2 is.
+    It is that of Z >= z with theta = cos(phi)^2, or of Z <= z with theta = sin(phi)^2. On the angle it falls over about
+    1 / sqrt(n) whatever theta is.
     """
 
-    def excess(phi: Array, level: Array, *parts: Array) -> Array:
-        given = np.broadcast_arrays(np.sin(phi) ** 2, np.cos(phi) ** 2, *parts)
-        return np.asarray(tail(*(np.ravel(part) for part in given)).reshape(given[0].shape) - level)
+    def tail(sine: Array, cosine: Array, z: Array, n: Array) -> Array:
+        theta, complement = (cosine, sine) if upper else (sine, cosine)
+        return count_tail(z, n, theta, complement, law, step, upper=upper)
+
+    def excess(phi: Array, level: Array, *given: Array) -> Array:
+        given = np.broadcast_arrays(np.sin(phi) ** 2, np.cos(phi) ** 2, *given)
+        return np.asarray(tail(*map(np.ravel, given)).reshape(given[0].shape) - level)
 
     zero, one = np.zeros_like(level), np.ones_like(level)
-    open_, closed = tail(zero, one, *parts) < level, tail(one, zero, *parts) >= level
+    open_, closed = tail(zero, one, z, n) < level, tail(one, zero, z, n) >= level
     out = np.where(open_, 0.0, 0.5 * np.pi)
     sought = np.flatnonzero(~open_ & ~closed)
     if sought.size:
         bounds = (zero[sought], 0.5 * np.pi * one[sought])
-        args = (level[sought], *(part[sought] for part in parts))
+        args = (level[sought], z[sought], n[sought])
         found = elementwise.find_root(excess, bounds, args=args, tolerances=_TOLERANCES.get(law.family))
         out[sought] = np.where(found.f_x <= 0, found.x, found.bracket[1])
     return out

@@ -110,10 +110,10 @@ class MeanComparison(SumsQuestion):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return self._said + told_where(self.where)
+        return self._what + told_where(self.where)
 
     @property
-    def _said(self) -> str:
+    def _what(self) -> str:
         return f"{self.test} of {self.column}" + (f" by {self.by}" if self.by else "")
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
@@ -166,8 +166,8 @@ class MeanComparison(SumsQuestion):
         """
         context = measured.context
         means = self.described.bind(self.source) if isinstance(self.source, Data) else self.described
-        told = means.explain(context.privacy, schema=context.schema, neighbors=context.neighbors)
-        return f"{self._said}\n{told}"
+        explained = means.explain(context.privacy, schema=context.schema, neighbors=context.neighbors)
+        return f"{self._what}\n{explained}"
 
     # What is inferred
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpinfer.numerics.arrays import Array
     from dpinfer.results.descriptions import DescriptionResults
 
-__all__ = ["BinomTestResults", "Interval", "MeanTestResults", "mean_flags"]
+__all__ = ["BinomTestResults", "ConfidenceInterval", "MeanTestResults", "mean_flags"]
 
 _FEW_ROWS = 30.0
 """Rows of a group below which its sum rests on values that are close to normal."""
@@ -40,7 +40,7 @@ UNEQUAL = 0.002
 """P-value of equal variances below which they are said to differ; of clean releases at most 1% have one."""
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """Ends of an interval, named as in scipy.
 
     Attributes
@@ -99,7 +99,7 @@ class MeanTestResults(TestResults):
         width = len(shown) // self.groups
         return shown.iloc[self.place :: width]
 
-    def confidence_interval(self, confidence_level: float = 0.95) -> Interval:
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return the interval for the mean, or for the first group's mean less the second's.
 
         Parameters
@@ -108,7 +108,7 @@ class MeanTestResults(TestResults):
 
         Returns
         -------
-        Interval
+        ConfidenceInterval
             With ``low`` and ``high``; of a one-sided test the other end is infinite, as in scipy.
 
         Raises
@@ -131,7 +131,7 @@ class MeanTestResults(TestResults):
             raise OptionError("confidence_level", confidence_level, f"a number between {least:g} and 1")
         alpha = (2 if one_sided else 1) * (1 - confidence_level)
         low, high = self._contrast().conf_int(check_alpha(alpha))[0]
-        return Interval(
+        return ConfidenceInterval(
             -np.inf if self.alternative == "less" else float(low),
             np.inf if self.alternative == "greater" else float(high),
         )
@@ -247,7 +247,7 @@ class BinomTestResults(TestResults):
         """Standard error of the estimate from privacy noise alone."""
         return float(np.sqrt(self._estimate.noise_variance))
 
-    def proportion_ci(self, confidence_level: float = 0.95) -> Interval:
+    def proportion_ci(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Exact interval of the proportion, by inversion of this test with its alternative.
 
         Parameters
@@ -257,7 +257,7 @@ class BinomTestResults(TestResults):
 
         Returns
         -------
-        Interval
+        ConfidenceInterval
             With ``.low`` and ``.high``; for "greater" ``high`` is 1, for "less" ``low`` is 0. It covers with at least
             its level at every n and proportion. See `dpinfer.descriptions.binomial_inference.binomial_interval`.
 
@@ -266,14 +266,10 @@ class BinomTestResults(TestResults):
         OptionError
             If the level is not between 0 and 1.
         """
-        if not (isinstance(confidence_level, int | float | np.number) and 0 < confidence_level < 1):
-            raise OptionError("confidence_level", confidence_level, "a number between 0 and 1")
-        return self._interval(1 - float(confidence_level))
-
-    def _interval(self, alpha: float) -> Interval:
+        alpha = 1 - check_alpha(confidence_level, "confidence_level")
         alternative = cast("Alternative", self.alternative)
         ends = binomial_interval(self.k, self.n, self.law, step=self.step, alpha=alpha, alternative=alternative)
-        return Interval(float(ends[0]), float(ends[1]))
+        return ConfidenceInterval(float(ends[0]), float(ends[1]))
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Draw the proportion with its exact interval, and the tested one as a line.
@@ -289,10 +285,9 @@ class BinomTestResults(TestResults):
         -------
         matplotlib.axes.Axes
         """
-        row = self.frame(alpha).iloc[0]
-        ends = row.iloc[-2:].to_numpy(dtype=float)
+        low, high = self.proportion_ci(1 - check_alpha(alpha))
         (name,) = column_labels(self.release, [self.column])
-        frame = pd.DataFrame({"estimate": row["proportion"], "lower": ends[0], "upper": ends[1]}, index=[name])
+        frame = pd.DataFrame({"estimate": self.proportion_estimate, "lower": low, "upper": high}, index=[name])
         label, title = f"proportion of {name}", f"{self.hypothesis}, p-value {self._pvalue_text()}"
         ax = draw_intervals(frame, ax, alpha=alpha, color=None, legend=False, zero=False, label=label, title=title)
         ax.axvline(self.p, color=MARKED, lw=2, label=f"tested: {self.p:g}")
@@ -315,10 +310,8 @@ class BinomTestResults(TestResults):
         DataFrame
             Indexed by the column; the interval is one-sided where the alternative is.
         """
-        if not 0 < alpha < 1:
-            raise OptionError("alpha", alpha, "a number between 0 and 1")
+        low, high = self.proportion_ci(1 - check_alpha(alpha))
         share = alpha / 2 if self.alternative == "two-sided" else alpha
-        low, high = self._interval(alpha)
         cells = {
             "noisy count": self.k,
             "n": self.n,

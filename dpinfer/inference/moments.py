@@ -735,9 +735,9 @@ def skewed(
     third = _least_third(weights, first, weighted, squares, bounds, sums.heaviest)
     both = third * units**2 / size**3 + (found.mixing * found.spread * found.variances).sum(axis=-1)
     total = np.maximum(found.variance, 1e-300)
-    told = both / total
-    df = 1.0 / np.clip(1.0 / found.df - told**2 / (2 * total), 1e-9, 0.5)
-    slope = told - 2 * weighted.value / scale
+    shared = both / total
+    df = 1.0 / np.clip(1.0 / found.df - shared**2 / (2 * total), 1e-9, 0.5)
+    slope = shared - 2 * weighted.value / scale
     line = Line(diagonal(found.sampling), slope, np.full(slope.shape, np.inf), df)
     return replace(found, line=line, growth="skewed")
 
@@ -781,8 +781,8 @@ def positive(matrices: Array) -> Array:
     related = np.where(both > 0, np.clip(matrices / np.where(both > 0, both, 1.0), -1.0, 1.0), 0.0)
     related[..., place, place] = 1.0
     least = np.minimum(np.linalg.eigvalsh(related)[..., 0], 0.0)[..., None, None]
-    kept = 1 / (1 - least)
-    return both * (kept * related + (1 - kept) * np.eye(place.size))
+    weight = 1 / (1 - least)
+    return both * (weight * related + (1 - weight) * np.eye(place.size))
 
 
 def rescaled(matrices: Array, variance: Array) -> Array:

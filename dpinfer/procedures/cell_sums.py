@@ -326,11 +326,11 @@ class SumPlan:
         """The question in one line."""
         axes = [axis.name for axis in self.cells]
         if self.kind in MOMENTS:
-            said = f"{self.kind} of {', '.join(self.columns)}"
-            said += f" by {', '.join(axes)}" if axes else ""
+            text = f"{self.kind} of {', '.join(self.columns)}"
+            text += f" by {', '.join(axes)}" if axes else ""
         else:
-            said = f"{self.kind} of {', '.join(axes)}" if axes else "count of rows"
-        return said + (f", weights {self.weights}" if self.weights else "") + told_where(self.where)
+            text = f"{self.kind} of {', '.join(axes)}" if axes else "count of rows"
+        return text + (f", weights {self.weights}" if self.weights else "") + told_where(self.where)
 
     @property
     def quantities(self) -> list[str]:
@@ -482,13 +482,13 @@ def counts_of_table(plan: SumPlan, values: Array, columns: Sequence[str] | None)
     chosen = names if columns is None else list(columns)
     unknown = [column for column in chosen if column not in names]
     if unknown or len(set(chosen)) < len(chosen):
-        told = ", ".join(map(named, unknown or chosen))
-        raise MissingFromReleaseError(f"the table has no {told}; it is of {', '.join(names) or 'rows'}, each once")
-    keep = [names.index(column) for column in chosen]
-    rest = [place for place in range(len(names)) if place not in keep]
-    table = values.reshape(len(values), *plan.rows.shape).transpose(0, *(place + 1 for place in (*keep, *rest)))
-    cells = int(np.prod([len(axes[place].labels) for place in keep], dtype=np.int64))
-    return tuple(axes[place] for place in keep), table.reshape(len(values), cells, -1)
+        listed = ", ".join(map(named, unknown or chosen))
+        raise MissingFromReleaseError(f"the table has no {listed}; it is of {', '.join(names) or 'rows'}, each once")
+    rows = [names.index(column) for column in chosen]
+    summed = [place for place in range(len(names)) if place not in rows]
+    table = values.reshape(len(values), *plan.rows.shape).transpose(0, *(place + 1 for place in (*rows, *summed)))
+    cells = int(np.prod([len(axes[place].labels) for place in rows], dtype=np.int64))
+    return tuple(axes[place] for place in rows), table.reshape(len(values), cells, -1)
 
 
 def levels_shown(axis: Axis) -> list[str]:
