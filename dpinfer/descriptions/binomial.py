@@ -297,11 +297,7 @@ class ExactProportionQuestion(SuccessQuestion):
 
 @suggests
 def binomtest(
-    column: str,
-    data: Data | Release | None = None,
-    *,
-    p: float = 0.5,
-    alternative: Alternative = "two-sided",
+    column: str, data: Data | Release | None = None, *, p: float = 0.5, alternative: Alternative = "two-sided"
 ) -> BinomTest:
     """Exact test that a proportion is p, from one noisy count.
 

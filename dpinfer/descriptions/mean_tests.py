@@ -149,11 +149,8 @@ class MeanComparison(SumsQuestion):
         """
         expression = plan.expressions[place]
         if not expression.lower <= self.popmean <= expression.upper:
-            raise OptionError(
-                "popmean",
-                self.popmean,
-                f"a number within the bounds [{expression.lower:g}, {expression.upper:g}] of {expression.text}",
-            )
+            right = f"a number within the bounds [{expression.lower:g}, {expression.upper:g}] of {expression.text}"
+            raise OptionError("popmean", self.popmean, right)
         center, half = plan.scaled
         return float(np.clip((self.popmean - center[place]) / half[place], -1.0, 1.0))
 

@@ -15,15 +15,7 @@ from dpinfer.inference.moment_inference import METHODS
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
-from dpinfer.procedures.cell_sums import (
-    MOMENTS,
-    MOST_ESTIMATES,
-    TABLES,
-    MomentsQuestion,
-    SumPlan,
-    describe,
-    infer_sums,
-)
+from dpinfer.procedures.cell_sums import MOMENTS, MOST_ESTIMATES, TABLES, MomentsQuestion, SumPlan, describe, infer_sums
 from dpinfer.procedures.conditions import quoted
 from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.keywords import suggests
@@ -88,15 +80,7 @@ class Description(MomentsQuestion):
 
     def plan(self, schema: Schema) -> SumPlan:
         """Return the sums, compiled against a schema."""
-        return SumPlan(
-            self.kind,
-            schema,
-            columns=self.columns,
-            axes=self.axes,
-            where=self.where,
-            weights=self.weights,
-            target=self.target,
-        )
+        return SumPlan(self.kind, schema, self.columns, self.axes, self.where, self.weights, self.target)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for sums, or counts, in the cells of a table."""
@@ -119,17 +103,11 @@ class Description(MomentsQuestion):
         ]
         sums = measured.rows.add(sample_batch(context.schema, _SAMPLE)) / measured.rows.units
         for rows in sizes_shown(context.nobs):
-            estimates, described = describe(
-                plan,
-                Released.of_study(measured, sums * rows / _SAMPLE),
-                target="data",
-            )
+            estimates, described = describe(plan, Released.of_study(measured, sums * rows / _SAMPLE), target="data")
             noise = np.sqrt(np.diagonal(estimates.noise[0], axis1=-2, axis2=-1)) * described.factor
-            shown = ", ".join(
-                f"{name} {value:.4g}"
-                for name, value in zip(described.quantities, np.median(noise, axis=0), strict=True)
-            )
-            lines.append(f"  n = {rows:,}: {shown}" + (" (in the median group)" if measured.rows.size > 1 else ""))
+            medians = zip(described.quantities, np.median(noise, axis=0), strict=True)
+            errors = ", ".join(f"{name} {value:.4g}" for name, value in medians)
+            lines.append(f"  n = {rows:,}: {errors}" + (" (in the median group)" if measured.rows.size > 1 else ""))
         return "\n".join(lines)
 
     @suggests
@@ -145,11 +123,8 @@ class Description(MomentsQuestion):
         """
         cells = self.plan(self._data().schema).rows.size * max(len(self.columns), 1)
         if cells > MOST_ESTIMATES:
-            raise OptionError(
-                "by",
-                f"{cells:,} cells",
-                f"at most {MOST_ESTIMATES:,} for .fit(); .measure(privacy) releases more at once",
-            )
+            right = f"at most {MOST_ESTIMATES:,} for .fit(); .measure(privacy) releases more at once"
+            raise OptionError("by", f"{cells:,} cells", right)
         found: DescriptionResults = super().fit(privacy, save=save, reuse=reuse)
         return found
 

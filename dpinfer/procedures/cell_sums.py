@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import block_diag
 
 from dpinfer.errors import (
     FormulaError,
@@ -287,13 +288,7 @@ class SumPlan:
             first, second = np.triu_indices(len(mixing))
             products = mixing[first][:, first] * mixing[second][:, second]
             crossed = mixing[first][:, second] * mixing[second][:, first]
-            products = products + np.where(first == second, 0.0, crossed)
-            mixing = np.block(
-                [
-                    [mixing, np.zeros((len(mixing), len(first)))],
-                    [np.zeros((len(first), len(mixing))), products],
-                ]
-            )
+            mixing = block_diag(mixing, products + np.where(first == second, 0.0, crossed))
         width = len(mixing)
         center, half = self.scaled
         sums = values.reshape(len(values), self.rows.size, width)
@@ -349,7 +344,7 @@ class SumPlan:
     @property
     def clamping(self) -> str:
         """The bounds to which values are clamped."""
-        return ", ".join(f"{e.text} to [{e.lower:.6g}, {e.upper:.6g}]" for e in self.expressions)
+        return ", ".join(f"{one.text} to [{one.lower:.6g}, {one.upper:.6g}]" for one in self.expressions)
 
     @property
     def about(self) -> object:
@@ -615,10 +610,8 @@ def _notes(plan: SumPlan) -> tuple[str, ...]:
             f"The statistics are of clamped values ({plan.clamping}), and so is their expectation under the model."
         )
     elif plan.kind in MOMENTS:
-        notes.append(
-            f"Values are clamped to their declared bounds ({plan.clamping}): what is estimated is that of clamped "
-            "values."
-        )
+        estimated = "what is estimated is that of clamped values"
+        notes.append(f"Values are clamped to their declared bounds ({plan.clamping}): {estimated}.")
     return tuple(notes)
 
 
