@@ -47,7 +47,7 @@ numpydoc_xref_aliases = {
     "CombinedResults": "dpinfer.results.combined.CombinedResults",
     "ConsistencyTest": "dpinfer.inference.combination.ConsistencyTest",
     "Data": "dpinfer.kernel.stage.Data",
-    "Description": "dpinfer.procedures.Description",
+    "Description": "dpinfer.descriptions.question.Description",
     "DescriptionResults": "dpinfer.results.descriptions.DescriptionResults",
     "ExpFam": "dpinfer.families.question.ExpFam",
     "Explanation": "dpinfer.procedures.explanation.Explanation",

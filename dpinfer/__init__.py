@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from dpinfer import errors
 from dpinfer._version import __version__
+from dpinfer.descriptions.binomial import binomtest
+from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
+from dpinfer.descriptions.question import corr, count, cov, histogram, mean, proportion, table, total, variance
 from dpinfer.display.progress import show_progress
 from dpinfer.distributions.density import density
 from dpinfer.distributions.quantiles import cdf, median, quantile
@@ -21,12 +24,8 @@ from dpinfer.kernel.data import PrivateData
 from dpinfer.kernel.simulated import PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import Procedure
-from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.combine import combine
-from dpinfer.procedures.descriptions import corr, count, cov, histogram, mean, table, total, variance
-from dpinfer.procedures.guesses import instead_of as _instead_of
-from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
-from dpinfer.procedures.proportions import proportion
+from dpinfer.procedures.keywords import instead_of as _instead_of
 from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
 from dpinfer.regression.linear import gram, ols
 from dpinfer.release import Release, read_release

@@ -34,14 +34,14 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.testing.count_noise import LEAST
-from dpinfer.inference.testing.nulls import Candidate
+from dpinfer.inference.noise import LEAST
+from dpinfer.inference.nulls import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.inference.testing.count_noise import CountNoise
-    from dpinfer.inference.testing.groups import Alternative
+    from dpinfer.inference.noise import CountNoise
+    from dpinfer.inference.nulls import Alternative
     from dpinfer.statistics.arrays import Array, Mask, Places
 
     Fit = tuple[Array, Array]

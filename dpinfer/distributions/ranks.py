@@ -19,18 +19,15 @@ from scipy import stats
 from dpinfer.distributions import rank_statistics as statistics
 from dpinfer.distributions.results import RankTestResults, rank_flags
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
-from dpinfer.inference.testing.count_noise import count_noise
-from dpinfer.inference.testing.groups import ALTERNATIVES, Alternative
-from dpinfer.inference.testing.nulls import Draws, check_draws, simulate
+from dpinfer.inference.noise import count_noise
+from dpinfer.inference.nulls import ALTERNATIVES, Alternative, Draws, check_draws, simulate
 from dpinfer.kernel.measurement import price_procedure
 from dpinfer.kernel.stage import Data
+from dpinfer.procedures.cell_sums import TABLES, SumPlan, SumsQuestion, counts_of_table
 from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.described import counts_of_table
 from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.options import FINITE, NUMERIC, inferred, is_text, measured, one_of, unstored, whole
-from dpinfer.procedures.sum_plan import TABLES, SumPlan
 from dpinfer.procedures.table_axes import axes_of, axis_name
 from dpinfer.release import Release
 from dpinfer.results.people import refuse_dependent_rows
@@ -220,7 +217,7 @@ def leaf_shares(axis: Axis, cdf: str, args: tuple[float, ...], function: Callabl
 
 
 @dataclass(frozen=True, eq=False)
-class RankTest(OfSums):
+class RankTest(SumsQuestion):
     """A rank or distribution test of binned values. See `mannwhitneyu`, `kruskal`, `ks_2samp` and the others.
 
     Attributes

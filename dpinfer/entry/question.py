@@ -14,7 +14,7 @@ from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries
 from dpinfer.kernel.rows.classes import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
-from dpinfer.procedures.described import MOST_ESTIMATES
+from dpinfer.procedures.cell_sums import MOST_ESTIMATES
 from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import Allowed, Contrasts, inferred, is_number, measured, one_of, texts_of, whole

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.descriptions.question import Proportion
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.families.distributions import ExponentialFamily, Normal, as_family
 from dpinfer.families.estimation import ClampedProblem, FamilyFit, SumNoise, clamped_problem, estimate
@@ -20,20 +21,17 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import ZCDP, Neighbors, PureDP
+from dpinfer.procedures.cell_sums import Described, MomentsQuestion, SumPlan, check_summed, infer_sums
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
-from dpinfer.procedures.described import Described
-from dpinfer.procedures.description import Proportion
-from dpinfer.procedures.estimated import Estimated
-from dpinfer.procedures.infer_sums import infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.of_sums import OfMoments
 from dpinfer.procedures.options import refuse_simulated
+from dpinfer.procedures.procedure import Estimated
 from dpinfer.procedures.stored import context_of
-from dpinfer.procedures.sum_plan import SumPlan, check_summed
 from dpinfer.procedures.table_axes import axes_of
 from dpinfer.results.people import alike_flags
 
 if TYPE_CHECKING:
+    from dpinfer.descriptions.question import Proportion
     from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.inference.moments import Estimates
     from dpinfer.kernel.measurement import Measurement
@@ -164,7 +162,7 @@ class ExpFam(Estimated):
 
 
 @dataclass(frozen=True, eq=False)
-class MultivariateNormal(OfMoments):
+class MultivariateNormal(MomentsQuestion):
     """Means, standard deviations and correlations of jointly normal columns. See `expfam`."""
 
     procedures = ("multinormal",)
@@ -288,5 +286,8 @@ def expfam(
             raise OptionError("column", column, "a column, or two or more columns for the multivariate normal")
         return MultivariateNormal.asking(locals(), columns=columns)
     if family == "categorical":
-        return Proportion.asking(locals(), axes=axes_of(column))
+        given = locals()
+        from dpinfer.descriptions.question import Proportion  # noqa: PLC0415  (which is built on procedures)
+
+        return Proportion.asking(given, axes=axes_of(column))
     return ExpFam.asking(locals(), family=as_family(family))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dpinfer.inference.noise_sums import NoiseSums
+    from dpinfer.inference.noise import NoiseSums
     from dpinfer.statistics.arrays import Array, Places
 
 __all__ = [

@@ -18,7 +18,7 @@ from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.combination import CombinedNoise
 from dpinfer.inference.contrasts import Contrasts, contrast_rows, rows_of, simulated_pvalue
-from dpinfer.inference.noise_sums import NoiseSums, variables_of
+from dpinfer.inference.noise import NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,14 +12,14 @@ from dpinfer.errors import OptionError
 from dpinfer.inference.base import TARGETS, BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
-from dpinfer.inference.noise_sums import NoiseSums
+from dpinfer.inference.noise import NoiseSums
 from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.statistics.arrays import root_of
 from dpinfer.statistics.numerical import outermost_crossing
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dpinfer.inference.moments import Estimates
     from dpinfer.release.laws import NoiseLaw
@@ -110,25 +110,22 @@ class MomentInference(BaseInference):
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
-        found = []
-        few = np.flatnonzero(self.estimates.few[0])
-        if few.size:
-            which = f"{few.size} of {self.estimates.few.shape[1]} groups" if self.labels[0] else "the data"
-            listed = ": " + "; ".join(self.labels[place] for place in few[:5]) if self.labels[0] else ""
-            listed += ", ..." if few.size > 5 else ""
+        found, few = [], self.estimates.few[0]
+        if few.any():
+            which = f"{few.sum()} of {few.size} groups" if self.labels[0] else "the data"
+            listed = f": {_first_five(self.labels, few)}" if self.labels[0] else ""
             found.append(
                 f"{which} may be empty for all that the noise allows to tell{listed}; "
                 "read the interval, not the estimate"
             )
         if self.estimates.missing.any():
             found.append("not determined: every parameter; the intervals hold all values that it may have")
-        edge = np.flatnonzero(self.estimates.edge[0].ravel() & ~np.repeat(self.estimates.few[0], len(self.factor)))
-        if edge.size:
-            listed = "; ".join(self.names[place] for place in edge[:5]) + (", ..." if edge.size > 5 else "")
+        edge, blurred = self.estimates.edge[0] & ~few[:, None], self.estimates.blurred[0]
+        if edge.any():
+            listed = _first_five(self.names, edge)
             found.append(f"noise moved an estimate to, or close to, the edge of what is possible: {listed}")
-        blurred = np.flatnonzero(self.estimates.blurred[0].ravel())
-        if blurred.size:
-            listed = "; ".join(self.names[place] for place in blurred[:5]) + (", ..." if blurred.size > 5 else "")
+        if blurred.any():
+            listed = _first_five(self.names, blurred)
             found.append(f"the sampling error is itself mostly noise, and the interval wide for that: {listed}")
         return (*found, *self.notes)
 
@@ -186,32 +183,31 @@ class MomentInference(BaseInference):
         own = self.factor**2 * self.estimates.variance[0]
         share = contrasts**2 * own.ravel() / np.maximum(variance, 1e-300)[:, None]
         df = np.clip(1.0 / np.maximum((share**2 / self.estimates.df[0].ravel()).sum(axis=1), 1e-9), 1.0, 1e9)
-        shares = self._shares(contrasts, variance) if self.estimates.laplace else None
+        shares = None
+        if self.estimates.laplace:
+            shares = self._laplace_parts(contrasts) ** 2 / np.maximum(variance, 1e-300)[:, None]
+            shares = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
+            shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, self._noise_sums(contrasts))
 
     def _noise_sums(self, contrasts: Array) -> NoiseSums | None:
         """Return linear combinations (k,) of what noise alone moves; None where sampling does, too."""
-        alone = self.estimates.alone
+        alone, shape = self.estimates.alone, self.estimates.value.shape
         if alone is None:
             return None
-        shape = (1, *self.estimates.value.shape[1:], len(alone.variables))
-        moved = self.factor[:, None] * np.broadcast_to(alone.factors, shape)[0]
-        cells, width = moved.shape[:2]
-        factors = np.einsum("kgq,gqm->kgm", contrasts.reshape(-1, cells, width), moved)
-        return NoiseSums(factors.reshape(len(contrasts), -1), alone.variables * cells)
+        moved = np.broadcast_to(alone.factors, (1, *shape[1:], len(alone.variables)))[0]
+        return NoiseSums(self._moved(contrasts, moved), alone.variables * shape[1])
 
-    def _shares(self, contrasts: Array, variance: Array) -> Array:
-        """Share of the variance of linear combinations that each Laplace variable carries (k, m), the largest ones."""
-        shares = self._laplace_parts(contrasts) ** 2 / np.maximum(variance, 1e-300)[:, None]
-        largest = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
-        return np.asarray(largest / np.maximum(largest.sum(axis=1, keepdims=True), 1.0))
+    def _moved(self, contrasts: Array, mixing: Array) -> Array:
+        """Return what moves linear combinations (k, G m), from what moves the scaled estimates (G, q, m)."""
+        weights = contrasts.reshape(-1, *mixing.shape[:2])
+        found = np.einsum("kgq,gqm->kgm", weights, self.factor[:, None] * mixing)
+        return np.asarray(found.reshape(len(contrasts), -1))
 
     def _laplace_parts(self, contrasts: Array) -> Array:
         """Return what each Laplace variable, standardised, adds to linear combinations (k, m)."""
-        mixing = self.factor[:, None] * self.estimates.mixing[0]
-        cells, width, measured = mixing.shape
-        moved = np.einsum("kgq,gqm->kgm", contrasts.reshape(-1, cells, width), mixing).reshape(-1, cells * measured)
-        return np.asarray(moved * np.sqrt(np.tile(self.estimates.variances, cells)))
+        mixing = self.estimates.mixing[0]
+        return self._moved(contrasts, mixing) * np.sqrt(np.tile(self.estimates.variances, len(mixing)))
 
     def _joint_loadings(self, contrasts: Array) -> Array | None:
         """Return the loadings (k, m) on Laplace variables, see `joint_pvalue`; None where the noise is normal."""
@@ -254,6 +250,11 @@ class MomentInference(BaseInference):
         total = variance_of(contrasts, self._covariance)
         ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ np.diag(self._covariance))
         return np.asarray(np.abs(deviations @ contrasts.T) / np.sqrt(total * ratio))
+
+
+def _first_five(names: Sequence[str], which: Mask) -> str:
+    places = np.flatnonzero(which)
+    return "; ".join(names[place] for place in places[:5]) + (", ..." if places.size > 5 else "")
 
 
 def batch_moments(

@@ -12,12 +12,11 @@ import pandas as pd
 from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError, type_of
 from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
 from dpinfer.inference.linear_noise import METHODS, LinearNoise
+from dpinfer.procedures.cell_sums import MOMENTS, SumsQuestion
 from dpinfer.procedures.conditions import where_notes
 from dpinfer.procedures.joint_table import COUNTED, JointTable
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.of_sums import OfSums
 from dpinfer.procedures.stored import read_question
-from dpinfer.procedures.sum_plan import MOMENTS
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.laws import StageRelease
 from dpinfer.release.release import CombinedRelease, SeveralCosts
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.combination import LeastSquares
-    from dpinfer.procedures.joint_table import MeasuredCounts
-    from dpinfer.procedures.sum_plan import SumPlan
+    from dpinfer.procedures.cell_sums import MeasuredCounts, SumPlan
     from dpinfer.results.descriptions import DescriptionResults
 
     Array = NDArray[np.float64]
@@ -321,7 +319,7 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     plans = _each(releases, _summed)
     _check_same("where", [plan.where for plan in plans])
     for place, plan in enumerate(plans[1:], 2):
-        if (plan.asked, plan.target) != (plans[0].asked, plans[0].target):
+        if (plan.about, plan.target) != (plans[0].about, plans[0].target):
             raise InferenceError(
                 f"releases 1 and {place} ask different questions: {plans[0].text} and {plan.text}; other than counts, "
                 "only releases of exactly the same question are combined"
@@ -329,7 +327,7 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     merged, consistency, noisy = _merged(releases)
     names = [name for name, kept in zip(releases[0].names, noisy, strict=True) if kept]
     asked = read_question(merged)
-    assert isinstance(asked, OfSums)
+    assert isinstance(asked, SumsQuestion)
     found: DescriptionResults = asked.described.with_options({"inference": inference}).infer(merged)
     return CombinedResults(
         found.inference,

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import InferenceError, ReleaseFormatError
-from dpinfer.procedures.sum_plan import TABLES
+from dpinfer.errors import InferenceError
+from dpinfer.procedures.cell_sums import TABLES, MeasuredCounts, count_names
 from dpinfer.schema.axes import axis_to_dict, cuts_of, part_in_words
 from dpinfer.schema.columns import Integer, limits_of
 
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.procedures.sum_plan import SumPlan
-    from dpinfer.results.descriptions import DescriptionResults, TableResults
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
 
-__all__ = ["COUNTED", "NOWHERE", "JointTable", "MeasuredCounts", "MeasuredMarginals", "counts_in"]
+__all__ = ["COUNTED", "NOWHERE", "JointTable"]
 
 COUNTED = (*TABLES, "linear", "binomial")
 """Kinds of releases that measure sums of counts."""
@@ -37,70 +35,6 @@ NOWHERE = "(none)"
 
 _MOST_CELLS = 2**12
 _MOST_VALUES = 2**16
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredCounts:
-    """What a release of counts measured.
-
-    Attributes
-    ----------
-    axes : tuple of Axis
-    weights : ndarray (m, cells) or None
-        The measured quantities as combinations of the cells; None where they are the cells.
-    names : tuple of str, length m
-    where : str or None
-        The condition, compiled to one spelling.
-    every_row : bool
-        Whether each row of the data is in one of the cells.
-    """
-
-    axes: tuple[Axis, ...]
-    weights: Array | None
-    names: tuple[str, ...]
-    where: str | None
-    every_row: bool
-
-
-class MeasuredMarginals(Protocol):
-    """The marginals that a release holds, as other questions read them."""
-
-    @property
-    def plan(self) -> Any:
-        """What was measured; ``where`` is the condition on the rows."""
-
-    def check(self) -> None:
-        """Refuse a damaged release."""
-
-    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some columns."""
-
-    def proportions(
-        self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
-    ) -> DescriptionResults:
-        """Infer the shares of the levels of a column, in groups of others."""
-
-
-def counts_in(plan: SumPlan) -> MeasuredCounts:
-    """Return what a table of counts measured.
-
-    Raises
-    ------
-    ReleaseFormatError
-        If it does not count rows.
-    """
-    if not plan.rows.counts_only:
-        raise ReleaseFormatError(f"a release of kind {plan.kind!r} that does not count rows is damaged")
-    named = [
-        ", ".join(f"{axis.name}={label}" for axis, label in zip(plan.cells, cell, strict=True))
-        for cell in plan.rows.cells
-    ]
-    where = None if plan.condition is None else plan.condition.text
-    return MeasuredCounts(plan.cells, None, _count_names(named), where, plan.rows.keeps_every_row)
-
-
-def _count_names(cells: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"count[{cell}]" if cell else "count" for cell in cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +134,7 @@ class JointTable:
         """Names of the touched cells."""
         named = [part.name for part in self.parts]
         found = [", ".join(f"{name}={label}" for name, label in zip(named, cell, strict=True)) for cell in self.cells]
-        return _count_names(found)
+        return count_names(found)
 
 
 def _key(axis: Axis) -> str:

@@ -14,6 +14,7 @@ from dpinfer.errors import (
     ReleaseFormatError,
     type_of,
 )
+from dpinfer.inference.moment_inference import METHODS
 from dpinfer.inference.released import Released
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
@@ -21,8 +22,7 @@ from dpinfer.privacy.units import Neighbors, Privacy
 from dpinfer.procedures.explanation import Explanation
 from dpinfer.procedures.keeping import keep
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import check_values, inferred, unstored
-from dpinfer.procedures.parameters import Parameters
+from dpinfer.procedures.options import REPLICATES, SEED, TARGET, check_values, inferred, one_of, unstored
 from dpinfer.procedures.stored import context_of, hints, read_question, refuse_unknown_fields, stored_fields
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.release import decode, encode, register
@@ -35,15 +35,14 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.batch import BatchEstimates
     from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.procedures.joint_table import MeasuredCounts, MeasuredMarginals
+    from dpinfer.procedures.cell_sums import MeasuredCounts, MeasuredMarginals, SumPlan
     from dpinfer.procedures.options import Contrasts
-    from dpinfer.procedures.sum_plan import SumPlan
 
-__all__ = ["Procedure", "inferred", "unstored"]
+__all__ = ["Estimated", "Procedure", "inferred", "unstored"]
 
 
 @dataclass(frozen=True, eq=False)
-class Procedure(ABC, Parameters):
+class Procedure(ABC):
     """A question about columns, free of data; every option is on its constructor.
 
     Its fields are the question: those that the user sets are those that a release stores and that JSON holds. A
@@ -98,7 +97,7 @@ class Procedure(ABC, Parameters):
 
     # The question
 
-    def check_options(self) -> None:
+    def check_options(self) -> None:  # noqa: B027  (a hook)
         """Refuse options that do not go together.
 
         Raises
@@ -115,7 +114,7 @@ class Procedure(ABC, Parameters):
     def text(self, schema: Schema) -> str:
         """Return the question in one line."""
 
-    def check(self, schema: Schema, neighbors: Neighbors) -> None:
+    def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: B027  (a hook)
         """Refuse what the schema or the relation cannot serve, before a price is known.
 
         Raises
@@ -288,6 +287,59 @@ class Procedure(ABC, Parameters):
         """Return the same question about other data or another release."""
         return replace(self, source=source)
 
+    # scikit-learn's protocol: what `sklearn.base.clone` and searches over parameters ask of an estimator
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the question was made with, by the names of its fields.
+
+        Parameters
+        ----------
+        deep : bool
+            Taken for scikit-learn's sake: no field is an estimator.
+
+        Returns
+        -------
+        dict
+            Options, and ``source``: the data or the release it is bound to, themselves and not copies.
+
+        Examples
+        --------
+        >>> import dpinfer as dpi
+        >>> dpi.binomtest("smokes", p=0.3).set_params(p=0.5).get_params()["p"]
+        0.5
+        """
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+
+    def set_params(self, **params: Any) -> Self:
+        """Return the question with other options, checked as those of a new one are; this one stays as it is.
+
+        It is frozen, where scikit-learn's estimators change themselves.
+
+        Parameters
+        ----------
+        **params
+            Fields, as `get_params` names them.
+
+        Returns
+        -------
+        Procedure
+            A new question.
+
+        Raises
+        ------
+        OptionError
+            If there is no such option, or it has no such value.
+        """
+        known = [one.name for one in fields(self) if one.init]
+        for name, given in params.items():
+            if name not in known:
+                raise OptionError(name, given, f"an option of {type(self).__name__}: {', '.join(known)}")
+        return replace(self, **params)
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an equal question about the same data: rows and ledgers are never copied."""
+        return self.set_params()
+
     # What is inferred
 
     def infer(self, release: Release | None = None) -> Any:
@@ -446,3 +498,18 @@ class Procedure(ABC, Parameters):
         asked = neighbors or bound.neighbors
         nobs = bound.nobs if asked == bound.neighbors else None  # public in the relation of the data, not in the other
         return Context(schema, asked, privacy, nobs, bound.public)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Estimated(Procedure):
+    """A question that is answered by estimates, with intervals and tests by several methods."""
+
+    target: str = inferred("population", TARGET)
+    inference: str = inferred("auto", one_of(METHODS))
+    replicates: int = inferred(999, REPLICATES)
+    seed: int = inferred(0, SEED)
+
+    @property
+    def _inference_options(self) -> dict[str, Any]:
+        """How it is inferred."""
+        return {name: getattr(self, name) for name in ("target", "inference", "replicates", "seed")}

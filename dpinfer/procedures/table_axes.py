@@ -24,10 +24,7 @@ __all__ = ["axes_of", "axis_name", "check_bins", "column_texts", "edges_of"]
 
 
 def edges_of(
-    column: str,
-    bins: object,
-    bounds: tuple[float, float] | None = None,
-    data: Data | Release | None = None,
+    column: str, bins: object, bounds: tuple[float, float] | None = None, data: Data | Release | None = None
 ) -> list[float]:
     """Read the edges of bins: given, or equally spaced over bounds.
 

@@ -26,8 +26,8 @@ from dpinfer.inference.contrasts import (
     simulated_pvalue,
     variance_of,
 )
+from dpinfer.inference.nulls import Restricted
 from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
-from dpinfer.inference.testing.nulls import Restricted
 from dpinfer.regression.gram import (
     KAPPA_RELIABLE,
     GramFit,

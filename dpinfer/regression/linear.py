@@ -12,11 +12,10 @@ from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError,
 from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.estimated import Estimated
 from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.keywords import INSTEAD, suggests
 from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated, texts_of
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.procedure import Estimated, Procedure
 from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
 from dpinfer.regression.gram_inference import METHODS, batch_linear, linear_inference, linear_oracle
 from dpinfer.regression.near_empty import level_columns

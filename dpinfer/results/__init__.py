@@ -6,10 +6,8 @@ from dpinfer.results.descriptions import DescriptionResults, ProportionResults, 
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
 from dpinfer.results.testing.base import TestResults
-from dpinfer.results.testing.binomial import BinomTestResults
 
 __all__ = [
-    "BinomTestResults",
     "CombinedResults",
     "DescriptionResults",
     "MarginalEffects",

@@ -1,19 +1,26 @@
-"""Results of descriptions: labelled by group, with the tables and plots that they need."""
+"""Results of descriptions: labelled by group, with the tables and plots that they need.
+
+Histograms are drawn as bars over a numeric axis, tables as bars or heat maps, others as intervals.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
 
+from dpinfer.display.report import number
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.description_plots import plot_descriptions, plot_table
+from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.plots import coefficient_frame
 from dpinfer.results.printing import PrivateSummary, estimate_table, interval_labels, summary_of
+from dpinfer.results.style import SMALL, given_or_new, grouped, heat_table, ink, legend, restrain, titled
 from dpinfer.results.summary import explain, header_facts
-from dpinfer.results.wording import column_labels
+from dpinfer.results.wording import column_caption, column_labels, title_guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +29,20 @@ if TYPE_CHECKING:
 
     from dpinfer.inference.base import Inference
     from dpinfer.release.release import AnyRelease
+    from dpinfer.statistics.arrays import Array
 
-__all__ = ["CountedTable", "DescriptionResults", "ProportionResults", "TableResults"]
+__all__ = ["CountedTable", "DescriptionResults", "ProportionResults", "TableResults", "level_name"]
+
+_BIN = re.compile(r"\[(.+), (.+)[)\]]")
+
+_CURVES = 4
+"""Groups of a histogram that are drawn as outlines; more are a heat map."""
+
+_TALLEST = 12.0
+"""Height in inches of a new figure, at most."""
+
+_WHOLE = 100.0
+"""Size of the largest cell of a heat map from which all are shown as whole numbers."""
 
 
 class CountedTable(Protocol):
@@ -178,7 +197,33 @@ class DescriptionResults(PrivateResults):
         -------
         matplotlib.axes.Axes
         """
-        return plot_descriptions(self, ax, alpha=alpha, color=color)
+        release, frame = self.release, coefficient_frame(self, alpha)
+        named = [column_labels(release, [name])[0] if name is not None else "" for name in self.index.names]
+        if self.index.names[0] is None:
+            frame.index = column_labels(release, self.index)
+        else:  # by their groups, where these are all that tells them apart
+            columns = [
+                [text if len(named) == 1 or name in ("quantity", "") else f"{name}: {text}" for text in texts]
+                for name, texts in zip(named, map(self._level_names, range(len(named))), strict=True)
+            ]
+            frame.index = [", ".join(texts) for texts in zip(*columns, strict=True)]
+        response = column_caption(release, self.response)
+        label = f"{self.quantity} of {response}" if response else self.quantity
+        title = self._plot_title()
+        axes = draw_intervals(frame, ax, alpha=alpha, color=color, legend=True, zero=False, label=label, title=title)
+        grouped(axes.xaxis)
+        groups = [column_caption(release, str(name)) for name in self.index.names if name is not None]
+        if groups and self.index.nlevels == 1:
+            axes.set_ylabel(groups[0])
+        return axes
+
+    def _plot_title(self) -> str:
+        (response,) = column_labels(self.release, [self.response])
+        return f"{response}: {title_guarantee(self.release)}"
+
+    def _level_names(self, place: int) -> list[str]:
+        """Return what the levels of a group are called."""
+        return [level_name(one) for one in self.index.get_level_values(place)]
 
 
 class ProportionResults(DescriptionResults):
@@ -251,7 +296,85 @@ class TableResults(DescriptionResults):
         -------
         matplotlib.axes.Axes
         """
-        return plot_table(self, ax, alpha=alpha, color=color)
+        if self.index.names[0] is None:
+            return super().plot(ax, alpha=alpha, color=color)
+        levels = self.index.get_level_values(-1).unique()
+        edges, groups = _edges(levels), len(self.index) // len(levels)
+        binned = edges is not None and groups <= _CURVES
+        if edges is not None and binned:
+            axes = self._histogram(edges, groups, ax, alpha, color)
+        elif self.index.nlevels > 1:
+            return self._heat(ax)
+        else:
+            axes = self._bars(ax, alpha, color)
+        titled(axes, f"{self._plot_title()}, {100 * (1 - alpha):.4g}% intervals, the thick part from sampling")
+        restrain(axes)
+        if binned and groups > 1:
+            legend(axes, title=", ".join(column_caption(self.release, str(name)) for name in self.index.names[:-1]))
+        return axes
+
+    def _histogram(self, edges: Array, groups: int, ax: Axes | None, alpha: float, color: str | None) -> Axes:
+        ax = given_or_new(ax, 6.4, 3.8)
+        frame = coefficient_frame(self, alpha)
+        bins, middle = len(edges) - 1, (edges[:-1] + edges[1:]) / 2
+        widths = np.diff(edges)
+        even = bool(np.allclose(widths, widths[0]))
+        scale = np.ones(bins) if even else widths
+        names = [self._level_names(place) for place in range(self.index.nlevels)]
+        finite = np.clip(np.nan_to_num(frame.to_numpy(dtype=np.float64), posinf=np.inf, neginf=-np.inf), *_ends(frame))
+        for place in range(groups):
+            shade = color if color and groups == 1 else f"C{place}"
+            estimate, lower, upper, inner, outer = (finite[place * bins : (place + 1) * bins] / scale[:, None]).T
+            label = ", ".join(column[place * bins] for column in names[:-1])
+            ax.stairs(
+                estimate, edges, fill=groups == 1, color=shade, alpha=0.45 if groups == 1 else 1.0, label=label or None
+            )
+            shift = middle + (place - (groups - 1) / 2) * 0.12 * widths
+            ax.vlines(shift, lower, upper, color=ink() if groups == 1 else shade, lw=1.1)
+            ax.vlines(shift, inner, outer, color=ink() if groups == 1 else shade, lw=3.2, alpha=0.6)
+        if float(finite.min()) < 0:
+            ax.axhline(0.0, color=ink(), lw=0.6)
+        caption = column_caption(self.release, str(self.index.names[-1]))
+        ax.set(xlabel=caption, ylabel=self.quantity if even else f"{self.quantity} per unit of the axis")
+        ax.set_xlim(edges[0], edges[-1])
+        grouped(ax.xaxis, ax.yaxis)
+        return ax
+
+    def _bars(self, ax: Axes | None, alpha: float, color: str | None) -> Axes:
+        frame = coefficient_frame(self, alpha)
+        size = len(frame)
+        ax = given_or_new(ax, 6.4, float(np.clip(1.1 + 0.34 * size, 2.2, _TALLEST)))
+        place = np.arange(size)
+        shown = frame.clip(*_ends(frame))
+        ax.barh(place, shown["estimate"], height=0.7, color=color or "C0", alpha=0.45)
+        ax.hlines(place, shown["lower"], shown["upper"], color=ink(), lw=1.1)
+        ax.hlines(place, shown["sampling_lower"], shown["sampling_upper"], color=ink(), lw=3.2, alpha=0.6)
+        ax.set_yticks(place, self._level_names(0), fontsize=SMALL if size > 30 else None)
+        ax.invert_yaxis()
+        ax.tick_params(axis="y", length=0)
+        if float(shown.to_numpy().min()) < 0:
+            ax.axvline(0.0, color=ink(), lw=0.6)
+        ax.set(xlabel=self.quantity, ylabel=column_caption(self.release, str(self.index.names[0])))
+        grouped(ax.xaxis)
+        return ax
+
+    def _heat(self, ax: Axes | None) -> Axes:
+        """Draw the last column across, and the others down."""
+        columns = len(self.index.get_level_values(-1).unique())
+        values = self.params.to_numpy(dtype=np.float64).reshape(-1, columns)
+        names = [self._level_names(place) for place in range(self.index.nlevels)]
+        across = names[-1][:columns]
+        down = [", ".join(column[place] for column in names[:-1]) for place in range(0, len(self.index), columns)]
+        ax = given_or_new(
+            ax, float(np.clip(1.9 + 0.85 * columns, 5.0, 14.0)), float(np.clip(1.5 + 0.36 * len(down), 2.6, _TALLEST))
+        )
+        whole = float(np.nanmax(np.abs(values))) >= _WHOLE
+        texts = [[number(round(one) if whole else one, 3 if not whole else 6) for one in row] for row in values]
+        heat_table(ax, values, down, across, texts=texts)
+        called = [column_caption(self.release, str(name)) for name in self.index.names]
+        ax.set(xlabel=called[-1], ylabel=", ".join(called[:-1]))
+        titled(ax, f"{self.quantity}, {title_guarantee(self.release)}")
+        return ax
 
     def frame(self) -> pd.DataFrame | pd.Series:
         """Return the noisy counts as a table: the last column across, the others down."""
@@ -287,3 +410,38 @@ class TableResults(DescriptionResults):
         if self._table is None:
             raise InferenceError("these counts are of no table that was measured")
         return self._table
+
+
+def level_name(level: Any) -> str:
+    """Return what a level is called."""
+    if isinstance(level, bool | np.bool_):
+        return "yes" if level else "no"
+    if isinstance(level, float | np.floating):
+        return number(float(level))
+    ends = _read_bin(level)
+    return str(level) if ends is None else f"{number(ends[0], 6)} to {number(ends[1], 6)}"
+
+
+def _read_bin(level: Any) -> tuple[float, float] | None:
+    found = _BIN.fullmatch(level) if isinstance(level, str) else None
+    try:
+        return None if found is None else (float(found[1]), float(found[2]))
+    except ValueError:
+        return None
+
+
+def _edges(levels: pd.Index) -> Array | None:
+    """Return the edges of bins that follow one another; None where levels are something else."""
+    ends = [_read_bin(level) for level in levels]
+    if not ends or any(one is None for one in ends):
+        return None
+    low, high = np.array(ends, dtype=np.float64).T
+    return np.append(low, high[-1]) if np.array_equal(low[1:], high[:-1]) else None
+
+
+def _ends(frame: pd.DataFrame) -> tuple[float, float]:
+    """Return where infinite ends are cut: a little beyond all that is finite, and beyond zero."""
+    values = frame.to_numpy(dtype=np.float64)
+    finite = np.append(values[np.isfinite(values)], 0.0)
+    margin = 0.05 * float(np.ptp(finite))
+    return float(finite.min()) - margin, float(finite.max()) + margin

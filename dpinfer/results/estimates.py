@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.base import Inference
-    from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.inference.nulls import Draws
     from dpinfer.release.release import AnyRelease
     from dpinfer.results.contrasts import CoefficientTest, JointTest
     from dpinfer.results.testing.regression import RegressionTestResults

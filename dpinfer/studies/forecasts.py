@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.descriptions.binomial import BinomTest
+from dpinfer.descriptions.question import proportion
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, type_of
 from dpinfer.kernel.samplers import check_scales
 from dpinfer.kernel.simulated import PublicData, plain_cells
-from dpinfer.procedures.binomial import BinomTest
-from dpinfer.procedures.proportions import proportion
 from dpinfer.studies import simulation
 from dpinfer.studies.populations import Pilot, ReleasePilot, RowPilot, read_pilot
 from dpinfer.studies.power import TESTS, power

@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.descriptions.binomial import BinomTest
+from dpinfer.descriptions.binomial_inference import binomial_power
+from dpinfer.descriptions.mean_test_inference import GroupMeans
+from dpinfer.descriptions.mean_tests import MeanComparison
 from dpinfer.display.progress import check_progress, watched
 from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DPInferError, OptionError
-from dpinfer.inference.testing.binomial import binomial_power
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.groups import GroupMeans
-from dpinfer.inference.testing.nulls import MOST_DRAWS, HidingModel, batch_pvalues
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import MOST_DRAWS, HidingModel, batch_pvalues
 from dpinfer.kernel.samplers import check_scales
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
-from dpinfer.procedures.binomial import BinomTest
-from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.release import NoiseLaw
 from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled
 from dpinfer.schema.schema import Schema
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from dpinfer.inference.testing.nulls import Draws, NullModel
+    from dpinfer.inference.nulls import Draws, NullModel
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.statistics.arrays import Array
 

@@ -11,16 +11,14 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import NotProvedError, OptionError, named
-from dpinfer.inference.testing.count_noise import CountNoise, count_noise
-from dpinfer.inference.testing.nulls import Draws, check_draws, simulate
+from dpinfer.inference.noise import CountNoise, count_noise
+from dpinfer.inference.nulls import Draws, check_draws, simulate
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_table
 from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.described import counts_of_table
 from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.of_sums import OfCounts
 from dpinfer.procedures.options import FINITE, Allowed, inferred, is_text, one_of
-from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axes_of, axis_name, check_bins, edges_of
 from dpinfer.results.people import refuse_dependent_rows
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
@@ -222,7 +220,7 @@ def _axis(column: str, bins: object) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class ChiSquare(OfCounts):
+class ChiSquare(CountsQuestion):
     """A chi-squared test of the cells of a table. See `chisquare` and `chi2_contingency`.
 
     Attributes

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy import special
 
+from dpinfer.inference.noise import LEAST
+from dpinfer.inference.nulls import Candidate
 from dpinfer.inference.simultaneous import joint_level
-from dpinfer.inference.testing.count_noise import LEAST
-from dpinfer.inference.testing.nulls import Candidate
 from dpinfer.statistics.arrays import inverse_form
 from dpinfer.statistics.numerical import bisected
 from dpinfer.statistics.tails import widened
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.inference.testing.count_noise import CountNoise
-    from dpinfer.inference.testing.nulls import NullModel
+    from dpinfer.inference.noise import CountNoise
+    from dpinfer.inference.nulls import NullModel
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.tables.marginal_inference import TableNoise
 

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.testing.nulls import NullDistribution, candidates
+from dpinfer.inference.nulls import NullDistribution, candidates
 from dpinfer.results.contrasts import check_alpha, checked_truth
 from dpinfer.results.printing import interval_labels, label_texts
 from dpinfer.results.style import FAINT, given_or_new, ink, restrain, titled

@@ -15,9 +15,9 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, QuerySum
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
+from dpinfer.procedures.cell_sums import MeasuredCounts
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.explanation import first_error
-from dpinfer.procedures.joint_table import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import inferred, is_text, one_of, texts_of
 from dpinfer.procedures.procedure import Procedure

@@ -13,16 +13,14 @@ import numpy as np
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError
 from dpinfer.inference.combination import CombinedNoise, added_noise
 from dpinfer.inference.linear_noise import LinearNoise
-from dpinfer.inference.testing.count_noise import count_noise
+from dpinfer.inference.noise import count_noise
 from dpinfer.kernel.stage import Data
+from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, check_summed, counts_of_table
 from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.described import counts_of_table
 from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.joint_table import NOWHERE
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.of_sums import OfCounts
 from dpinfer.procedures.options import TARGET, Contrasts, inferred, one_of
-from dpinfer.procedures.sum_plan import SumPlan, check_summed
 from dpinfer.procedures.table_axes import axes_of, axis_name, check_bins, edges_of
 from dpinfer.release import Release
 from dpinfer.results.combined import CombinedResults
@@ -137,7 +135,7 @@ def loglinear(
 
 
 @dataclass(frozen=True, eq=False)
-class LogLinear(OfCounts):
+class LogLinear(CountsQuestion):
     """A log-linear model of the counts of a table. See `loglinear`."""
 
     procedures: ClassVar[tuple[str, ...]] = ("loglinear",)

@@ -32,7 +32,7 @@ from dpinfer.schema.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.inference.testing.count_noise import CountNoise
+    from dpinfer.inference.noise import CountNoise
     from dpinfer.schema.axes import Axis
     from dpinfer.statistics.arrays import Array, Mask
 

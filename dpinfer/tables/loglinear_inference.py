@@ -29,8 +29,8 @@ from scipy import stats
 from dpinfer.inference.base import BaseInference
 from dpinfer.inference.batch import BatchEstimates, Oracle
 from dpinfer.inference.contrasts import contrast_rows, rows_of
+from dpinfer.inference.nulls import Candidate
 from dpinfer.inference.restrictions import independent
-from dpinfer.inference.testing.nulls import Candidate
 from dpinfer.statistics.tails import joint_pvalue, widened, widened_pvalue
 from dpinfer.tables import loglinear_fit as fits
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import NotProvedError, OptionError, kind_of
+from dpinfer.inference.nulls import check_draws, simulate
 from dpinfer.inference.simultaneous import joint_level
-from dpinfer.inference.testing.nulls import check_draws, simulate
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.contrasts import check_alpha, checked_truth
 from dpinfer.results.drawing import draw_intervals
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.inference.nulls import Draws
     from dpinfer.release.release import AnyRelease
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array, Mask

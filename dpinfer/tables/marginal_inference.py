@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.inference.moment_estimates import proportions, totals
 from dpinfer.inference.moment_inference import MomentInference
-from dpinfer.inference.moments import MomentSums, rescaled
-from dpinfer.inference.noise_sums import NoiseSums, variables_of
+from dpinfer.inference.moments import MomentSums, proportions, rescaled, totals
+from dpinfer.inference.noise import NoiseSums, variables_of
 from dpinfer.release.laws import NORMAL_DRAWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dpinfer.inference.moments import Estimates
+    from dpinfer.inference.noise import Components
     from dpinfer.inference.released import Released
-    from dpinfer.inference.testing.count_noise import Components
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.statistics.arrays import Array, Places
 

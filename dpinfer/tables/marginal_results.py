@@ -15,14 +15,13 @@ from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatEr
 from dpinfer.inference.contrasts import simulated_critical
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.moments import diagonal
+from dpinfer.inference.noise import Components
 from dpinfer.inference.released import Released
-from dpinfer.inference.testing.count_noise import Components
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.cell_sums import MOST_ESTIMATES, Described, SumPlan, levels_shown
 from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.described import MOST_ESTIMATES, Described, levels_shown
 from dpinfer.procedures.options import texts_of
 from dpinfer.procedures.stored import context_of
-from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axis_name
 from dpinfer.release.release import encode
 from dpinfer.results import wording

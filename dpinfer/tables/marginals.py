@@ -14,12 +14,11 @@ from dpinfer.inference.moment_inference import batch_moments, moment_oracle
 from dpinfer.inference.released import Released
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.cell_sums import Described, SumPlan
 from dpinfer.procedures.conditions import told_where
-from dpinfer.procedures.described import Described
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import TARGET, inferred, measured, one_of
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.sum_plan import SumPlan
 from dpinfer.procedures.table_axes import axes_of, axis_name, edges_of
 from dpinfer.release import Release
 from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates

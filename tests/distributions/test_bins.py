@@ -8,9 +8,8 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected, variance_error
-from dpinfer.inference.moment_estimates import proportions
 from dpinfer.inference.moment_inference import intervals
-from dpinfer.inference.moments import MomentSums
+from dpinfer.inference.moments import MomentSums, proportions
 from dpinfer.release.laws import NoiseLaw
 
 WIDTHS = np.array([0.5, 1.0, 2.0, 0.25])

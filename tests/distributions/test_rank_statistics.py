@@ -16,8 +16,8 @@ from dpinfer.distributions.rank_statistics import (
     nearest_shares,
     shrinkage,
 )
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import batch_pvalues, simulate
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import batch_pvalues, simulate
 from dpinfer.release import NoiseLaw
 
 

@@ -7,10 +7,10 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.inference.linear_noise import measured_queries
-from dpinfer.inference.noise_sums import NoiseSums, Variable, variables_of
+from dpinfer.inference.noise import NoiseSums, Variable, variables_of
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.statistics.tails import critical_value
-from tests.results.test_descriptions import noisy
+from tests.descriptions.test_results import noisy
 
 EPSILONS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 ALPHAS = (0.001, 0.01, 0.05, 0.1, 0.32)

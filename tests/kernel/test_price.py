@@ -20,7 +20,7 @@ from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Noise, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.release.laws import TULAP_GRID
 from tests.sum_privacy import allowed, frame_of, keeping_schema, loss, sums_of
 

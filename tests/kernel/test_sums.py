@@ -13,7 +13,7 @@ from dpinfer.kernel import batches as batches_module
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import simplex_codes

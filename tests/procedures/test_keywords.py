@@ -11,17 +11,24 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer import procedures
+from dpinfer.descriptions.binomial import BinomTest, ExactProportionQuestion
+from dpinfer.descriptions.mean_tests import MeanComparison
+from dpinfer.descriptions.question import Description, Proportion
 from dpinfer.errors import OptionError
 from dpinfer.families.question import ExpFam, MultivariateNormal
-from dpinfer.procedures.description import Proportion
 from dpinfer.procedures.keywords import INSTEAD
-from dpinfer.procedures.proportions import ExactProportionModel
 from dpinfer.resampling.aggregate import SampleAggregate
 from dpinfer.resampling.bootstrap import Bootstrap
 from dpinfer.selection.question import AboveThreshold, ExponentialMechanism, MostFrequent
 from tests.linear import gram_ols
 
-TOPICS = ("dpinfer.families.", "dpinfer.procedures.", "dpinfer.resampling.", "dpinfer.selection.")
+TOPICS = (
+    "dpinfer.descriptions.",
+    "dpinfer.families.",
+    "dpinfer.procedures.",
+    "dpinfer.resampling.",
+    "dpinfer.selection.",
+)
 QUESTIONS = [
     name for name in dpi.__all__ if name.islower() and getattr(getattr(dpi, name), "__module__", "").startswith(TOPICS)
 ]
@@ -101,10 +108,7 @@ CLASSES = {
     cls.__name__: cls
     for cls in (
         *map(vars(procedures).get, procedures.__all__),
-        ExpFam,
-        MultivariateNormal,
-        Proportion,
-        ExactProportionModel,
+        *(ExpFam, MultivariateNormal, Description, Proportion, ExactProportionQuestion, BinomTest, MeanComparison),
     )
 }
 CLASSES |= {

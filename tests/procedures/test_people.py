@@ -8,12 +8,12 @@ import pytest
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
+from dpinfer.descriptions.binomial import binomtest
+from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.errors import InferenceError, NotProvedError, SchemaError
 from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.binomial import binomtest
 from dpinfer.procedures.combine import combine
-from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import Release
 from dpinfer.studies import truncation
 from tests.linear import gram_ols

@@ -19,7 +19,7 @@ from dpinfer.errors import (
     PrivacyUnitError,
     ReleaseFormatError,
 )
-from dpinfer.procedures import guesses
+from dpinfer.procedures.keywords import FUNCTIONS
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-1, 1),
@@ -167,9 +167,9 @@ def test_names_that_are_not_there_say_what_is(name, instead):
 
 
 def test_every_function_that_is_named_instead_is_there():
-    named = {name for advice in guesses._INSTEAD.values() for name in re.findall(r"dpi\.(\w+)", advice)}
+    named = {name for advice in FUNCTIONS.values() for name in re.findall(r"dpi\.(\w+)", advice)}
     assert named - set(dpi.__all__) == set()
-    assert not set(guesses._INSTEAD) & set(dpi.__all__)
+    assert not set(FUNCTIONS) & set(dpi.__all__)
     assert dir(dpi) == sorted(dpi.__all__)
 
 

@@ -6,7 +6,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.testing.nulls import batch_pvalues, simulate
+from dpinfer.inference.nulls import batch_pvalues, simulate
 from dpinfer.regression.gram import GramProblem, covariance, fit_gram
 from dpinfer.regression.gram_inference import LinearRestrictions, draw_sums, gram_values, scale_error, score_joint
 from dpinfer.release.laws import NoiseLaw

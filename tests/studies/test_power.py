@@ -13,13 +13,13 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.descriptions.binomial import binomtest
+from dpinfer.descriptions.binomial_inference import binomial_power
+from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.errors import DPInferError, NotProvedError, OptionError
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import batch_pvalues
 from dpinfer.inference.released import Released
-from dpinfer.inference.testing.binomial import binomial_power
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.procedures.binomial import binomtest
-from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import PowerStudy, power
 from dpinfer.tables.chi_squared import chi2_contingency, chisquare

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats.contingency import association
 
-from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.noise import CountNoise
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.tables.chi_squared_inference import (
     GoodnessOfFit,

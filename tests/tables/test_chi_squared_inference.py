@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import batch_pvalues, candidates, simulate
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import batch_pvalues, candidates, simulate
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 

@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from scipy import optimize, stats
 
 from dpinfer.inference.combination import CombinedNoise
-from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.noise import CountNoise
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.loglinear_fit import CellNoise, CellTable, LogLinearModel, fit_loglinear, reduced
 from dpinfer.tables.loglinear_inference import (

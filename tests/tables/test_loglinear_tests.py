@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import batch_pvalues, simulate
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import batch_pvalues, simulate
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.loglinear_fit import CellNoise, CellTable
 from dpinfer.tables.loglinear_inference import nested, ridge_fit

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import candidates
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import candidates
 from dpinfer.release import NoiseLaw
 
 __all__ = ["DRAWS", "LAWS", "beyond_of", "noise_at", "normal_shares", "shares_of"]

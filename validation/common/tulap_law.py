@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from dpinfer.release.laws import TULAP_GRID, NoiseLaw
+
 
 def tulap_cdf(x, scale):
     """P(T <= x) for discrete Laplace noise of a scale plus a uniform on (-1/2, 1/2).
@@ -22,3 +24,8 @@ def tulap_cdf(x, scale):
 def tulap_sf(x, scale):
     """P(T >= x), accurate in the upper tail."""
     return tulap_cdf(-np.asarray(x, dtype=float), scale)
+
+
+def released(scale):
+    """Law and step of a count with Tulap noise of a scale in counts, as functions of noisy counts take them."""
+    return {"law": NoiseLaw("tulap", (TULAP_GRID * scale,)), "step": 1 / TULAP_GRID}

@@ -13,10 +13,11 @@ from scipy import stats
 from scipy.optimize import elementwise
 from tqdm import tqdm
 
-from dpinfer.inference.tulap import proportion_cdf, proportion_interval, proportion_pvalue, proportion_sf
+from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
+from dpinfer.inference.noise import noisy_binomial_cdf, noisy_binomial_sf
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-from validation.common.tulap_law import tulap_cdf
+from validation.common.tulap_law import released, tulap_cdf
 
 SIZES = (10, 30, 100, 1000)
 PROPORTIONS = (0.01, 0.05, 0.2, 0.5)
@@ -34,7 +35,7 @@ def crossings(n: np.ndarray, theta: np.ndarray, scale: float, side: int) -> np.n
     """
 
     def distance(z: np.ndarray, n: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        return proportion_interval(z, n, scale, 1 - LEVEL)[..., side] - theta
+        return binomial_interval(z, n, **released(scale), alpha=1 - LEVEL)[..., side] - theta
 
     low, high = np.full(n.shape, -60.0 * (scale + 1)), n + 60.0 * (scale + 1)
     found = elementwise.find_root(distance, (low, high), args=(n, theta))
@@ -69,15 +70,16 @@ def widths(n: int, epsilon: float) -> pd.DataFrame:
     """
     scale = 1 / epsilon
     edges = np.linspace(-0.5 - 20 * scale, n + 0.5 + 20 * scale, CELLS_OF_LAW + 1)
-    ends = proportion_interval(edges, n, scale, 1 - LEVEL)
+    ends = binomial_interval(edges, n, **released(scale), alpha=1 - LEVEL)
     bad = ~np.all(np.isfinite(ends), axis=1) | (ends[:, 0] >= ends[:, 1]) | (ends[:, 0] < 0) | (ends[:, 1] > 1)
     width = ends[:, 1] - ends[:, 0]
     middle = 0.5 * (width[1:] + width[:-1])
     most = ends[1:, 1] - ends[:-1, 0]
     rows = []
     for theta in PROPORTIONS:
-        share = np.diff(proportion_cdf(edges, n, theta, scale))
-        left = float(proportion_cdf(edges[0], n, theta, scale) + proportion_sf(edges[-1], n, theta, scale))
+        below = noisy_binomial_cdf(edges, n, theta, **released(scale))
+        share = np.diff(below)
+        left = float(below[0] + noisy_binomial_sf(edges[-1], n, theta, **released(scale)))
         rows.append(
             {
                 "n": n,
@@ -103,7 +105,7 @@ def power(n: int, null: float, truth: float, epsilon: float) -> float:
     scale = 1 / epsilon
 
     def excess(z: np.ndarray) -> np.ndarray:
-        return proportion_pvalue(z, n, null, scale, alternative="greater") - 0.05
+        return binomial_pvalue(z, n, null, **released(scale), alternative="greater") - 0.05
 
     found = elementwise.find_root(excess, (np.array([0.0]), np.array([n + 60.0 * scale])))
     return 1 - exact_probability(float(found.x[0]), n, truth, scale)

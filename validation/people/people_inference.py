@@ -12,7 +12,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.released import Released
-from dpinfer.procedures.described import describe
+from dpinfer.procedures.cell_sums import describe
 from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from dpinfer.statistics.arrays import symmetric
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import simulate
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import simulate
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from validation.common.claims import Claim

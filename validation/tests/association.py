@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.noise import CountNoise
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import Rules
 from dpinfer.tables.chi_squared_inference import (

@@ -17,8 +17,8 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.testing.binomial import ALTERNATIVES, binomial_interval, binomial_power, binomial_pvalue
-from dpinfer.procedures.binomial import binomtest
+from dpinfer.descriptions.binomial import binomtest
+from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_power, binomial_pvalue
 from dpinfer.release.laws import TULAP_GRID
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
@@ -27,6 +27,7 @@ from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dpinfer.inference.nulls import Alternative
     from dpinfer.release import NoiseLaw
 
 PRICES = (dpi.PureDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5))
@@ -37,6 +38,7 @@ POWERS = (
     (128, 0.9, 0.95, 1.0, 0.596),
     (256, 0.9, 0.95, 1.0, 0.898),
 )
+ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "greater", "less")
 SCHEMA = dpi.Schema(s=dpi.Boolean(missing=False, impossible=False))
 FIGURE = (100, 0.8, dpi.PureDP(0.2), dpi.PureDP(1.0), dpi.ZCDP(0.01), dpi.ZCDP(0.5))
 """Size, tested proportion and prices of the power curves."""

@@ -11,7 +11,7 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.testing.count_noise import CountNoise
+from dpinfer.inference.noise import CountNoise
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from validation.common.claims import Claim

@@ -11,8 +11,8 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import batch_pvalues
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import batch_pvalues
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 from validation.common.claims import Claim

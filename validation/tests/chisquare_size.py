@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.testing.count_noise import CountNoise
-from dpinfer.inference.testing.nulls import candidates
+from dpinfer.inference.noise import CountNoise
+from dpinfer.inference.nulls import candidates
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from validation.common.cells import kept_all

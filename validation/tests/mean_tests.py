@@ -13,11 +13,10 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.testing.groups import GroupMeans
-from dpinfer.inference.testing.nulls import batch_pvalues
-from dpinfer.inference.testing.spreads import spread_pvalues
-from dpinfer.procedures.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
-from dpinfer.results.testing.groups import UNEQUAL
+from dpinfer.descriptions.mean_test_inference import GroupMeans, spread_pvalues
+from dpinfer.descriptions.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
+from dpinfer.descriptions.results import UNEQUAL
+from dpinfer.inference.nulls import batch_pvalues
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table

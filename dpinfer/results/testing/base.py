@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from statsmodels.iolib.table import SimpleTable
 
-    from dpinfer.inference.testing.nulls import NullDistribution
+    from dpinfer.inference.nulls import NullDistribution
     from dpinfer.release.release import AnyRelease
 
     Array = NDArray[np.float64]

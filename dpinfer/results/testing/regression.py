@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import NotProvedError
-from dpinfer.inference.testing.nulls import Restrictable, simulate
+from dpinfer.inference.nulls import Restrictable, simulate
 from dpinfer.results.contrasts import check_alpha, linear_constraints, standard_errors
 from dpinfer.results.printing import interval_labels
 from dpinfer.results.testing.base import TestResults
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.inference.base import Inference
-    from dpinfer.inference.testing.nulls import Draws
+    from dpinfer.inference.nulls import Draws
     from dpinfer.release.release import AnyRelease
 
     Array = NDArray[np.float64]

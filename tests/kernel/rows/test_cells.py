@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.procedures.sum_plan import SumPlan
+from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.cells import Coded

@@ -1,28 +1,34 @@
-"""Results of tests of means on noisy sums."""
+"""Results of t tests, F tests and binomial tests on noisy sums."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 
+from dpinfer.descriptions.binomial_inference import binomial_estimate, binomial_interval
+from dpinfer.descriptions.mean_test_inference import spread_pvalues
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.inference.testing.spreads import spread_pvalues
+from dpinfer.release import NoiseLaw
 from dpinfer.results.contrasts import check_alpha
+from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.style import MARKED, legend
 from dpinfer.results.testing.base import TestResults
+from dpinfer.results.wording import column_labels
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    from dpinfer.inference.testing.groups import GroupMeans
+    from dpinfer.descriptions.binomial_inference import ProportionEstimate
+    from dpinfer.descriptions.mean_test_inference import GroupMeans
+    from dpinfer.inference.nulls import Alternative
     from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.statistics.arrays import Array
 
-    Array = NDArray[np.float64]
-
-__all__ = ["UNEQUAL", "ConfidenceInterval", "MeanTestResults", "mean_flags"]
+__all__ = ["BinomTestResults", "ConfidenceInterval", "MeanTestResults", "mean_flags"]
 
 _FEW_ROWS = 30.0
 """Rows of a group below which its sum rests on values that are close to normal."""
@@ -30,13 +36,17 @@ _FEW_ROWS = 30.0
 _RARE = 10.0
 """Rows at the other bound that would give a mean, below which it is far from normal."""
 
-
 UNEQUAL = 0.002
 """P-value of equal variances below which they are said to differ; of clean releases at most 1% have one."""
 
 
 class ConfidenceInterval(NamedTuple):
-    """Ends of an interval, named as in scipy."""
+    """Ends of an interval, named as in scipy.
+
+    Attributes
+    ----------
+    low, high : float
+    """
 
     low: float
     high: float
@@ -189,3 +199,127 @@ def mean_flags(model: GroupMeans, values: Array, means: DescriptionResults) -> t
             "rests on values that are close to normal"
         )
     return tuple(flags)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BinomTestResults(TestResults):
+    """An exact test of one proportion, with scipy's members: statistic, pvalue, k, n, proportion_ci.
+
+    Attributes
+    ----------
+    column : str
+        The Boolean column or the condition.
+    k : float
+        The noisy count.
+    n : int
+        The public number of rows.
+    p : float
+        The tested proportion.
+    law : NoiseLaw
+        Noise of the count.
+    step : float
+        Size of a step of the law in counts.
+    """
+
+    column: str = ""
+    k: float = 0.0
+    n: int = 0
+    p: float = 0.5
+    law: NoiseLaw = field(default_factory=lambda: NoiseLaw("gaussian", (0.0,)), repr=False)
+    step: float = 1.0
+
+    @cached_property
+    def _estimate(self) -> ProportionEstimate:
+        return binomial_estimate(self.k, self.n, self.law, step=self.step)
+
+    @property
+    def proportion_estimate(self) -> float:
+        """The noisy count over n, brought into [0, 1]; 1/2 where n is 0."""
+        return float(self._estimate.proportion)
+
+    @property
+    def bse(self) -> float:
+        """Standard error of the estimate, from sampling and noise."""
+        return float(self._estimate.standard_error)
+
+    @property
+    def bse_noise(self) -> float:
+        """Standard error of the estimate from privacy noise alone."""
+        return float(np.sqrt(self._estimate.noise_variance))
+
+    def proportion_ci(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Exact interval of the proportion, by inversion of this test with its alternative.
+
+        Parameters
+        ----------
+        confidence_level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        ConfidenceInterval
+            With ``.low`` and ``.high``; for "greater" ``high`` is 1, for "less" ``low`` is 0. It covers with at least
+            its level at every n and proportion. See `dpinfer.descriptions.binomial_inference.binomial_interval`.
+
+        Raises
+        ------
+        OptionError
+            If the level is not between 0 and 1.
+        """
+        alpha = 1 - check_alpha(confidence_level, "confidence_level")
+        alternative = cast("Alternative", self.alternative)
+        ends = binomial_interval(self.k, self.n, self.law, step=self.step, alpha=alpha, alternative=alternative)
+        return ConfidenceInterval(float(ends[0]), float(ends[1]))
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Draw the proportion with its exact interval, and the tested one as a line.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence of the intervals.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        low, high = self.proportion_ci(1 - check_alpha(alpha))
+        (name,) = column_labels(self.release, [self.column])
+        frame = pd.DataFrame({"estimate": self.proportion_estimate, "lower": low, "upper": high}, index=[name])
+        label, title = f"proportion of {name}", f"{self.hypothesis}, p-value {self._pvalue_text()}"
+        ax = draw_intervals(frame, ax, alpha=alpha, color=None, legend=False, zero=False, label=label, title=title)
+        ax.axvline(self.p, color=MARKED, lw=2, label=f"tested: {self.p:g}")
+        low, high = ax.get_xlim()
+        ax.set_xlim(min(low, self.p - 0.05 * (high - low)), max(high, self.p + 0.05 * (high - low)))
+        ax.set_ylim(0.9, -0.5)
+        legend(ax, loc="lower center", ncols=3)
+        return ax
+
+    def frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the count, the estimate and its interval as one row.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence of the interval.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by the column; the interval is one-sided where the alternative is.
+        """
+        low, high = self.proportion_ci(1 - check_alpha(alpha))
+        share = alpha / 2 if self.alternative == "two-sided" else alpha
+        cells = {
+            "noisy count": self.k,
+            "n": self.n,
+            "proportion": self.proportion_estimate,
+            "null p": self.p,
+            "std err": self.bse,
+            "std err (noise)": self.bse_noise,
+            f"[{'0' if self.alternative == 'less' else f'{share:.4g}'}": low,
+            f"{'1' if self.alternative == 'greater' else f'{1 - share:.4g}'}]": high,
+        }
+        return pd.DataFrame([cells], index=pd.Index([self.column]))

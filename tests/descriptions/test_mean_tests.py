@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.errors import (
     DPInferError,
     FormulaError,
@@ -16,7 +17,6 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.inference.released import Released
-from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10),

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
+from dpinfer.descriptions.binomial import BinomTest, binomtest
 from dpinfer.errors import (
     BudgetExceededError,
     DPInferError,
@@ -16,7 +17,6 @@ from dpinfer.errors import (
     OptionError,
     UnknownColumnError,
 )
-from dpinfer.procedures.binomial import BinomTest, binomtest
 from tests.logs import charged
 
 SCHEMA = dpi.Schema(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.inference.testing.groups import GroupMeans
-from dpinfer.inference.testing.nulls import batch_pvalues, simulate
+from dpinfer.descriptions.mean_test_inference import GroupMeans
+from dpinfer.inference.nulls import batch_pvalues, simulate
 
 MIXING = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
 

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
-from dpinfer.procedures.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.release import Release
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), y=dpi.Real(0, 10), s=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]))

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import StepPatch
 
 import dpinfer as dpi
-from dpinfer.results.description_plots import level_name
+from dpinfer.results.descriptions import level_name
 
 SCHEMA = dpi.Schema(
     income=dpi.Real(-10_000, 90_000),

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dpinfer.inference.testing.groups import GroupMeans
-from dpinfer.inference.testing.spreads import spread_pvalues
+from dpinfer.descriptions.mean_test_inference import GroupMeans, spread_pvalues
 
 REPLICATES = 2000
 

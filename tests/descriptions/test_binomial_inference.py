@@ -9,17 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.errors import OptionError
-from dpinfer.inference.testing.binomial import (
-    ALTERNATIVES,
+from dpinfer.descriptions.binomial_inference import (
+    binomial_estimate,
     binomial_interval,
     binomial_power,
     binomial_pvalue,
-    noisy_binomial_cdf,
-    noisy_binomial_estimate,
-    noisy_binomial_sf,
 )
-from dpinfer.inference.tulap import proportion_interval, proportion_pvalue
+from dpinfer.errors import OptionError
+from dpinfer.inference.noise import noisy_binomial_cdf, noisy_binomial_sf
+from dpinfer.inference.nulls import ALTERNATIVES
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
 from validation.common.tulap_law import tulap_cdf
 
@@ -131,15 +129,6 @@ def test_without_noise_it_is_the_classical_test():
         if alternative != "two-sided":
             found = binomial_pvalue(k, 12, 0.3, law, alternative=alternative)
             np.testing.assert_allclose(found, [one.pvalue for one in classical], rtol=1e-12)
-
-
-def test_tulap_noise_is_served_by_its_closed_form():
-    law, step = tulap(0.8), 1 / TULAP_GRID
-    z = np.linspace(-6, 46, 40)
-    for alternative in ALTERNATIVES:
-        found = binomial_pvalue(z, 40, 0.35, law, step=step, alternative=alternative)
-        np.testing.assert_allclose(found, proportion_pvalue(z, 40, 0.35, 1.25, alternative=alternative), rtol=1e-8)
-    np.testing.assert_allclose(binomial_interval(z, 40, law, step=step), proportion_interval(z, 40, 1.25), atol=1e-8)
 
 
 # Size, interval, power
@@ -260,11 +249,11 @@ def test_power_rises_with_the_price_and_without_noise_is_classical():
 
 
 def test_estimates_have_the_variance_of_their_noise():
-    found = noisy_binomial_estimate([20.25, -3.0, 140.0], 100, gaussian(40), step=0.25)
+    found = binomial_estimate([20.25, -3.0, 140.0], 100, gaussian(40), step=0.25)
     np.testing.assert_allclose(found.proportion, [0.2025, 0, 1])
     np.testing.assert_allclose(found.noise_variance, (10 / 100) ** 2)
     assert found.clipped.tolist() == [False, True, True]
-    empty = noisy_binomial_estimate(3.0, 0, gaussian(4))
+    empty = binomial_estimate(3.0, 0, gaussian(4))
     assert (float(empty.proportion), float(empty.standard_error)) == (0.5, 0.5)
 
 

@@ -8,25 +8,32 @@ groups have the mean m, ``r = s1 - m n`` of every group has mean zero and varian
 e0 and e1 being the noise of n and s1. With one group and m given, the statistic is ``r^2 / V``; with several, the
 least ``sum r^2 / V`` over m. No noisy count is divided by, so that groups which may be empty do no harm, and without
 noise these are t^2 and (G - 1) F.
+
+`spread_pvalues` tests whether the groups share one variance. With n, s, q the noisy sums of a group and m = s / n, the
+sum of squares is W = q - s^2 / n, freed of the bias of its noise. If all groups have the variance sigma^2,
+D = W - sigma^2 (n - 1) has mean zero and variance
+
+    V = (K - 1) sigma^4 n + Var(e2 - 2 m e1 + (m^2 - sigma^2) e0) + 2 (Var(e1 - m e0) / n)^2,
+
+K being the kurtosis of the values and e2 the noise of q. Nothing released tells of K: it is taken to be 9, as of
+exponential values, and the test is conservative for values with lighter tails. The statistic is the least
+``sum D^2 / V`` over sigma^2 with V at the pooled variance, about chi-squared with G - 1 degrees of freedom.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import stats
 
 if TYPE_CHECKING:
-    from dpinfer.inference.moments import MomentSums
-    from dpinfer.release.laws import NoiseLaw
+    from dpinfer.inference.nulls import Alternative
     from dpinfer.statistics.arrays import Array, Mask
 
-__all__ = ["ALTERNATIVES", "Alternative", "FittedMeans", "GroupEstimates", "GroupMeans", "group_means"]
-
-Alternative = Literal["two-sided", "less", "greater"]
-ALTERNATIVES = ("two-sided", "less", "greater")
+__all__ = ["FittedMeans", "GroupEstimates", "GroupMeans", "spread_pvalues"]
 
 _FLOOR = 0.5
 """Standard deviations of its noise below which no sum of squares within groups is taken to lie."""
@@ -39,6 +46,11 @@ _AWAY = 2.0
 
 _MOVED = 0.1
 """Share of a variance, or of a number of rows, by which the fit is moved where noise is said to hide it."""
+
+_KURTOSIS = 9.0
+
+_LAPLACE = float((stats.laplace.isf(0.005, scale=0.5**0.5) / stats.norm.isf(0.005)) ** 2)
+"""Factor of the variance of Laplace noise at which normal noise has its tail of 1%."""
 
 _TINY = 1e-12
 
@@ -142,7 +154,11 @@ class GroupMeans:
         """Estimate sizes, common mean and variances (..., 3 G) under the hypothesis."""
         sums = values.reshape(*values.shape[:-1], self.groups, 3)
         rows, first, second = sums[..., 0], sums[..., 1], sums[..., 2]
-        mean = self._mean(rows, first)
+        if self.mean is not None:
+            mean = np.full(rows.shape[:-1], self.mean)
+        else:
+            fewest = max(np.sqrt(self.groups * self.cov[0, 0]), 1.0)
+            mean = np.asarray(np.clip(first.sum(axis=-1) / np.maximum(rows.sum(axis=-1), fewest), -1.0, 1.0))
         noise = self._noise(mean)
         m = mean[..., None]
         residual = first - m * rows
@@ -162,8 +178,10 @@ class GroupMeans:
         share = np.maximum(rows, 0.0) / dof
         within = np.clip(square, _FLOOR * error, np.maximum(size, error)) * share
         far = mean
-        if self.mean is None:
-            far = self._far(mean, rows, noise)
+        if self.mean is None:  # moved away from 0, where noise moves more, by standard deviations of its own noise
+            spread = np.sqrt(self.groups * noise)
+            moved = spread / np.maximum(rows.sum(axis=-1), np.maximum(spread, 1.0))
+            far = np.asarray(np.copysign(np.minimum(np.abs(mean) + _AWAY * moved, 1.0), mean))
             noise = np.maximum(noise, self._noise(far))
         dof, hidden = (np.broadcast_to(one, rows.shape) for one in (dof, square < _FLOOR * error))
         return GroupEstimates(rows, first, mean, within, error * share, noise, far, dof, hidden)
@@ -187,11 +205,7 @@ class GroupMeans:
             return np.asarray(self.signed(values) ** 2)
         found = self.estimates(values)
         centred = found.first - found.mean[..., None] * found.rows
-        weighted = found.rows / found.variance
-        through = (weighted * found.rows).sum(axis=-1)
-        length = (centred**2 / found.variance).sum(axis=-1)
-        length -= (weighted * centred).sum(axis=-1) ** 2 / np.maximum(through, _TINY)
-        return np.asarray(np.maximum(length, 0.0))
+        return _least_length(centred, found.rows, 1.0 / found.variance)
 
     def residual_dof(self, values: Array) -> Array:
         """Residual degrees of freedom (R,), from noisy counts; at least 1.
@@ -266,60 +280,29 @@ class GroupMeans:
         """Noise variance of ``first - mean * rows``."""
         return _form(self.cov[:2, :2], np.stack([-mean, np.ones_like(mean)]))
 
-    def _far(self, mean: Array, rows: Array, noise: Array) -> Array:
-        """Move an estimated mean away from 0, where noise moves more, by standard deviations of its own noise."""
-        spread = np.sqrt(self.groups * noise)
-        error = spread / np.maximum(rows.sum(axis=-1), np.maximum(spread, 1.0))
-        return np.asarray(np.copysign(np.minimum(np.abs(mean) + _AWAY * error, 1.0), mean))
 
-    def _mean(self, rows: Array, first: Array) -> Array:
-        if self.mean is not None:
-            return np.full(rows.shape[:-1], self.mean)
-        least = max(np.sqrt(self.groups * self.cov[0, 0]), 1.0)
-        return np.asarray(np.clip(first.sum(axis=-1) / np.maximum(rows.sum(axis=-1), least), -1.0, 1.0))
+def spread_pvalues(model: GroupMeans, values: Array) -> Array:
+    """P-values (R,) of the hypothesis that the groups of releases (R, 3 G) share one variance."""
+    sums = values.reshape(*values.shape[:-1], model.groups, 3)
+    rows, first, second = sums[..., 0], sums[..., 1], sums[..., 2]
+    heavy = _LAPLACE if model.laplace else 1.0
+    size = np.maximum(rows, max(float(np.sqrt(model.cov[0, 0])), 2.0))
+    mean = np.clip(first / size, -1.0, 1.0)
+    moved = _form(model.cov, np.stack([-mean, np.ones_like(mean), np.zeros_like(mean)]))
+    square = second - 2 * mean * first + mean**2 * rows + moved / size
+    pooled = np.maximum(square.sum(axis=-1), 0.0) / np.maximum((rows - 1).sum(axis=-1), 1.0)
+    sigma = np.clip(pooled, 0.0, 1.0)[..., None]
+    blur = _form(model.cov, np.stack([mean**2 - sigma, -2 * mean, np.ones_like(mean)]))
+    blur = heavy * (blur + 2 * (moved / size) ** 2)
+    weight = 1.0 / np.maximum((_KURTOSIS - 1) * sigma**2 * size + blur, _TINY)
+    length = _least_length(square - sigma * (rows - 1), rows - 1, weight)
+    return np.asarray(stats.chi2.sf(length, model.groups - 1))
 
 
-def group_means(
-    sums: MomentSums,
-    law: NoiseLaw,
-    *,
-    column: int = 0,
-    mean: float | None = None,
-    equal_var: bool = True,
-    alternative: Alternative = "two-sided",
-) -> tuple[GroupMeans, Array]:
-    """Take the model of a test, and its values, from noisy sums of monomials.
-
-    Parameters
-    ----------
-    sums : MomentSums
-        Of R releases in G groups; not weighted.
-    law : NoiseLaw
-        Of the release.
-    column : int
-        Which of the columns is tested.
-    mean : float, optional
-        The mean under the hypothesis, in [-1, 1], where there is one group.
-    equal_var, alternative
-        As in `GroupMeans`.
-
-    Returns
-    -------
-    model : GroupMeans
-    values : ndarray (R, 3 G)
-    """
-    unit = [int(place == column) for place in range(sums.columns)]
-    places = [sums.place[(*(power * one for one in unit), 0)] for power in (0, 1, 2)]
-    model = GroupMeans(
-        mixing=sums.mixing[places],
-        variances=sums.variances,
-        laplace=law.draws if law.family == "laplace" else 0,
-        groups=sums.values.shape[1],
-        mean=mean,
-        equal_var=equal_var,
-        alternative=alternative,
-    )
-    return model, sums.values[..., places].reshape(len(sums.values), -1)
+def _least_length(distance: Array, pull: Array, weight: Array) -> Array:
+    """Return the least weighted sum of squares of ``distance - c pull`` (..., G) over c."""
+    across = (weight * distance * pull).sum(axis=-1) ** 2 / np.maximum((weight * pull**2).sum(axis=-1), _TINY)
+    return np.asarray(np.maximum((weight * distance**2).sum(axis=-1) - across, 0.0))
 
 
 def _form(matrix: Array, vector: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask, Places
 
 __all__ = [
+    "ALTERNATIVES",
     "ENOUGH",
     "MOST_DRAWS",
+    "Alternative",
     "Candidate",
     "Draws",
     "HidingModel",
@@ -32,6 +34,9 @@ __all__ = [
 
 Draws = Literal["adaptive"] | int
 
+Alternative = Literal["two-sided", "less", "greater"]
+ALTERNATIVES: tuple[str, ...] = get_args(Alternative)
+
 ENOUGH = 1000
 """Draws beyond the observed statistic at which an adaptive simulation stops: the p-value is then known to 3.2%."""
 
@@ -39,7 +44,7 @@ MOST_DRAWS = 100_000
 """Draws at which it stops in any case."""
 
 _FEWEST = 99
-_KEPT = 10_000
+_STORED = 10_000
 _FIRST, _CELLS = 2_500, 100_000
 _TIE = 1e-9
 
@@ -216,7 +221,7 @@ def _simulate(candidate: Candidate, values: Array, draws: Draws, seed: int) -> N
     most = MOST_DRAWS if draws == "adaptive" else int(draws)
     largest = max(_CELLS // max(values.size, 1), 100)
     size = min(_FIRST, largest)
-    kept: list[Array] = []
+    sample: list[Array] = []
     done = exceeding = failed = 0
     with watch("null simulation", total=most, unit=" draws") as counted:
         while done < most:
@@ -224,7 +229,7 @@ def _simulate(candidate: Candidate, values: Array, draws: Draws, seed: int) -> N
             drawn = model.statistic(model.draw(candidate.fitted, size, rng))[0]
             counted(size)
             beyond = _reaches(drawn, observed)
-            kept.append(drawn)
+            sample.append(drawn)
             if draws == "adaptive" and exceeding + int(beyond.sum()) >= ENOUGH:
                 last = int(np.flatnonzero(beyond)[ENOUGH - exceeding - 1])
                 drawn, beyond = drawn[:last], beyond[:last]
@@ -234,7 +239,7 @@ def _simulate(candidate: Candidate, values: Array, draws: Draws, seed: int) -> N
             size = min(2 * size, largest)
     pvalue = (1 + exceeding) / (done + 1)
     error = float(np.sqrt(pvalue * (1 - pvalue) / max(done, 1)))
-    return NullDistribution(observed, pvalue, error, done, exceeding, failed, seed, np.concatenate(kept)[:_KEPT])
+    return NullDistribution(observed, pvalue, error, done, exceeding, failed, seed, np.concatenate(sample)[:_STORED])
 
 
 def batch_pvalues(model: NullModel, values: Array, *, draws: int, rng: np.random.Generator) -> Array:

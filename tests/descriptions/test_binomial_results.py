@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
+from dpinfer.descriptions.binomial import binomtest
+from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
+from dpinfer.descriptions.results import BinomTestResults
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.inference.testing.binomial import binomial_interval, binomial_pvalue
-from dpinfer.procedures.binomial import binomtest
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.results.testing.binomial import BinomTestResults
 
 SCHEMA = dpi.Schema(
     s=dpi.Boolean(missing=False, impossible=False),

@@ -1,0 +1,1 @@
+"""Descriptions: counts, means, totals, variances, correlations, proportions; t tests, F test, binomial test."""

@@ -1,1 +1,0 @@
-"""Null distributions of noisy statistics: what is simulated, from which fit, and the p-value that follows."""
