@@ -240,7 +240,7 @@ class _TwoWay(ABC):
         return _open_margins(self._nearest(self._tables(values)))[1]
 
     def candidates(self, values: Array) -> list[Candidate]:
-        """Fits that the data do not tell apart; see `dpinfer.inference.testing.nulls.SeveralFits`."""
+        """Fits that the data do not tell apart; see `dpinfer.inference.nulls.SeveralFits`."""
         nearest = self._nearest(self._tables(values))
         floored, hidden, peaked = _open_margins(nearest)
         usual, peak = (self._fitted(nearest, *margins) for margins in (floored, peaked))
