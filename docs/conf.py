@@ -71,6 +71,7 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["amsmath", "attrs_block", "dollarmath"]
 html_math_renderer = "mathml"
 os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp()  # a list of fonts of this build's own, whatever others left in the home
+os.environ["DPINFER_DOCS"] = str(Path(__file__).parent)  # for the picture of the folders
 nb_execution_mode = "force"
 nb_execution_in_temp = True  # ledgers and releases that a page writes
 nb_execution_timeout = 600  # of a cell, on a machine that does other work, too
