@@ -57,10 +57,8 @@ def draw(ax: Axes | None = None) -> Axes:
         (x, y), (u, v) = place[high], place[low]
         ax.plot([x, u], [y, v], color="0.6", linewidth=0.4 + 0.04 * number, alpha=0.6, zorder=1)
     for name, (x, y) in place.items():
-        files = [path for path in (ROOT / name).rglob("*.py")]
-        ax.text(
-            x, y, f"{name}\n{len(files)} files", ha="center", va="center", fontsize=8, bbox={"fc": "w", "ec": "0.3"}
-        )
+        label = f"{name}\n{len([*(ROOT / name).rglob('*.py')])} files"
+        ax.text(x, y, label, ha="center", va="center", fontsize=8, bbox={"fc": "w", "ec": "0.3"})
     ax.set(xlim=(0, 1), ylim=(-0.5, len(levels) - 0.5))
     ax.set_axis_off()
     return ax
