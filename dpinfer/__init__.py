@@ -15,8 +15,7 @@ from dpinfer.distributions.density import density
 from dpinfer.distributions.quantiles import cdf, median, quantile
 from dpinfer.distributions.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
 from dpinfer.inference.families import Binomial, Family
-from dpinfer.kernel.data import PrivateData
-from dpinfer.kernel.simulated import PublicData
+from dpinfer.kernel.data import PrivateData, PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import Procedure
 from dpinfer.procedures.binomial import binomtest

@@ -14,13 +14,11 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.people import BUCKETS, KeptSource, Spill
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockValues, block_values
 from dpinfer.kernel.sources.base import Pass, Table
-from dpinfer.kernel.spill import BUCKETS, Spill
-from dpinfer.kernel.worker_process import as_floats
-from dpinfer.kernel.workers import fit_apart, fit_here
+from dpinfer.kernel.workers import as_floats, fit_apart, fit_here
 from dpinfer.schema.category import Category
 from dpinfer.schema.clamping import clamped_values
 from dpinfer.schema.columns import Boolean, Integer
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.kernel.sampling import Draws
     from dpinfer.kernel.sources.base import Cells, Slice, Source
     from dpinfer.schema.columns import Column
     from dpinfer.schema.expressions import Expression

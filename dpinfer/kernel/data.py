@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+import pandas as pd
+
 from dpinfer.errors import (
     DataError,
     LedgerError,
@@ -18,23 +21,26 @@ from dpinfer.errors import (
     type_of,
 )
 from dpinfer.kernel import stage
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.people import KeptSource
-from dpinfer.kernel.quiet import quiet
+from dpinfer.kernel.copies import own_price, own_schema
+from dpinfer.kernel.people import BUCKETS, KeptSource, SpilledPeople, check_disk
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.kernel.run import run
-from dpinfer.kernel.sealing import own_price, own_schema
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import Table, open_source
-from dpinfer.kernel.spill import BUCKETS, check_disk
-from dpinfer.kernel.spilled_people import SpilledPeople
+from dpinfer.kernel.sources.base import quiet
 from dpinfer.privacy.account import Account
 from dpinfer.privacy.store import ROWS
+from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.asked import Asked
+from dpinfer.schema.cells import Coded
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.sources.base import Source
@@ -44,7 +50,8 @@ if TYPE_CHECKING:
     from dpinfer.release.quality import Advice
     from dpinfer.schema.schema import Schema
 
-__all__ = ["PrivateData", "Rows"]
+
+__all__ = ["PrivateData", "PublicData", "Rows", "plain_cells"]
 
 
 class Rows(stage.Data):
@@ -393,3 +400,117 @@ def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Sche
     if max_rows is None:
         raise OptionError("max_rows", None, "with id= the most rows of one person that are kept")
     return schema.with_people(person, max_rows)
+
+
+class PublicData(Rows):
+    """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
+
+    Parameters
+    ----------
+    source : DataFrame, path, query or engine
+        As in `PrivateData`.
+    schema : Schema
+    rng : numpy.random.Generator
+        Source of the simulated noise.
+    neighbors : {"add_remove", "replace_one"}
+        The relation that is simulated.
+    id, max_rows : optional
+        As in `PrivateData`.
+
+    Raises
+    ------
+    UnknownColumnError, DataError, OptionError
+        As `PrivateData`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)  # no ledger: nothing is protected
+    >>> results = dpi.mean("age", data).fit(dpi.ZCDP(0.1))
+    >>> results.release.public
+    True
+    """
+
+    __slots__ = ("_neighbors", "_rng")
+
+    def __init__(
+        self,
+        source: object,
+        schema: Schema,
+        *,
+        rng: np.random.Generator,
+        neighbors: Neighbors = "add_remove",
+        id: str | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
+        if neighbors not in NEIGHBORS:
+            raise OptionError("neighbors", neighbors, NEIGHBORS)
+        super().__init__(source, schema, id, max_rows)
+        self._neighbors: Neighbors = neighbors
+        self._rng = rng
+
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("PublicData is not subclassed: what it simulates cannot be overridden")
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation that is simulated."""
+        return self._neighbors
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Source of the simulated noise."""
+        return self._rng
+
+    @property
+    def public(self) -> bool:
+        """These rows need no protection."""
+        return True
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows, with the column that tells people apart where they are the unit: they need no protection."""
+        people = self.schema.people
+        names = (*self.schema, *(() if people is None else (people.id,)))
+        with self._source.opened() as rows:
+            parts = [batch.read() for batch in rows.batches(names, CHUNK_ROWS)]
+        if not parts:
+            return pd.DataFrame({name: np.zeros(0) for name in names})
+        return pd.DataFrame({name: _together([plain_cells(cells[name]) for cells in parts]) for name in names})
+
+    def run(
+        self,
+        procedure: Any,
+        privacy: Privacy,
+        *,
+        charge_id: str | None = None,  # noqa: ARG002
+        seen: int | None = None,  # noqa: ARG002
+    ) -> Release:
+        """Price a procedure and measure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
+        draws = SimulatedDraws(self._rng)
+        return self._noted(
+            run(procedure, self.context(privacy), source=self._open, ready=self._ready, draws=draws, charge=None)
+        )
+
+    def __repr__(self) -> str:
+        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
+        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
+
+
+def plain_cells(cells: Any) -> NDArray[Any]:
+    """Return cells of any storage as an array; coded ones as objects, None where one is missing."""
+    if not isinstance(cells, Coded):
+        return np.asarray(cells)
+    listed, codes = np.array([*cells.values, None], dtype=object), np.asarray(cells.codes)  # noqa: PD011
+    return np.asarray(listed[np.where((codes >= 0) & (codes < len(listed) - 1), codes, len(listed) - 1)])
+
+
+def _together(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join arrays of one column; as objects where their types differ, so that no cell is changed."""
+    if len({part.dtype for part in parts}) > 1:
+        parts = [part.astype(object) for part in parts]
+    return np.concatenate(parts)

@@ -3,19 +3,280 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from fractions import Fraction
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.kernel.plan import Plan, planned
-from dpinfer.kernel.wording import bound_in_words, measured_in_words, noise_in_words
+from dpinfer.kernel.rows.blocks import BlockMoments, BlockSum, OctaveCounts, PlaceCounts
+from dpinfer.kernel.rows.cells import CellSum, CountedSum, PersonSum, QuerySum
+from dpinfer.kernel.rows.iterations import RoundCounts, RoundSum
+from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, MarginalSum, OctaveRows
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum
+from dpinfer.kernel.rows.scores import ScoreSum
+from dpinfer.kernel.rows.tree import PointRows, TreeSum
+from dpinfer.kernel.stage import Above
+from dpinfer.privacy.sensitivity import Norm
+from dpinfer.privacy.units import Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.stage import Context
-    from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.people import People
 
-__all__ = ["Measurement", "price_procedure"]
+
+__all__ = ["Measurement", "bound_in_words", "measured_in_words", "measures", "noise_in_words", "price_procedure"]
+
+# What is measured
+
+
+def measured_in_words(priced: PricedStage) -> str:
+    """Say what a priced stage measures."""
+    measure = priced.stage.measure
+    if not isinstance(measure, Above):
+        return measures(priced.rows)
+    above = "the first that is" if measure.answers == 1 else f"{measure.answers:,} that are"
+    return (
+        f"for each of {_told(len(measure.names), 'sum')} in turn whether it is at least its threshold, up to {above}: "
+        "nothing of the sums"
+    )
+
+
+def _told(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+@singledispatch
+def measures(rows: Any) -> str:
+    """Say what a row sum adds up."""
+    return ", ".join(rows.names)
+
+
+@measures.register
+def _(rows: OctaveCounts) -> str:  # noqa: ARG001
+    return "a noisy histogram of the scale of the estimates"
+
+
+@measures.register
+def _(rows: PlaceCounts) -> str:  # noqa: ARG001
+    return "a noisy histogram of the place of the estimates"
+
+
+@measures.register
+def _(rows: BlockMoments) -> str:  # noqa: ARG001
+    return "sums, products, and counts of failed and moved blocks"
+
+
+@measures.register
+def _(rows: CellSum) -> str:
+    where = f" in each of {rows.size:,} cells" if rows.size > 1 else ""
+    condition = rows.features.where
+    where += f", where {condition.text}" if condition is not None else ""
+    if rows.counts_only:
+        return "the number of rows" + where
+    return f"{rows.width} sum{'s' if rows.width > 1 else ''}{where}: {', '.join(rows.summed)}"
+
+
+@measures.register
+def _(rows: QuerySum) -> str:
+    return f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells"
+
+
+@measures.register
+def _(rows: MarginalSum) -> str:
+    what = "contrasts" if rows.contrasts else "counts"
+    condition = rows.features.where
+    where = f", where {condition.text}" if condition is not None else ""
+    several = f"{len(rows.subsets):,} marginals" if len(rows.subsets) > 1 else "one marginal"
+    return f"{len(rows.names):,} {what} of the cells of {several} of {len(rows.axes):,} columns{where}"
+
+
+@measures.register
+def _(rows: ClassCounts) -> str:  # noqa: ARG001
+    return "the cells of each column by class: valid, clamped, missing or impossible; and the rows without a bad cell"
+
+
+@measures.register
+def _(rows: OctaveRows) -> str:
+    listed = ", ".join(f"{name} ({size:,})" for name, size in zip(rows.schema, rows.sizes, strict=True))
+    return f"the number of rows in signed octaves of {listed}"
+
+
+@measures.register
+def _(rows: TreeSum) -> str:
+    groups = f" in each of {rows.size:,} groups" if rows.groups else ""
+    return f"the number of rows in every node of a tree over {rows.name} with {rows.leaves:,} leaves{groups}"
+
+
+@measures.register
+def _(rows: PointRows) -> str:
+    return f"quantiles of {rows.tree.name}, chosen by the exponential mechanism"
+
+
+@measures.register
+def _(rows: GramSum) -> str:
+    names = rows.features.basis.names
+    products = len(names) * (len(names) + 1) // 2
+    return f"{products} sums of products of {len(names)} bounded features: {', '.join(names)}"
+
+
+@measures.register
+def _(rows: RoundSum) -> str:
+    names = rows.frame.features.basis.names
+    parts = ", ".join(
+        one.name if one.cut is None else f"{one.name} (what a unit adds cut to length {one.cut:.6g})"
+        for one in rows.terms
+    )
+    return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
+
+
+@measures.register
+def _(rows: RoundCounts) -> str:
+    counted: dict[str, list[str]] = {"rows": [], "people": []}
+    for one in rows.places:
+        counted["people" if one.of == "person" else "rows"].append(f"{one.name} ({one.size:,} bins)")
+    return "; ".join(f"the number of {units} by {', '.join(bins)}" for units, bins in counted.items() if bins)
+
+
+@measures.register
+def _(rows: ReplicateSum) -> str:
+    kind = "products of features" if rows.products else "features"
+    return f"{rows.width} sums of {kind}, {rows.replicates} times: {', '.join(rows.labels)}"
+
+
+@measures.register
+def _(rows: ScoreSum) -> str:
+    return f"scores of {len(rows.scores):,} candidates: nothing but the one with the largest noisy score"
+
+
+# What one unit changes
+
+
+def bound_in_words(priced: PricedStage, context: Context) -> str:
+    """Say what the bound of a priced stage is of."""
+    unit, bound, rows = context.schema.unit, priced.bound, priced.rows
+    if isinstance(rows, PointRows):
+        return f"{unit} moves the rank of a point by at most {int(bound):,}"
+    if isinstance(rows, ScoreSum):
+        done = "adding or removing" if context.neighbors == "add_remove" else "replacing"
+        if isinstance(priced.stage.measure, Above):
+            way = ", all in one direction" if rows.monotone(context.neighbors) else ""
+            return f"{done} {unit} changes each sum by at most {int(bound) * rows.step:.6g}{way}"
+        return f"{done} {unit} changes scores by amounts that differ by at most {int(bound) * rows.step:.6g}"
+    if priced.law.family == "tulap":
+        return f"{unit} changes the count by at most {int(bound):,}"
+    return _moved(rows, bound, context.neighbors, "l1" if priced.law.family == "laplace" else "l2")
+
+
+def _kind(norm: Norm) -> str:
+    return "Euclidean" if norm == "l2" else "L1"
+
+
+@singledispatch
+def _moved(rows: Any, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
+    return f"{_kind(norm)} norm of the change of all sums at most {float(bound):.6g}"
+
+
+@_moved.register
+def _(rows: BlockSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
+    return f"{rows.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
+
+
+@_moved.register
+def _(rows: CellSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+    moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and rows.size > 1 else ""
+    of = "rows" if rows.counts_only else "the scaled features, each over its relative noise"
+    if isinstance(rows, PersonSum):
+        of = f"{rows.most:,} rows at their bounds, each over its relative noise"
+    size = f"{float(bound / rows.unit):.6g}"
+    return f"{_kind(norm)} norm of the change of all sums at most {size} in units of {of}{moved}"
+
+
+@_moved.register
+def _(rows: QuerySum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
+    return f"{_kind(norm)} norm of the change of all queries at most {float(bound) * rows.step:.6g}"
+
+
+@_moved.register
+def _(rows: MarginalSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+    what = "contrasts over the norms of their rows" if rows.contrasts else "counts"
+    moved = "; a row that is replaced leaves a cell and enters another" if neighbors == "replace_one" else ""
+    told = f"{_kind(norm)} norm of the change of all of them, over relative noise, at most {float(bound):.6g}"
+    return f"a row is in one cell of each marginal{moved}: {what}, {told}"
+
+
+@_moved.register
+def _(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+    columns = f"each of {len(rows.schema):,} columns" if len(rows.schema) > 1 else "one column"
+    changed = f"a row counts once in {columns}"
+    also = ", and among the rows kept" if isinstance(rows, ClassCounts) else ""
+    moved = "; one that is replaced leaves a class and enters another" if neighbors == "replace_one" else ""
+    return f"{changed}{also}{moved}: {_kind(norm)} norm of the change of all counts at most {float(bound):.6g}"
+
+
+@_moved.register
+def _(rows: TreeSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
+    changed = f"a row of it is counted once in each of {rows.depth + 1} levels"
+    return f"{rows.schema.unit}; {changed}: {_kind(norm)} norm of the change at most {float(bound):.6g}"
+
+
+@_moved.register
+def _(rows: GramSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
+    kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
+    sizes = [f"{float(part) / UNIT**2:.6g}" for part in rows.part_changes(neighbors, norm)]
+    if rows.split:
+        return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
+    return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
+
+
+@_moved.register
+def _(rows: ReplicateSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
+    moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
+    scaled = " (off-diagonal products counted twice)" if rows.products else ""
+    return (
+        f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / rows.unit:.6g} in units of the "
+        f"scaled features{scaled}"
+    )
+
+
+# Which noise it gets
+
+
+def noise_in_words(priced: PricedStage) -> str:
+    """Say which noise a priced stage gets."""
+    law = priced.law
+    if law.family == "above":
+        threshold, own = law.shared * priced.steps[0], law.scales[0] * priced.steps[0]
+        return (
+            f"discrete Laplace, on all thresholds the same draw, scale {threshold:.6g}, and on each sum, scale "
+            f"{own:.6g}, in units of {_unit_of(priced.rows)}; not released"
+        )
+    noisy = [scale * step for scale, step in zip(law.scales, priced.steps, strict=True) if scale > 0]
+    spread = f"{min(noisy):.6g} to {max(noisy):.6g}" if noisy else "none"
+    family = f"discrete {law.family}"
+    if law.family == "tulap":
+        family = "discrete Laplace and a uniform fraction (Tulap)"
+    elif law.family in CHOICES:
+        family = f"{law.family}, added to scores that are not released"
+    several = f", the average of {law.draws} draws" if law.draws > 1 else ""
+    return f"{family}{several}, scale {spread} in units of {_unit_of(priced.rows)}"
+
+
+def _unit_of(rows: Any) -> str:
+    """Return what the noise scale is in units of."""
+    if isinstance(rows, BlockSum):
+        held = isinstance(rows, BlockMoments)
+        return "blocks, and of the ball that holds their estimates" if held else "blocks"
+    if isinstance(rows, PersonSum):
+        return "a person with all rows at their bounds"
+    if isinstance(rows, RoundCounts) and any(one.of == "person" for one in rows.places):
+        return "rows, and of people"
+    if isinstance(rows, CountedSum | RoundCounts | ColumnCounts) or (isinstance(rows, CellSum) and rows.counts_only):
+        return "rows"
+    others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds", MarginalSum: "rows"}
+    return others.get(type(rows), "the scaled features")
 
 
 @dataclass(frozen=True, eq=False)

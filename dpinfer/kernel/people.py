@@ -10,33 +10,55 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 import struct
 import threading
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 import numpy as np
 
-from dpinfer.kernel.sources.base import Table
-from dpinfer.schema.cells import PLAIN_NUMBERS, Coded, complex_to_numbers, read_cell, truth_text
+from dpinfer.errors import DataError
+from dpinfer.kernel.sources.base import Pass, Slice, Source, Table
+from dpinfer.schema.cells import PLAIN_NUMBERS, Coded, Meant, complex_to_numbers, read_cell, truth_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
-    from dpinfer.kernel.sources.base import Cells, Slice
+    from dpinfer.kernel.sources.base import Cells
     from dpinfer.schema.schema import Schema
 
     Hashes = NDArray[np.uint64]
     Codes = NDArray[np.int64]
     Key = int | float | str | bytes
+    Records = NDArray[np.uint64]
 
-__all__ = ["KeptSource", "chosen_rows", "content_bits", "kept_rows", "person_codes", "second_words", "whole_people"]
+__all__ = [
+    "BUCKETS",
+    "KeptSource",
+    "Spill",
+    "SpilledPeople",
+    "bucket_of",
+    "check_disk",
+    "chosen_rows",
+    "content_bits",
+    "kept_records",
+    "kept_rows",
+    "people_slices",
+    "person_codes",
+    "records_of",
+    "second_words",
+    "whole_people",
+]
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -381,3 +403,198 @@ def whole_people(starts: Codes, most: int) -> list[tuple[int, int]]:
 
 def _taken(cells: Cells, rows: Codes | slice) -> Cells:
     return Coded(cells.codes[rows], cells.values) if isinstance(cells, Coded) else cells[rows]
+
+
+BUCKETS = 256
+"""Files that rows are spread over; what one of them holds has to fit into memory."""
+
+
+def check_disk(files: int) -> None:
+    """Refuse, before a charge, to spill rows where so many files cannot be open at once.
+
+    Raises
+    ------
+    DataError
+        If the folder for temporary files takes none, or the process may not open so many more.
+    """
+    try:
+        with Spill(files, np.uint64, 1) as spill:
+            if files:
+                spill.append(0, np.zeros((1, 1)))
+    except OSError as error:
+        found = type(error).__name__ if error.errno is None else os.strerror(error.errno)
+    else:
+        return
+    raise DataError(
+        f"source: rows that are not in memory wait on disk for this question, in {files} files that are open at once, "
+        f"and the system refuses them ({found}): expected a folder for temporary files (TMPDIR) that can be written "
+        f"to, and a limit on open files (ulimit -n) of {2 * files} or more"
+    )
+
+
+_BUFFER = 2**16
+"""Bytes of a file that wait in memory."""
+
+
+class Spill:
+    """Rows of an array of some width, in buckets.
+
+    Files are made in the folder for temporary files, which ``TMPDIR`` names, and have no name from the start where the
+    system knows such.
+    """
+
+    def __init__(self, buckets: int, dtype: DTypeLike, width: int) -> None:
+        self._dtype, self._width = np.dtype(dtype), width
+        self._stack = ExitStack()
+        enter = self._stack.enter_context
+        try:
+            self._files = [enter(TemporaryFile(prefix="dpinfer-", buffering=_BUFFER)) for _ in range(buckets)]  # noqa: SIM115
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def append(self, bucket: int, rows: NDArray[Any]) -> None:
+        """Write rows (k, width) behind those of a bucket."""
+        self._files[bucket].write(np.ascontiguousarray(rows, dtype=self._dtype).data)
+
+    def scatter(self, buckets: NDArray[np.intp], rows: NDArray[Any]) -> None:
+        """Write each row (k, width) behind those of its bucket (k,), in their order."""
+        order = np.argsort(buckets.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(buckets, minlength=len(self._files)))
+        rows = rows[order]
+        for bucket in np.unique(buckets).tolist():
+            self.append(bucket, rows[ends[bucket - 1] if bucket else 0 : ends[bucket]])
+
+    def read(self, bucket: int, *, writable: bool = False) -> NDArray[Any]:
+        """Return the rows of a bucket (n, width), as memory that the file stands behind."""
+        file = self._files[bucket]
+        file.flush()
+        rows = os.fstat(file.fileno()).st_size // (self._dtype.itemsize * self._width)
+        if not rows:
+            return np.empty((0, self._width), dtype=self._dtype)
+        return np.asarray(np.memmap(file, dtype=self._dtype, mode="r+" if writable else "r", shape=(rows, self._width)))
+
+    def clear(self, bucket: int) -> None:
+        """Forget the rows of a bucket."""
+        self._files[bucket].seek(0)
+        self._files[bucket].truncate()
+
+
+_SHIFT = np.uint64(64 - (BUCKETS - 1).bit_length())
+
+
+class SpilledPeople(Source):
+    """The rows of people that count, those of a person one after the other; read once, and then from disk."""
+
+    ahead = 1
+    ordered = True  # by the hashes of people
+
+    def __init__(self, source: Source, schema: Schema) -> None:
+        self._source, self._schema = source, schema
+        self.columns = tuple(sorted(schema))
+        self._spill: Spill | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Source]:
+        """Give what one run reads; afterwards nothing is on disk."""
+        with Spill(BUCKETS, np.uint64, 1 + len(self.columns)) as spill:
+            self._spill, self._full = spill, False
+            yield self
+        self._spill = None
+
+    def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
+        """Give all rows as batches of at most ``most`` rows of whole people."""
+        assert self._spill is not None
+        if not self._full:
+            self._fill(self._spill)
+            self._full = True
+        return people_slices(map(self._spill.read, range(BUCKETS)), self.columns, names, most)
+
+    def _fill(self, spill: Spill) -> None:
+        people = self._schema.people
+        assert people is not None
+        read = Pass((people.id, *self.columns), partial(records_of, self._schema, self.columns))
+        with Spill(BUCKETS, np.uint64, 2 + len(self.columns)) as all_rows:
+            for records in self._source.pieces(read):
+                all_rows.scatter(bucket_of(records), records)
+            for bucket in range(BUCKETS):
+                spill.append(bucket, kept_records(all_rows.read(bucket), self._schema, self.columns))
+                all_rows.clear(bucket)
+
+
+def people_slices(
+    buckets: Iterable[Records], columns: Sequence[str], names: Sequence[str], most: int, *, start: int = 0
+) -> Iterator[Slice]:
+    """Cut the kept rows of buckets into slices of at most ``most`` rows, each of whole people.
+
+    They have addresses, and people have numbers, from ``start`` on.
+    """
+    people = start
+    for records in buckets:
+        if not len(records):
+            continue
+        persons = records[:, 0].astype(np.int64)
+        starts = np.append(np.flatnonzero(np.diff(persons, prepend=-1)), len(persons))
+        for first, last in whole_people(starts, most):
+            read = partial(_meant, records[first:last], columns, names)
+            yield Slice(start + first, last - first, read, persons[first:last] + people)
+        start, people = start + len(records), people + len(starts) - 1
+
+
+def bucket_of(records: Records) -> NDArray[np.intp]:
+    """Return the bucket of each row (n,): the leading bits of its person's hash."""
+    return (records[:, 0] >> _SHIFT).astype(np.intp)
+
+
+def records_of(schema: Schema, columns: Sequence[str], cells: Mapping[str, Cells], part: Slice) -> Records:  # noqa: ARG001
+    """Return two hashes of the person, and what the schema reads in each cell, for rows with an id (n, 2 + d)."""
+    assert schema.people is not None
+    codes, hashes = person_codes(cells[schema.people.id])
+    known = codes >= 0
+    found = np.empty((int(known.sum()), 2 + len(columns)), dtype=np.uint64)
+    found[:, 0] = hashes[codes[known]]
+    found[:, 1] = second_words(cells[schema.people.id])[known]
+    with np.errstate(all="ignore"):
+        for place, name in enumerate(columns, 2):
+            found[:, place] = schema[name].meaning(cells[name])[known].view(np.uint64)
+    return found
+
+
+def kept_records(records: Records, schema: Schema, columns: Sequence[str]) -> Records:
+    """Choose the rows of each person that count (k, 1 + d); numbers of people take the place of their hashes."""
+    assert schema.people is not None
+    hashes = records[:, 0].copy()
+    persons = _numbered(hashes, records[:, 1])
+    with np.errstate(all="ignore"):
+        contents = [content_bits(schema[name].settle(_values(records, place))) for place, name in enumerate(columns, 2)]
+    order = chosen_rows(persons, hashes, contents, schema.people.max_rows)
+    kept = records[order, 1:]
+    kept[:, 0] = persons[order]
+    return kept
+
+
+def _numbered(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Give people numbers, whom two hashes tell apart, in the order of these."""
+    order = np.argsort(first)
+    new = np.diff(first[order]) != 0
+    other = np.diff(second[order]) != 0
+    if (other & ~new).any():
+        order = np.lexsort((second, first))
+        new = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
+    persons = np.empty(len(order), dtype=np.int64)
+    persons[order] = np.append(0, np.cumsum(new))[: len(order)]
+    return persons
+
+
+def _values(records: Records, place: int) -> NDArray[np.float64]:
+    return np.ascontiguousarray(records[:, place]).view(np.float64)
+
+
+def _meant(records: Records, columns: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    return {name: Meant(_values(records, 1 + columns.index(name))) for name in names}

@@ -9,32 +9,30 @@ from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.plan import coordinates, dealt, handed, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.quiet import quiet
-from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.samplers import check_scales, room
-from dpinfer.kernel.selection import answered
-from dpinfer.kernel.sources.base import Table
+from dpinfer.kernel.sampling import check_scales, room
+from dpinfer.kernel.sources.base import Table, quiet
 from dpinfer.kernel.stage import Above, Largest, Place, Resampled, Sum
-from dpinfer.kernel.sums import exact_sums
+from dpinfer.kernel.sums import exact_sums, replicate_sums
 from dpinfer.privacy.cost import Cost
-from dpinfer.release.laws import NoiseLaw
+from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.plan import Plan
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.rows.blocks import BlockValues
+    from dpinfer.kernel.sampling import Draws
     from dpinfer.kernel.sources.base import Source
     from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
     from dpinfer.release.stage import StageRelease
 
-__all__ = ["noisy", "noisy_answers", "run"]
+
+__all__ = ["answered", "noisy", "noisy_answers", "run"]
 
 
 def run(
@@ -192,3 +190,18 @@ _MEASURES: dict[type, Callable[[PricedStage, Source, BlockValues | None, Draws],
     Above: _above,
     Place: _place,
 }
+
+
+def answered(
+    sums: Sequence[int], thresholds: Sequence[int], answers: int, shared: int, noise: Sequence[int]
+) -> list[int]:
+    """Say which noisy sums are at least their noisy thresholds, in turn, until so many are; all in whole numbers.
+
+    ``shared`` is the noise of all thresholds, a single draw. It is not drawn anew after an answer.
+    """
+    found, left = [], answers
+    for total, threshold, own in zip(sums, thresholds, noise, strict=True):
+        above = total + own >= threshold + shared
+        found.append(NOT_REACHED if left == 0 else ABOVE if above else BELOW)
+        left -= found[-1] == ABOVE
+    return found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.rows.base import RowSum
-    from dpinfer.kernel.rows.resampled import ReplicateSum
+    from dpinfer.kernel.rows.products import ReplicateSum
     from dpinfer.kernel.rows.scores import ScoreSum
     from dpinfer.kernel.rows.tree import PointRows
     from dpinfer.privacy.ledger import Ledger

@@ -10,7 +10,7 @@ import pandas as pd
 from dpinfer.errors import OptionError, ReleaseFormatError
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries
 from dpinfer.inference.octaves import occupied_from, octave_bounds
-from dpinfer.kernel.rows.classes import OctaveRows
+from dpinfer.kernel.rows.marginals import OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.described import MOST_ESTIMATES
 from dpinfer.procedures.keywords import suggests

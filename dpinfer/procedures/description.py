@@ -10,7 +10,7 @@ import numpy as np
 
 from dpinfer.errors import OptionError
 from dpinfer.inference.released import Released
-from dpinfer.kernel.rehearsal import sample_batch
+from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.conditions import quoted
 from dpinfer.procedures.described import MOST_ESTIMATES, describe

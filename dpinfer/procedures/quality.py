@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries
-from dpinfer.kernel.rows.classes import ClassCounts
+from dpinfer.kernel.rows.marginals import ClassCounts
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.described import MOST_ESTIMATES
 from dpinfer.procedures.explanation import first_error

@@ -11,9 +11,8 @@ import numpy as np
 
 from dpinfer.errors import FormulaError, OptionError, type_of
 from dpinfer.inference.moments import MomentSums
-from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.cells import CellSum, PersonSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.procedures.conditions import compiled_where, told_where
 from dpinfer.release.codec import encode
 from dpinfer.release.laws import NORMAL_DRAWS

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.kernel.rows.iterations import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.category import Category
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dpinfer.kernel.rows.interpolants import Interpolant
+    from dpinfer.kernel.rows.iterations import Interpolant
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.expressions import Expression

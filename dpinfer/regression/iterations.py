@@ -22,9 +22,7 @@ import numpy as np
 from scipy import optimize
 
 from dpinfer.errors import PrivacyUnitError
-from dpinfer.kernel.rows.interpolants import Interpolant
-from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Bins, Interpolant, RoundCounts, RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.numerics.forms import symmetric
 from dpinfer.numerics.responses import intercept_for
@@ -37,7 +35,7 @@ from dpinfer.regression.models import ResidualLaw, Tables, constant, residual_cu
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.kernel.rows.round_frame import RoundFrame
+    from dpinfer.kernel.rows.iterations import RoundFrame
     from dpinfer.kernel.stage import Context
     from dpinfer.numerics.arrays import Array
     from dpinfer.privacy.sensitivity import Norm

@@ -20,9 +20,8 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
-from dpinfer.kernel.pickling import called, packed
-from dpinfer.kernel.rows.blocks import OwnEstimator
-from dpinfer.kernel.sealing import check_columns
+from dpinfer.kernel.copies import check_columns
+from dpinfer.kernel.rows.blocks import OwnEstimator, called, packed
 from dpinfer.schema.algebra import Expression
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.balls import region_names, region_of

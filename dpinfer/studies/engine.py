@@ -14,8 +14,8 @@ import pyarrow as pa
 from dpinfer.errors import DataError, OptionError
 from dpinfer.inference.contrasts import contrast_rows, variance_of
 from dpinfer.inference.released import Released
+from dpinfer.kernel.data import PublicData
 from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
-from dpinfer.kernel.simulated import PublicData
 from dpinfer.kernel.sources import open_table
 from dpinfer.privacy.units import ZCDP
 from dpinfer.release.laws import NoiseLaw

@@ -18,7 +18,7 @@ from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.testing.binomial import binomial_power
 from dpinfer.inference.testing.nulls import MOST_DRAWS, HidingModel
-from dpinfer.kernel.samplers import check_scales
+from dpinfer.kernel.sampling import check_scales
 from dpinfer.privacy.units import NEIGHBORS, Privacy
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.mean_tests import MeanComparison

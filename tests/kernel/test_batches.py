@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.kernel.batches import map_batches, sum_batches
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sums import map_batches, sum_batches
 
 SOURCE = open_source(pd.DataFrame({"x": np.arange(1000.0), "y": 1.0}))
 

@@ -13,7 +13,7 @@ import dpinfer as dpi
 from dpinfer.errors import OptionError
 from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.rows.blocks import Blocks
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.schema.region import Region
 
@@ -147,7 +147,7 @@ def test_a_release_says_the_cap_and_small_blocks_are_flagged():
 
 
 def test_a_cap_that_is_no_number_is_refused_by_the_kernel():
-    from dpinfer.kernel.sealing import sealed_blocks
+    from dpinfer.kernel.copies import sealed_blocks
 
     units = Blocks(SCHEMA, REGION, 2, lambda _: np.zeros(1), workers=1)
     for most in (1, 2.5, "9", True):

@@ -20,8 +20,7 @@ from dpinfer.kernel.plan import planned
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEstimator
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.products import GramSum
-from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.stage import Largest, Slot, Stage, Sum
 from dpinfer.resampling.models import FormulaEstimator

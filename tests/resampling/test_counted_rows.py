@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.kernel.blocks import block_fits, typed_rows
+from dpinfer.kernel.copies import dealt_blocks
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.sealing import dealt_blocks
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.resampling.aggregate import sample_aggregate

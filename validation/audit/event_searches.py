@@ -18,8 +18,8 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from dpinfer.kernel import run as kernel_run
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.studies.auditing.bounds import chosen_event, upper_share
 from dpinfer.studies.auditing.climbing import worst_blocks
@@ -28,7 +28,7 @@ from dpinfer.studies.auditing.units import ODD, Units, frame_of, source_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.studies.auditing.setting import Asked, Setting
 
     Array = NDArray[np.float64]

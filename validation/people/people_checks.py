@@ -9,10 +9,9 @@ import numpy as np
 
 import dpinfer as dpi
 from dpinfer.kernel.people import kept_rows
-from dpinfer.kernel.replicates import replicate_sums
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import exact_sums
+from dpinfer.kernel.sums import exact_sums, replicate_sums
 from validation.people.people_bootstrap import BOOTSTRAP, PRICE, inferred
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, MANY, Drawn, draw, products_by_person, sums_of
 from validation.people.people_inference import QUESTIONS, ends_of, measured

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import cloudpickle
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Estimator = Callable[[Any], Any]
 
 __all__ = [
     "BINS",
@@ -44,7 +46,9 @@ __all__ = [
     "OwnEstimator",
     "PlaceCounts",
     "block_values",
+    "called",
     "octave",
+    "packed",
 ]
 
 BLOCK_UNIT = 2**12
@@ -372,3 +376,21 @@ def octave(values: Array, width: float, count: int) -> NDArray[np.intp]:
 
 def _root(squared: Fraction) -> Fraction:
     return Fraction(sqrt_above(squared, binary))
+
+
+def packed(estimator: Estimator) -> bytes:
+    """Return what is sent to another process; `OptionError` for what cannot be sent."""
+    try:
+        return bytes(cloudpickle.dumps(estimator))
+    except Exception as error:
+        raise OptionError(
+            "model",
+            called(estimator),
+            "a function that can be sent to another process (it, or a variable it uses, cannot be pickled: "
+            f"{type(error).__name__}); create locks, connections and open files within the function",
+        ) from error
+
+
+def called(estimator: Estimator) -> str:
+    """Return what errors call a model: as the user does."""
+    return str(getattr(estimator, "__name__", type(estimator).__name__))

@@ -9,10 +9,12 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from dpinfer.errors import OptionError
+from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
-from dpinfer.kernel.rows.reach import Boxes, Reach
+from dpinfer.kernel.rows.features import Boxes, Reach, feature_box
+from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.clamping import clamped_values
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.base import Batch
     from dpinfer.kernel.rows.features import Features
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
@@ -32,7 +35,18 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-__all__ = ["MOST_SUMS", "CellSum", "labels_of"]
+__all__ = [
+    "LARGEST_WEIGHT",
+    "MOST_CELLS",
+    "MOST_QUERIES",
+    "MOST_SUMS",
+    "CellSum",
+    "CountedSum",
+    "PersonSum",
+    "QuerySum",
+    "labels_of",
+    "query_change",
+]
 
 MOST_SUMS = 2**22
 """Sums that one table may have."""
@@ -306,3 +320,257 @@ def labels_of(axes: Sequence[Axis]) -> list[tuple[Any, ...]]:
     for axis in axes:
         found = [(*one, label) for one in found for label in axis.labels]
     return found
+
+
+_MARGIN = 1 + 1e-9
+"""More than the rounding errors of sums of up to a million terms."""
+
+
+@dataclass(frozen=True, eq=False)
+class PersonSum(CellSum):
+    """Sums the features of each person's rows in a cell, and the products of these sums, over people.
+
+    A person with n of at most m rows in a cell counts there as one row of weight w = n/m with the mean u of the
+    features of these rows: what is summed is w u, and for standard errors all products (w u_i) (w u_j). All weights of
+    a person add up to at most 1.
+    """
+
+    @property
+    def most(self) -> int:
+        """Rows m that a person has at most."""
+        return self.schema.rows_per_unit
+
+    @property
+    def _linear(self) -> int:
+        """Number of features that are summed, without their products."""
+        return self.features.basis.width - (not self.counted)
+
+    @property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        first, second = np.triu_indices(self._linear)
+        return first, second
+
+    @property
+    def width(self) -> int:
+        """Number of sums in every cell: of features, then of products."""
+        return self._linear + len(self._pairs[0])
+
+    @property
+    def unit(self) -> int:
+        """The number 1 in the integer sums: a person with all rows at the bound."""
+        return int(UNIT * self.most)
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """What is summed in every cell."""
+        names = super().summed
+        products = (f"({names[i]}) * ({names[j]}) by person" for i, j in zip(*self._pairs, strict=True))
+        return (*(f"{name} by person" for name in names), *products)
+
+    def add(self, batch: Batch) -> Ints:
+        """Sum over the people of a batch of whole people (sets, G d); see `RowSum.add`."""
+        if batch.persons is None:  # each row a person's only one
+            return super().add(batch)
+        cells, summed = self.encode_people(batch.cells, batch.persons)
+        totals = [np.bincount(cells, weights=one, minlength=self.size) for one in summed]
+        return np.stack(totals, axis=1).ravel()[None].astype(np.int64)
+
+    @property
+    def most_added(self) -> int:
+        """Bound on the sums of a batch: a person's sums are at most m 2^19, those of 2^15 rows below 2^46."""
+        return 2**46
+
+    def encode_people(
+        self, raw: Mapping[str, NDArray[Any] | Coded], persons: NDArray[np.int64]
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Map a batch of the rows of whole people, of which ``persons`` says whose each is.
+
+        The sums (width, q) are those of each person in each cell where they have rows, with products cut toward zero.
+        """
+        placed, rows = CellSum.encode(self, raw, len(persons))
+        assert rows is not None
+        inside = placed < self.size
+        keys, where = np.unique(persons[inside] * self.size + placed[inside], return_inverse=True)
+        linear = np.stack([np.bincount(where, row[inside], minlength=len(keys)) for row in rows]).astype(np.int64)
+        return (keys % self.size).astype(np.intp), self._with_products(linear)
+
+    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[np.intp], Array | None]:
+        """Map a batch as if each row were all that a person has; see `CellSum.encode`."""
+        placed, rows = CellSum.encode(self, raw, count)
+        assert rows is not None
+        return placed, self._with_products(rows.astype(np.int64)).astype(np.float64)
+
+    def _with_products(self, linear: NDArray[np.int64]) -> NDArray[np.int64]:
+        first, second = self._pairs
+        both = linear[first] * linear[second]
+        return np.concatenate([linear, np.sign(both) * (np.abs(both) // self.unit)])
+
+    @cached_property
+    def _box(self) -> tuple[Array, Array]:
+        """Lower and upper bound of each feature (d,), and of all the boxes that a row's features are forced into."""
+        low, high = feature_box(self.features.basis)
+        for curve in self.boxes.curves:
+            places = list(curve.places)
+            low[places] = np.minimum(low[places], curve.lower.min(axis=1))
+            high[places] = np.maximum(high[places], curve.upper.max(axis=1))
+        return low, high
+
+    def _reach(self, weights: Array, norm: Norm) -> tuple[Reach, int]:
+        """Bound a person's sums in one cell, and how far they are from another's there, each sum over its weight.
+
+        Of a person with weight w the sums lie in w A, A the box of features (the first of them 1) and products. Weights
+        add up to at most 1 over cells, so that the stacked sums lie in the convex hull of A in one cell and of zero:
+        see `docs/people.md`.
+        """
+        low, high = self._box
+        low, high = low[not self.counted :], high[not self.counted :]
+        first, second = self._pairs
+        ends = np.stack([low[first] * low[second], low[first] * high[second], high[first] * low[second],
+                         high[first] * high[second]])  # fmt: skip
+        least = np.where(first == second, 0.0, np.minimum(ends.min(axis=0), 0.0))
+        lower, upper = np.concatenate([low, least]), np.concatenate([high, np.maximum(ends.max(axis=0), 0.0)])
+        scale, power = np.asarray(weights, dtype=np.float64), 2 if norm == "l2" else 1
+        longest = ((np.maximum(np.abs(lower), np.abs(upper)) / scale) ** power).sum() ** (1 / power)
+        farthest = (((upper - lower) / scale) ** power).sum() ** (1 / power)
+        return Reach(float(longest * _MARGIN), float(farthest * _MARGIN)), 1
+
+
+class CountedSum(RowSum):
+    """Combinations of the counts of cells: rows are counted by cell, and `finish` combines the counts."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def cells(self) -> CellSum:
+            """The cells, of counts only."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.cells.columns
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make it impossible that a row is in no cell."""
+        return self.cells.keeps_every_row
+
+    @property
+    def entries(self) -> int:
+        """Number of cells."""
+        return self.cells.size
+
+    @property
+    def most_added(self) -> int:
+        """Bound on the counts of a batch."""
+        return self.cells.most_added
+
+    @property
+    def batch_rows(self) -> int:
+        """Most rows of a batch."""
+        return self.cells.batch_rows
+
+    def add(self, batch: Batch) -> NDArray[np.int64]:
+        """Count rows by cell (sets, G)."""
+        return self.cells.add(batch)
+
+
+LARGEST_WEIGHT = 2**19
+"""Whole-number weights are at most this: so inner products of up to 2^15 of them are exact in float64."""
+
+MOST_QUERIES, MOST_CELLS = 2**15, 2**12
+_COMPARED_AT_ONCE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySum(CountedSum):
+    """Sums whole-number weights of the cell that each row is in: ``matrix`` (q, G), in steps of size ``step``.
+
+    The table is of counts only.
+    """
+
+    cells: CellSum
+    matrix: NDArray[np.int64]
+    step: float
+    names: tuple[str, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.cells.schema
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (q,)."""
+        return np.full(len(self.names), 1 / self.step)
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weights as measured (q, G): on the grid."""
+        weights: Array = self.matrix.astype(np.float64) * self.step
+        return weights
+
+    def check(self) -> None:
+        """Refuse weights that are not whole numbers within the grid, one for each cell in every query."""
+        found, size = self.matrix, (len(self.names), self.cells.size)
+        whole = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == size
+        if not whole or found.size == 0 or int(found.max()) > LARGEST_WEIGHT or int(found.min()) < -LARGEST_WEIGHT:
+            right = f"whole numbers of at most {LARGEST_WEIGHT:,} for {size[1]:,} cells in {size[0]:,} queries"
+            raise OptionError("W", type_of(found), right)
+        if not 0 < self.step < np.inf or size[0] > MOST_QUERIES or size[1] > MOST_CELLS:
+            raise OptionError("W", self.step, "a positive step, and fewer queries or cells")
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
+        """Bound on the change of all queries between neighbours; refuses queries that no replaced row changes."""
+        found = query_change(self.matrix, neighbors=neighbors, norm=norm, every_row=self.keeps_every_row)
+        if found == 0:
+            right = "queries that a replaced row can change: these follow from the public number of rows"
+            raise OptionError("queries", f"the queries {', '.join(self.names[:5])}", right)
+        return found * self.schema.rows_per_unit
+
+    def finish(self, totals: list[int]) -> list[int]:
+        """Return the queries' exact sums, in steps, from the counts of all cells."""
+        combined: list[int] = (self.matrix.astype(object) @ np.array(totals, dtype=object)).tolist()
+        return combined
+
+    def finish_sets(self, totals: Array) -> Array:
+        """Do the same for many data sets (R, G)."""
+        return totals @ self.matrix.T
+
+
+def query_change(matrix: NDArray[np.int64], *, neighbors: Neighbors, norm: Norm, every_row: bool) -> Fraction:
+    """Bound on the norm of the change of all queries between neighbours, in steps: exact, a root rounded up.
+
+    Let W_g be the weights of cell g in all queries, whole numbers of at most `LARGEST_WEIGHT`. Adding or removing a row
+    in cell g changes the queries by W_g; moving a row from g to h changes them by W_h - W_g; and where a row may be in
+    no cell, by W_g too.
+    """
+    columns = np.unique(matrix.T, axis=0)
+    lengths = np.abs(columns).sum(axis=1) if norm == "l1" else (columns**2).sum(axis=1)
+    largest = int(lengths.max())
+    if neighbors == "replace_one":
+        apart = _widest_l1(columns) if norm == "l1" else _widest_squared(columns, lengths)
+        largest = apart if every_row else max(apart, largest)
+    return Fraction(largest) if norm == "l1" else binary(sqrt_above(Fraction(largest), binary))
+
+
+def _widest_squared(columns: NDArray[np.int64], lengths: NDArray[np.int64]) -> int:
+    """Largest squared distance between two rows of ``columns``; all numbers in it are exact."""
+    floats, widest = columns.astype(np.float64), 0
+    for start in range(0, len(columns), _COMPARED_AT_ONCE):
+        products = (floats[start : start + _COMPARED_AT_ONCE] @ floats.T).astype(np.int64)
+        widest = max(widest, int((lengths[start : start + _COMPARED_AT_ONCE, None] + lengths - 2 * products).max()))
+    return widest
+
+
+def _widest_l1(columns: NDArray[np.int64]) -> int:
+    """Largest L1 distance between two rows of ``columns``; pairs near their middle need not be compared."""
+    floats = columns.astype(np.float64)
+    radius = np.abs(floats - np.rint(np.median(floats, axis=0))).sum(axis=1)
+    order = np.argsort(-radius)
+    floats, radius, widest = floats[order], radius[order], 0
+    for start in range(0, len(floats), _COMPARED_AT_ONCE):
+        if 2 * radius[start] <= widest:
+            break
+        distances = cdist(floats[start : start + _COMPARED_AT_ONCE], floats[start:], "cityblock")
+        widest = max(widest, int(distances.max()))
+    return widest

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel.rows.cells import CellSum, labels_of
-from dpinfer.kernel.rows.counted import CountedSum
+from dpinfer.kernel.rows.cells import CellSum, CountedSum, labels_of
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.axis_types import BinsAxis
@@ -33,8 +32,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Whole = NDArray[np.int64]
+    Part = tuple[Array, NDArray[np.intp]]
 
-__all__ = ["MOST_LEAVES", "PointRows", "TreeSum", "leaf_edges"]
+__all__ = ["LARGEST_CHOICE", "MOST_LEAVES", "RANK", "SLACK", "PointRows", "TreeSum", "leaf_edges"]
 
 MOST_LEAVES = 2**14
 """Leaves that one tree may have."""
@@ -245,3 +246,13 @@ class PointRows:
             # Clamped values are numbers within the bounds, so the offset is one, and is cut to a whole number.
             points = np.clip(offset, 0, self.points - 1, out=offset).astype(self.dtype)
         return points, np.where(keep, group, tree.size)
+
+
+RANK = 2**20
+"""Steps of the scores in one rank."""
+
+SLACK = 64
+"""Steps by which rounding can add to the range of a change of log weights: at most 8 a level, at most 6 levels."""
+
+LARGEST_CHOICE = 2.0**42
+"""Noise scale, in steps, up to which a log weight is off by less than a step: larger ones are refused."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dpinfer.schema.cells import Coded
@@ -27,7 +30,44 @@ if TYPE_CHECKING:
 
     Cells = NDArray[Any] | Coded
 
-__all__ = ["Pass", "Slice", "Source", "Table", "part_result"]
+__all__ = ["Pass", "Slice", "Source", "Table", "part_result", "quiet"]
+
+_lock = threading.Lock()
+_held: list[Any] = []
+_users = 0
+
+
+@contextmanager
+def quiet(private: bool = True) -> Iterator[None]:
+    """Ignore all warnings, in every thread of the pass; runs that overlap share one change of the filters."""
+    if not private:
+        yield
+        return
+    _enter()
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        _leave()
+
+
+def _enter() -> None:
+    global _users  # noqa: PLW0603  (filters belong to the process, and so does their number of users)
+    with _lock:
+        _users += 1
+        if _users == 1:
+            _held.append(warnings.catch_warnings())
+            _held[0].__enter__()
+        warnings.simplefilter("ignore")  # anew in each run: a procedure that another one asks may have changed it
+
+
+def _leave() -> None:
+    global _users  # noqa: PLW0603
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            _held.pop().__exit__(None, None, None)
+
 
 T = TypeVar("T")
 

@@ -21,8 +21,7 @@ from pyarrow.fs import LocalFileSystem
 
 from dpinfer.errors import DataError, SourceFailedError, type_of
 from dpinfer.kernel.sources.base import Slice, Source
-from dpinfer.kernel.sources.frames import refuse_repeated
-from dpinfer.kernel.sources.streams import StreamSource, refuse_weights, slices_of
+from dpinfer.kernel.sources.reader import StreamSource, refuse_repeated, refuse_weights, slices_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

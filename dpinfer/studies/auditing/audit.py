@@ -11,7 +11,7 @@ import numpy as np
 
 from dpinfer.display.progress import check_progress, watched
 from dpinfer.errors import OptionError
-from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.studies.auditing.events import event_findings, label_tests
 from dpinfer.studies.auditing.exact import exact_findings, worst_of
 from dpinfer.studies.auditing.result import Audit, Finding, pair_text

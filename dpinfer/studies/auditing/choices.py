@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from dpinfer.kernel.quantiles import sorted_places
-from dpinfer.kernel.rank_weights import RANK
+from dpinfer.kernel.rows.tree import RANK
 from dpinfer.privacy.units import ZCDP
 from dpinfer.studies.auditing.climbing import Worst, worst_units
 from dpinfer.studies.auditing.stated import choice_amount
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.privacy.units import Privacy
     from dpinfer.studies.auditing.units import Unit, Units
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.blocks import block_fits
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.plan import dealt, handed
 from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Resampled, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.release.laws import NoiseLaw

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.studies.auditing.setting import Asked, Setting
     from dpinfer.studies.auditing.stated import Stated
     from dpinfer.studies.auditing.units import Pair, Units

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import integrate, special, stats
 
-from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.run import noisy
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Resampled
+from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
 from dpinfer.studies.auditing.climbing import Worst, added
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
 
     Array = NDArray[np.float64]
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from dpinfer.errors import DPInferError, OptionError, UnknownColumnError, type_of
-from dpinfer.kernel.data import PrivateData
-from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel.data import PrivateData, PublicData
 from dpinfer.kernel.plan import coordinates, handed, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.run import run
-from dpinfer.kernel.simulated import PublicData
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.ledger import Ledger
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.plan import Plan
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.release import Release
     from dpinfer.release.laws import NoiseLaw
 

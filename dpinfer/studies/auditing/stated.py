@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.privacy.selection import ChoiceLaw
 
 __all__ = ["Kind", "Stated", "choice_amount", "given_away", "losses", "stated_amount", "strong"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.quantiles import chosen_points, sorted_places
 from dpinfer.kernel.run import noisy_answers
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Above, Largest, Place
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.release.laws import ABOVE
@@ -23,7 +23,7 @@ from dpinfer.studies.auditing.units import source_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.studies.auditing.exact import StageWorst
     from dpinfer.studies.auditing.setting import Setting
     from dpinfer.studies.auditing.stated import Stated

@@ -10,8 +10,8 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError
-from dpinfer.kernel.samplers import check_scales
-from dpinfer.kernel.simulated import PublicData
+from dpinfer.kernel.data import PublicData
+from dpinfer.kernel.sampling import check_scales
 from dpinfer.kernel.stage import Context
 from dpinfer.studies.design import Design
 from dpinfer.studies.engine import ALL_BUT_FREE, draw_columns, hardly_noisy, noisy, quiet_estimates, read_results

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.kernel.simulated import PublicData, plain_cells
+from dpinfer.kernel.data import PublicData, plain_cells
 from dpinfer.procedures.binomial import BinomTest
 from dpinfer.procedures.mean_tests import MeanComparison
 from dpinfer.procedures.proportions import proportion

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
 from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.marginals import ClassCounts, OctaveRows
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS

@@ -13,17 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
+from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
 from dpinfer.kernel.rows.features import Features, RowClip
-from dpinfer.kernel.rows.marginals import MarginalSum
-from dpinfer.kernel.rows.persons import PersonSum
-from dpinfer.kernel.rows.products import GramSum
-from dpinfer.kernel.rows.queries import QuerySum
-from dpinfer.kernel.rows.resampled import ReplicateSum
-from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Bins, RoundCounts, RoundFrame, RoundSum, Term
+from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import TreeSum
 from dpinfer.privacy.units import NEIGHBORS

@@ -16,18 +16,11 @@ import numpy as np
 
 from dpinfer.errors import OptionError, type_of
 from dpinfer.kernel.rows.blocks import MOST_BLOCKS, BlockMoments, Blocks, OctaveCounts, PlaceCounts
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
+from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
 from dpinfer.kernel.rows.features import Features, RowClip
-from dpinfer.kernel.rows.interpolants import Interpolant
-from dpinfer.kernel.rows.marginals import MarginalSum
-from dpinfer.kernel.rows.persons import PersonSum
-from dpinfer.kernel.rows.products import GramSum
-from dpinfer.kernel.rows.queries import QuerySum
-from dpinfer.kernel.rows.resampled import ReplicateSum
-from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Bins, Interpolant, RoundCounts, RoundFrame, RoundSum, Term
+from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Above, Largest, Noise, Place, Resampled, Stage, Sum
@@ -44,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.privacy.units import Privacy
+
 
 __all__ = ["check_columns", "dealt_blocks", "own_fraction", "own_price", "own_schema", "sealed_blocks", "sealed_stage"]
 

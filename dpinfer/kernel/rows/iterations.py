@@ -1,0 +1,897 @@
+"""Sums and counts of noisy Newton iterations: scores, Hessians and their kin, in a set that rows are forced into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import frexp
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.kernel.rows.base import Batch, RowSum
+from dpinfer.kernel.rows.features import NORMS, Features
+from dpinfer.kernel.rows.products import HALF
+from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.privacy.sensitivity import joint_sensitivity
+from dpinfer.schema.grid import GRID_BITS, UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
+    from dpinfer.schema.schema import Schema
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+__all__ = [
+    "BLOCK_ROWS",
+    "LARGEST",
+    "MOST_COORDINATES",
+    "MOST_STEPS",
+    "SLACK",
+    "Bins",
+    "Interpolant",
+    "Looked",
+    "RoundCounts",
+    "RoundFrame",
+    "RoundSum",
+    "Term",
+    "by_person",
+    "columns_at_once",
+    "lengths",
+    "owners",
+    "pieces",
+    "vectors",
+]
+
+LARGEST = 1e30
+"""Numbers of a table are at most this: products of several of them are finite."""
+
+MOST_STEPS = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class Interpolant:
+    """A function that is linear between nodes, spaced evenly from ``low`` to ``high``, and constant outside of them.
+
+    ``values`` (T + 1,) are those at the nodes; ``below`` and ``above`` may differ from the values at the ends, where
+    the function then jumps. Rows meet no other functions: an exponential may differ in its last bit with the place of a
+    number in memory, while every operation here is one of the IEEE standard on each number alone.
+    """
+
+    low: float
+    high: float
+    values: Array
+    below: float
+    above: float
+
+    def check(self) -> None:
+        """Refuse what is no table of finite numbers."""
+        numbers = (self.low, self.high, self.below, self.above)
+        right = all(type(one) is float and abs(one) <= LARGEST for one in numbers)
+        right = right and self.high - self.low >= 1 / LARGEST
+        right = right and type(self.values) is np.ndarray and self.values.dtype == np.float64
+        right = right and self.values.ndim == 1 and 2 <= self.values.size <= MOST_STEPS + 1
+        if not (right and bool((np.abs(self.values) <= LARGEST).all())):
+            raise OptionError(
+                "table",
+                type(self.values).__name__,
+                f"2 to {MOST_STEPS + 1:,} numbers of at most {LARGEST:g}, from a lower to a higher end",
+            )
+
+    @cached_property
+    def _rises(self) -> Array:
+        return np.append(np.diff(self.values), 0.0)
+
+    def __call__(self, numbers: Array) -> Array:
+        """Return the function of each number (m,)."""
+        steps = self.values.size - 1
+        place = np.fmin(np.fmax(numbers, self.low), self.high)
+        place -= self.low
+        place *= steps / (self.high - self.low)
+        whole = np.floor(place)
+        node = whole.astype(np.intp)
+        place -= whole
+        place *= self._rises.take(node, mode="clip")
+        place += self.values.take(node, mode="clip")
+        if self.below != self.values[0]:
+            np.copyto(place, self.below, where=numbers < self.low)
+        if self.above != self.values[-1]:
+            np.copyto(place, self.above, where=numbers > self.high)
+        return place
+
+
+MOST_COORDINATES = 512
+
+_ROW_SUM = 2**34
+"""With features of at most 2^19 every partial sum of a map is a whole number of at most 2^53, exact in float64."""
+
+_MOST_BITS = 64
+
+_SMALL = 2**18
+"""A linear algebra library that multiplies this many numbers does so in the thread that calls it.
+
+Its own threads wait in a loop, and keep those that map other batches from their cores.
+"""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Looked:
+    """What a frame makes of m rows.
+
+    ``z`` (q, m) are coordinates, of all the others there is one for each row (m,): ``linear`` is the linear predictor,
+    ``difference`` the response less its mean, ``residual`` that over its standard deviation, ``lift`` what z is
+    multiplied by in scores, ``size`` what the survey weight is divided by where it is above 1, and ``weight`` the
+    result, 0 of a row that is dropped. ``mass`` is the survey weight alone, or 1, and 0 of a row that is dropped.
+    ``labels`` (k, m) are numbers of a row that no weight depends on.
+    """
+
+    z: Array
+    linear: Array
+    difference: Array
+    residual: Array
+    lift: Array | None
+    size: Array
+    weight: Array
+    mass: Array
+    labels: Array
+
+
+@dataclass(frozen=True, eq=False)
+class RoundFrame:
+    """Maps integer rows to coordinates z, the linear predictor and a weighted residual, by public numbers.
+
+    ``maps`` (q + 2 + k, d) are whole numbers, row j in steps of ``2^-bits[j]``. Times the features of a row they give
+    its q coordinates, its linear predictor, its response, if ``weighted`` its survey weight w, which is cut to [0, 1],
+    and ``labels`` more numbers. ``mean``, ``inverse_sd`` and ``lift`` are functions of the linear predictor; left out
+    they are 0, 1 and 1. The weight v of a row keeps ``v |u|^2 <= 1`` for ``u = lift z``: it is the smaller of w, or 1,
+    and 1 over ``|u|^2``. With the norm "l1" it is the smallest of w, 1 over the absolute sum of u, and ``ratio`` over
+    that of the upper triangle of u u'.
+    """
+
+    features: Features
+    maps: Ints
+    bits: tuple[int, ...]
+    mean: Interpolant | None = None
+    inverse_sd: Interpolant | None = None
+    lift: Interpolant | None = None
+    norm: Norm = "l2"
+    ratio: float = 1.0
+    weighted: bool = False
+    labels: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number q of coordinates."""
+        return len(self.maps) - 2 - self.weighted - self.labels
+
+    def check(self) -> None:
+        """Refuse maps whose products with a row would be rounded, and what is no frame."""
+        features = self.features
+        if type(features) is not Features or features.clip is not None or features.count_clamped:
+            raise OptionError("features", type(features).__name__, "Features without row_norm= and marks")
+        if type(self.weighted) is not bool:
+            raise OptionError("weighted", type(self.weighted).__name__, "True or False")
+        if type(self.labels) is not int or not 0 <= self.labels <= MOST_COORDINATES:
+            raise OptionError("labels", self.labels, f"a whole number to {MOST_COORDINATES}")
+        right = type(self.maps) is np.ndarray and self.maps.dtype == np.int64 and self.maps.ndim == 2
+        right = right and 1 <= self.size <= MOST_COORDINATES and self.maps.shape[1] == features.basis.width
+        right = right and bool(((self.maps >= -_ROW_SUM) & (self.maps <= _ROW_SUM)).all())
+        if not (right and bool((np.abs(self.maps).sum(axis=1) <= _ROW_SUM).all())):
+            raise OptionError(
+                "maps", type(self.maps).__name__, f"rows of whole numbers whose sizes add up to at most {_ROW_SUM}"
+            )
+        right = type(self.bits) is tuple and len(self.bits) == len(self.maps)
+        if not (right and all(type(one) is int and 0 <= one <= _MOST_BITS for one in self.bits)):
+            raise OptionError("bits", type(self.bits).__name__, f"whole numbers to {_MOST_BITS}, one for each map")
+        if self.norm not in NORMS:
+            raise OptionError("norm", self.norm, NORMS)
+        if type(self.ratio) is not float or not 1 / LARGEST <= self.ratio <= LARGEST:
+            raise OptionError("ratio", self.ratio, "a positive number")
+        for table in (self.mean, self.inverse_sd, self.lift):
+            if table is not None:
+                check_table(table)
+
+    @cached_property
+    def _exact(self) -> Array:
+        """The maps (q + 2 + k, d) of integer features: whole numbers times powers of two."""
+        steps = np.ldexp(1.0, -(np.array(self.bits) + GRID_BITS))
+        exact: Array = self.maps.astype(np.float64) * steps[:, None]
+        return exact
+
+    def look(self, rows: Array) -> Looked:
+        """Map integer rows (d, m); a function of each row alone, to the last bit."""
+        mapped = np.empty((len(self._exact), rows.shape[1]))
+        for mine in columns_at_once(self._exact.size, rows.shape[1]):
+            # Whole steps, at most 2^53 of them, in whatever order they are added.
+            mapped[:, mine] = np.dot(self._exact, rows[:, mine])
+        z, (linear, response), others = np.split(mapped, [self.size, self.size + 2])
+        difference = response if self.mean is None else response - self.mean(linear)
+        residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
+        lift = None if self.lift is None else self.lift(linear)
+        size = self._size(z, lift)
+        mass = np.ones(len(size))
+        if self.weighted:
+            np.fmin(np.fmax(others[0], 0.0), 1.0, out=mass)
+            size *= mass
+        np.copyto(mass, 0.0, where=rows[0] == 0.0)
+        weight = mass / np.maximum(size, 1.0)
+        return Looked(z, linear, difference, residual, lift, size, weight, mass, others[self.weighted :])
+
+    def _size(self, z: Array, lift: Array | None) -> Array:
+        """Measure rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""
+        squared, absolute = np.zeros(z.shape[1]), np.zeros(z.shape[1])
+        for one in z:
+            squared += one * one
+            if self.norm == "l1":
+                absolute += np.abs(one)
+        if self.norm == "l1":
+            products = (absolute * absolute + squared) * (0.5 / self.ratio)
+            if lift is not None:
+                absolute, products = absolute * lift, products * (lift * lift)
+            largest: Array = np.maximum(absolute, products)
+            return largest
+        return squared if lift is None else squared * (lift * lift)
+
+
+def columns_at_once(size: int, columns: int) -> Iterator[slice]:
+    """Yield slices of columns, of which each is multiplied by a matrix of so many numbers."""
+    step = max(_SMALL // size, 1)
+    for start in range(0, columns, step):
+        yield slice(start, start + step)
+
+
+def check_table(table: object) -> None:
+    """Refuse what is no table."""
+    if type(table) is not Interpolant:
+        raise OptionError("table", type(table).__name__, "an Interpolant")
+    table.check()
+
+
+SLACK = Fraction(1, 2**12)
+"""What a row may pay above 1: more than rounding to the grid adds to the price of one that pays 1."""
+
+_KEPT = float((1 + SLACK) * (1 - Fraction(1, 2**40)))
+"""What a row that is kept may pay in floating point, whose errors are below 2^-42 of it: S then holds exactly."""
+
+_KINDS = ("vector", "matrix", "outer", "number", "mass")
+_SQUARED = ("matrix", "outer")
+_CUT = ("vector", "outer")
+_OF = ("residual", "difference", "linear", "label")
+
+_MOST_TERMS = 64
+_MOST_SUMS = 2**20
+
+BLOCK_ROWS = 2**13
+"""Rows that are mapped at once."""
+
+_FARTHEST = 2.0**37
+"""Steps of a coordinate of a row's vector that is cut, at most: those of a person are added up exactly."""
+
+_LONGEST = 2**15
+"""So many sizes of rows, of at most 2^38 in each coordinate, add up to at most 2^53."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One of the quantities that a round adds up, and the price c of its size in the set that rows are forced into.
+
+    ``u`` below is ``curve`` of the residual, of the difference, of the linear predictor or of the label at ``place``,
+    as ``of`` says; without a curve it is that number itself. With v the weight of a row, it adds
+
+    - "vector": ``v lift (u - center) z``, with ``center`` a function of the linear predictor, or 0;
+    - "matrix": ``v u z z'``, with negative u cut to 0;
+    - "outer": the products of a vector with itself;
+    - "number": ``w^power u``, w the survey weight alone; "mass": the same, with negative u cut to 0.
+
+    With a ``cut`` a vector, and an outer product, is about the unit: what all rows of a unit add to the vector
+    ``w (u - center) z``, of which only the survey weight w is taken, is shortened to this length in the norm of the
+    frame. Then lengths of rows need no bound of their own; ``weighed``, rows have their weights v nevertheless.
+    """
+
+    name: str
+    kind: str
+    price: float
+    curve: Interpolant | None = None
+    of: str = "residual"
+    center: Interpolant | None = None
+    power: int = 1
+    place: int = 0
+    cut: float | None = None
+    weighed: bool = False
+
+    def check(self) -> None:
+        """Refuse a term that is none."""
+        if type(self.name) is not str or not self.name:
+            raise OptionError("name", type(self.name).__name__, "the name of what is summed")
+        if self.kind not in _KINDS:
+            raise OptionError("kind", self.kind, _KINDS)
+        if self.of not in _OF:
+            raise OptionError("of", self.of, _OF)
+        if type(self.price) is not float or not 1 / LARGEST <= self.price <= LARGEST:
+            raise OptionError("price", self.price, f"a positive number of at most {LARGEST:g}")
+        if type(self.power) is not int or not 0 <= self.power <= 2:
+            raise OptionError("power", self.power, "0, 1 or 2")
+        if type(self.place) is not int or not 0 <= self.place < MOST_COORDINATES:
+            raise OptionError("place", self.place, f"a whole number below {MOST_COORDINATES}")
+        self._check_cut()
+        if self.kind not in _CUT and self.center is not None:
+            raise OptionError("center", self.kind, "None: it is taken from vectors")
+        for table in (self.curve, self.center):
+            if table is not None:
+                check_table(table)
+
+    def _check_cut(self) -> None:
+        if self.cut is not None and self.kind not in _CUT:
+            raise OptionError("cut", self.kind, "None: only vectors are shortened")
+        if self.cut is not None and (type(self.cut) is not float or not 1 / UNIT <= self.cut <= _LONGEST):
+            raise OptionError("cut", self.cut, f"a length of at most {_LONGEST:,}, or None")
+        if type(self.weighed) is not bool or (self.weighed and self.cut is None):
+            raise OptionError("weighed", self.weighed, "True or False, and False without a cut")
+
+
+@dataclass(frozen=True, eq=False)
+class RoundSum(RowSum):
+    """Sums of what each row adds to one round: vectors, matrices and numbers, of which the sizes pay prices.
+
+    A row whose sizes pay more than 1, and a slack, for all terms together adds nothing. The prices, tables and maps are
+    public and may be any: of the right ones no row pays more, see `docs/kernel.md`. Where a term has a ``cut``, a
+    person pays for what all their rows add up to.
+    """
+
+    frame: RoundFrame
+    terms: tuple[Term, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.frame.features.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.frame.features.columns
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make a zero row impossible."""
+        return self.frame.features.keeps_every_row
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each sum is."""
+        rows, columns = self._upper
+        labels: list[str] = []
+        for term in self.terms:
+            if term.kind in _SQUARED:
+                labels += [f"{term.name} {i + 1} * {j + 1}" for i, j in zip(rows, columns, strict=True)]
+            else:
+                labels += [f"{term.name} {i + 1}" for i in range(self._width(term))]
+        return tuple(labels)
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,)."""
+        return np.repeat([self._unit(place) ** (2 if one.kind in _SQUARED else 1)
+                          for place, one in enumerate(self.terms)], self._sizes)  # fmt: skip
+
+    def check(self) -> None:
+        """Refuse a frame or terms that are none, and more sums than can be held."""
+        if type(self.frame) is not RoundFrame:
+            raise OptionError("frame", type(self.frame).__name__, "a RoundFrame")
+        self.frame.check()
+        terms = self.terms if type(self.terms) is tuple else ()
+        if not 1 <= len(terms) <= _MOST_TERMS or not all(type(one) is Term for one in terms):
+            raise OptionError("terms", type(self.terms).__name__, f"1 to {_MOST_TERMS} terms")
+        for term in terms:
+            term.check()
+        places = [term.place for term in terms if term.of == "label"]
+        if max(places, default=-1) >= self.frame.labels:
+            raise OptionError("place", max(places), f"a place among {self.frame.labels} labels")
+        if len({term.name for term in terms}) < len(terms):
+            raise OptionError("terms", [term.name for term in terms], "different names")
+        if sum(self._sizes) > _MOST_SUMS:
+            raise OptionError("terms", f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
+        if self._whole_units and self.schema.rows_per_unit * self.frame.size > _LONGEST:
+            raise NotProvedError(f"cut= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
+
+    # Bounds
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Each term is a part."""
+        return tuple(term.name for term in self.terms)
+
+    @property
+    def part_of(self) -> NDArray[np.intp]:
+        """Which term each sum belongs to (m,)."""
+        return np.repeat(np.arange(len(self.terms)), self._sizes)
+
+    def pattern(self, norm: Norm) -> Array:
+        """Noise is in proportion to the number 1; off the diagonal less under Gaussian noise, as in `GramSum`."""
+        rows, columns = self._upper
+        within = np.where(rows == columns, 1.0, HALF) if norm == "l2" else np.ones(len(rows))
+        each = [within if one.kind in _SQUARED else np.ones(self._width(one)) for one in self.terms]
+        return np.concatenate(each) * self.units
+
+    def usual_weights(self, neighbors: Neighbors, norm: Norm) -> Array:
+        """Weights at which every term pays for the whole bound: none of them can have less noise at another's cost."""
+        found = [float(_factor(one, neighbors, norm) / Fraction(one.price)) for one in self.terms]
+        return np.sqrt(found) if norm == "l2" else np.array(found)
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
+        """Bound on the change of all sums, each over its noise, for rows in the set: see `docs/kernel.md`.
+
+        Rows of a person count one by one, unless people are in the set as a whole. Noise of another norm than the set's
+        is not proved.
+        """
+        if norm != self.frame.norm:
+            raise NotProvedError(f"rows are in a set of norm {self.frame.norm}: {norm} noise is not proved")
+        rows = 1 if self._whole_units else self.schema.rows_per_unit
+        power = 2 if norm == "l2" else 1
+        shares = [
+            _factor(term, neighbors, norm) / (Fraction(term.price) * Fraction(weight) ** power)
+            for term, weight in zip(self.terms, weights.tolist(), strict=True)
+        ]
+        bound = (1 + SLACK) * max(shares)
+        return rows * (bound if norm == "l1" else binary(sqrt_above(bound, binary)))
+
+    @cached_property
+    def _upper(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        rows, columns = np.triu_indices(self.frame.size)
+        return rows, columns
+
+    @property
+    def _sizes(self) -> list[int]:
+        """How many sums each term has."""
+        size = self.frame.size
+        return [size * (size + 1) // 2 if one.kind in _SQUARED else self._width(one) for one in self.terms]
+
+    def _width(self, term: Term) -> int:
+        """How many integers each row has for a term."""
+        return 1 if term.kind in ("number", "mass") else self.frame.size
+
+    def _unit(self, place: int) -> float:
+        """Return the number 1 in the whole numbers of a term: a power of two, at which a cut is below 2^19."""
+        cut = self.terms[place].cut
+        return float(UNIT) if cut is None else float(np.ldexp(1.0, GRID_BITS - frexp(cut)[1]))
+
+    @property
+    def _whole_units(self) -> bool:
+        """Whether it is the unit as a whole that is forced into the set, not each of its rows."""
+        return any(term.cut is not None for term in self.terms)
+
+    # Integers
+
+    def add(self, batch: Batch) -> Ints:
+        """Sum what units add (sets, m); see `RowSum.add`.
+
+        Whole numbers are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
+        """
+        rows, _ = self.frame.features.encode(batch.cells)
+        found = np.zeros((batch.sets, self.entries), dtype=np.int64)
+        people = self._whole_units and self.schema.rows_per_unit > 1
+        for place, mine in pieces(batch, batch.size if people else BLOCK_ROWS):
+            found[place] += self._summed(self.integers(rows[:, mine], owners(batch, mine) if people else None))
+        return found
+
+    def integers(self, rows: Array, owned: Ints | None = None) -> list[Array]:
+        """Map integer features (d, m) to the whole numbers of each term (k, m), forced into the set.
+
+        A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a unit. Where
+        ``owned`` (m,) says whose each row is, from 0, units are people, and terms with a cut have one vector for each.
+        """
+        looked, norm = self.frame.look(rows), self.frame.norm
+        found: list[Array] = []
+        paid = np.zeros(rows.shape[1] if owned is None else int(owned.max(initial=-1)) + 1)
+        for place, term in enumerate(self.terms):
+            if term.cut is None:
+                whole, mine = whole_numbers(term, looked), owned
+            else:
+                unit, mine = self._unit(place), None
+                steps = np.rint(np.clip(vectors(term, looked) * unit, -_FARTHEST, _FARTHEST))  # sums are exact
+                whole = shortened(steps if owned is None else by_person(steps, owned), term.cut * unit, norm)
+            found.append(whole)
+            paid += term.price * _size(term, whole, norm, self._unit(place), mine)
+        dropped = ~(paid <= _KEPT)
+        for one, term in zip(found, self.terms, strict=True):
+            np.copyto(one, 0.0, where=dropped if owned is None or term.cut is not None else dropped[owned])
+        return found
+
+    def _summed(self, integers: list[Array]) -> Ints:
+        """Sum over rows; np.dot, unlike the operator @, lets other threads run meanwhile."""
+        sums = [
+            _products(one)[self._upper] if term.kind in _SQUARED else one.sum(axis=1)
+            for term, one in zip(self.terms, integers, strict=True)
+        ]
+        return np.concatenate(sums).astype(np.int64)
+
+
+def _products(whole: Array) -> Array:
+    """Sum the products of whole numbers (k, m) over rows: exact in any order."""
+    found = np.zeros((len(whole), len(whole)))
+    for mine in columns_at_once(found.size, whole.shape[1]):
+        rows = whole[:, mine]
+        found += np.dot(rows, rows.T)
+    return found
+
+
+def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
+    """Return by how much a pair of rows may be farther apart than one row is from nothing, squared for Euclidean norms.
+
+    Matrices and masses of two rows have no negative inner product.
+    """
+    if neighbors == "add_remove":
+        return 1
+    return 4 if norm == "l2" and term.kind in ("vector", "number") else 2
+
+
+def _amounts(term: Term, looked: Looked) -> Array:
+    """Return u - center (m,) of rows."""
+    number: Array = looked.labels[term.place] if term.of == "label" else getattr(looked, term.of)
+    amount = number.copy() if term.curve is None else term.curve(number)
+    if term.center is not None:
+        amount -= term.center(looked.linear)
+    return amount
+
+
+def vectors(term: Term, looked: Looked) -> Array:
+    """Return what rows add to a vector that is cut (k, m): a function of each row alone, to the last bit."""
+    amount = _amounts(term, looked)
+    weight = looked.weight if term.weighed else looked.mass
+    np.copyto(amount, 0.0, where=weight == 0.0)
+    amount *= weight
+    return looked.z * amount
+
+
+def shortened(steps: Array, cut: float, norm: Norm) -> Array:
+    """Shorten vectors of whole steps (k, m) to a length, and round them to whole steps again."""
+    return _rounded(steps * np.minimum(cut / np.maximum(lengths(steps, norm), 1.0), 1.0))
+
+
+def whole_numbers(term: Term, looked: Looked) -> Array:
+    """Return the whole numbers (k, m) of a term without a cut, in [-UNIT, UNIT]."""
+    amount = _amounts(term, looked)
+    if term.kind in ("matrix", "mass"):
+        np.maximum(amount, 0.0, out=amount)
+    if term.kind in ("number", "mass"):
+        for _ in range(term.power):
+            amount *= looked.mass
+        np.copyto(amount, 0.0, where=looked.weight == 0.0)
+        return _rounded(amount[None] * UNIT)
+    if term.kind == "matrix":
+        amount *= looked.weight
+        return _rounded(looked.z * (np.sqrt(amount) * UNIT))
+    amount *= looked.weight * UNIT
+    return _rounded(looked.z * (amount if looked.lift is None else amount * looked.lift))
+
+
+def _rounded(exact: Array) -> Array:
+    """Round to whole numbers in [-UNIT, UNIT], in place; NaN stays, at a size that nobody can pay."""
+    np.clip(exact, -UNIT, UNIT, out=exact)
+    return np.rint(exact, out=exact)
+
+
+def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None) -> Array:
+    """Return the size (n,) that a term's price is for, in units of 1.
+
+    Of people whose rows are given it is the size of what these add up to; of a sum of products, what theirs add up to.
+    """
+    people = owned if term.kind in _SQUARED else None
+    if owned is not None and people is None:
+        whole = by_person(whole, owned)
+        squared = _squares(whole)
+    else:
+        squared = np.einsum("km,km->m", whole, whole)  # below 2^53: exact in any order
+    squared /= unit**2
+    if norm == "l1":
+        absolute: Array = np.abs(whole).sum(axis=0) / unit
+        size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
+        return size if people is None else np.bincount(people, size).astype(np.float64)
+    if people is not None:
+        squared = np.bincount(people, squared).astype(np.float64)
+    return squared * squared if term.kind in _SQUARED else squared
+
+
+def _squares(whole: Array) -> Array:
+    """Sum squares of columns, coordinate after coordinate."""
+    found = np.zeros(whole.shape[1])
+    for one in whole:
+        found += one * one
+    return found
+
+
+def lengths(whole: Array, norm: Norm = "l2") -> Array:
+    """Return the length (m,) of each column (k, m), coordinate after coordinate: there is one order of addition."""
+    if norm == "l2":
+        return np.sqrt(_squares(whole))
+    found = np.zeros(whole.shape[1])
+    for one in whole:
+        found += np.abs(one)
+    return found
+
+
+def by_person(whole: Array, owned: Ints) -> Array:
+    """Sum the whole numbers of rows (k, m) over each person's (k, n), exactly."""
+    return np.stack([np.bincount(owned, one) for one in whole])
+
+
+def owners(batch: Batch, mine: slice) -> Ints:
+    """Return whose each of some rows is (m,), 0, 1, ...: all rows of a person are there, or each is another's."""
+    if batch.persons is None:
+        return np.arange(mine.stop - mine.start)
+    found: Ints = np.unique(batch.persons[mine], return_inverse=True)[1]
+    return found
+
+
+def pieces(batch: Batch, most: int) -> Iterator[tuple[int, slice]]:
+    """Yield slices of at most so many rows of each data set of a batch."""
+    each = batch.size // batch.sets
+    for place in range(batch.sets):
+        for start in range(place * each, (place + 1) * each, most):
+            yield place, slice(start, min(start + most, (place + 1) * each))
+
+
+_BINNED = ("size", "residual", "difference", "linear", "coordinate", "label", "person")
+
+_MOST_PLACES = 512
+_MOST_BINS = 2**14
+_MOST_COUNTS = 2**20
+
+_STEPS = 2.0**12
+"""Parts of 1 in which lengths of people's vectors are measured."""
+
+_FEW = 8
+"""Among fewer cuts a search is as fast as anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Bins of one number of a row: between ``cuts`` (B - 1,), and below and above all of them.
+
+    With several ``levels`` neighbouring bins are also counted by pairs, by fours and so on; then B is divisible by the
+    largest of these. With ``halved`` only the first half of each group is counted within it, for the level above tells
+    the other. ``place`` says which, if it is a coordinate or a label that is binned. Of a "person" it is the length, in
+    the norm of the frame, of what all their rows add to a vector that is cut, the ``term``, before it is cut.
+    """
+
+    name: str
+    of: str
+    cuts: Array
+    levels: int = 1
+    place: int = 0
+    term: Term | None = None
+    halved: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number B of bins."""
+        return len(self.cuts) + 1
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How many bins are counted together on each level, from the coarsest to single bins."""
+        return tuple(2**level for level in reversed(range(self.levels)))
+
+    @property
+    def groups(self) -> tuple[range, ...]:
+        """First bins of the groups that are counted, for each of these widths."""
+        every = [range(0, self.size, width) for width in self.widths]
+        return (every[0], *(one[::2] if self.halved else one for one in every[1:]))
+
+    def check(self, frame: RoundFrame) -> None:
+        """Refuse what are no bins."""
+        if type(self.name) is not str or not self.name:
+            raise OptionError("name", type(self.name).__name__, "the name of what is binned")
+        if self.of not in _BINNED:
+            raise OptionError("of", self.of, _BINNED)
+        right = type(self.cuts) is np.ndarray and self.cuts.dtype == np.float64 and self.cuts.ndim == 1
+        right = right and self.cuts.size < _MOST_BINS and bool((np.abs(self.cuts) <= LARGEST).all())
+        if not (right and bool((np.diff(self.cuts) > 0).all())):
+            raise OptionError("cuts", type(self.cuts).__name__, f"up to {_MOST_BINS - 1:,} increasing numbers")
+        whole = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
+        if not whole or self.size % 2 ** (self.levels - 1):
+            raise OptionError("levels", self.levels, f"levels of which each halves {self.size:,} bins")
+        if type(self.halved) is not bool:
+            raise OptionError("halved", self.halved, "True or False")
+        places = frame.labels if self.of == "label" else frame.size
+        if type(self.place) is not int or not 0 <= self.place < places:
+            raise OptionError("place", self.place, f"a whole number below {places}")
+        if self.term is not None:
+            if type(self.term) is not Term:
+                raise OptionError("term", type(self.term).__name__, "a Term")
+            self.term.check()
+        if (self.of == "person") != (self.term is not None and self.term.cut is not None):
+            raise OptionError("term", self.of, "a vector that is cut for people, and None for anything else")
+
+    def counts(self, looked: Looked, owned: Ints | None, norm: Norm) -> Ints:
+        """Count the rows (m,), or the people of whom ``owned`` (m,) says which each row is of, in each bin (B,).
+
+        Without ``owned`` each row is another person's.
+        """
+        kept = looked.weight > 0
+        if self.term is not None:
+            steps = np.rint(np.clip(vectors(self.term, looked) * _STEPS, -_FARTHEST, _FARTHEST))  # sums are exact
+            number = lengths(steps if owned is None else by_person(steps, owned), norm) / _STEPS
+            kept = kept if owned is None else np.bincount(owned, kept) > 0
+        elif self.of in ("coordinate", "label"):
+            number = (looked.z if self.of == "coordinate" else looked.labels)[self.place]
+        else:
+            number = getattr(looked, self.of)
+        found = np.where(kept, self.bins(number), self.size)
+        return np.bincount(found, minlength=self.size + 1)[:-1].astype(np.int64)
+
+    def bins(self, numbers: Array) -> NDArray[np.intp]:
+        """Return how many cuts each number (m,) is not below.
+
+        No number is in a higher cell of an even grid than one above it. So only cuts in its own cell need a look; with
+        several of them in one cell there is a search.
+        """
+        if self._grid is None:
+            found: NDArray[np.intp] = np.searchsorted(self.cuts, numbers, side="right")
+            return found
+        below, only = self._grid
+        cell = self._cell(numbers)
+        found = below[cell]
+        found += numbers >= only.take(cell)
+        return found
+
+    def _cell(self, numbers: Array) -> NDArray[np.intp]:
+        steps = 2 * len(self.cuts)
+        place: Array = (numbers - self.cuts[0]) * (steps / (self.cuts[-1] - self.cuts[0]))
+        np.fmin(np.fmax(place, 0.0, out=place), steps, out=place)
+        return place.astype(np.intp)
+
+    @cached_property
+    def _grid(self) -> tuple[NDArray[np.intp], Array] | None:
+        """Of each cell how many cuts are in lower ones, and its own cut, or infinity; None if one has several."""
+        if len(self.cuts) < _FEW or not self.cuts[-1] - self.cuts[0] > 1 / LARGEST:
+            return None
+        cells = self._cell(self.cuts)
+        if not (np.diff(cells) > 0).all():
+            return None
+        only = np.full(2 * len(self.cuts) + 1, np.inf)
+        only[cells] = self.cuts
+        return np.searchsorted(cells, np.arange(len(only))), only
+
+
+@lru_cache(maxsize=256)
+def _count_names(place: str, width: int, starts: range) -> tuple[str, ...]:
+    return tuple(f"{place}: {f'{width} bins from' if width > 1 else 'bin'} {start + 1}" for start in starts)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundCounts(RowSum):
+    """Counts rows in one bin of each place, and in the groups of bins that it belongs to, one on each level.
+
+    Rows that are dropped are in none, and a group may be left out.
+    """
+
+    frame: RoundFrame
+    places: tuple[Bins, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.frame.features.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.frame.features.columns
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make it impossible that a row is in no bin."""
+        return self.frame.features.keeps_every_row
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each count is: place by place, from the coarsest level to the bins."""
+        return tuple(
+            name
+            for one in self.places
+            for width, starts in zip(one.widths, one.groups, strict=True)
+            for name in _count_names(one.name, width, starts)
+        )
+
+    @property
+    def units(self) -> Array:
+        """The number 1 in each integer sum (m,)."""
+        return np.ones(len(self.names))
+
+    def check(self) -> None:
+        """Refuse a frame or bins that are none, and more counts than can be held."""
+        if type(self.frame) is not RoundFrame:
+            raise OptionError("frame", type(self.frame).__name__, "a RoundFrame")
+        self.frame.check()
+        places = self.places if type(self.places) is tuple else ()
+        if not 1 <= len(places) <= _MOST_PLACES or not all(type(one) is Bins for one in places):
+            raise OptionError("places", type(self.places).__name__, f"bins of 1 to {_MOST_PLACES} numbers")
+        for one in places:
+            one.check(self.frame)
+        if len({one.name for one in places}) < len(places):
+            raise OptionError("places", [one.name for one in places], "different names")
+        if sum(self._sizes) > _MOST_COUNTS:
+            raise OptionError("places", f"{sum(self._sizes):,} counts", f"at most {_MOST_COUNTS:,}")
+
+    # Bounds
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Each place is a part."""
+        return tuple(one.name for one in self.places)
+
+    @property
+    def part_of(self) -> NDArray[np.intp]:
+        """Which place each count belongs to (m,)."""
+        return np.repeat(np.arange(len(self.places)), self._sizes)
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
+        """Bound on the change of all counts, each over its noise."""
+        parts = self.part_changes(neighbors, norm)
+        return joint_sensitivity(list(zip(parts, weights.tolist(), strict=True)), norm=norm)
+
+    def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
+        """Bound on the change of each place: a row is in one count of each level, and a replaced row in two or none.
+
+        Rows of a person count one by one, unless it is the person who is in a bin.
+        """
+        moved = [one.levels * (1 if neighbors == "add_remove" else 2) for one in self.places]
+        rows = [1 if one.of == "person" else self.schema.rows_per_unit for one in self.places]
+        bounds = (binary(one if norm == "l1" else sqrt_above(binary(one), binary)) for one in moved)
+        return tuple(many * one for many, one in zip(rows, bounds, strict=True))
+
+    @property
+    def _sizes(self) -> list[int]:
+        """How many counts each place has."""
+        return [sum(len(starts) for starts in one.groups) for one in self.places]
+
+    # Integers
+
+    @property
+    def entries(self) -> int:
+        """Number of bins of all places."""
+        return sum(one.size for one in self.places)
+
+    @property
+    def most_added(self) -> int:
+        """Bound on the counts of a batch."""
+        return 2**15
+
+    def add(self, batch: Batch) -> Ints:
+        """Count rows by bin (sets, entries); see `RowSum.add`."""
+        rows, _ = self.frame.features.encode(batch.cells)
+        people = self.schema.rows_per_unit > 1 and any(one.of == "person" for one in self.places)
+        found = np.zeros((batch.sets, self.entries), dtype=np.int64)
+        for place, mine in pieces(batch, batch.size if people else BLOCK_ROWS):
+            looked, owned = self.frame.look(rows[:, mine]), owners(batch, mine) if people else None
+            found[place] += np.concatenate([one.counts(looked, owned, self.frame.norm) for one in self.places])
+        return found
+
+    def finish(self, totals: list[int]) -> list[int]:
+        """Return the counts of all levels from those of the bins."""
+        found: list[int] = self._levels(np.array([totals], dtype=object))[0].tolist()
+        return found
+
+    def finish_sets(self, totals: Array) -> Array:
+        """Return the same for many data sets (R, entries)."""
+        found: Array = self._levels(totals)
+        return found
+
+    def _levels(self, totals: NDArray[Any]) -> NDArray[Any]:
+        ends = np.cumsum([one.size for one in self.places])
+        parts = zip(self.places, np.split(totals, ends[:-1], axis=1), strict=True)
+        levels = [
+            part.reshape(len(part), -1, width).sum(axis=2)[:, :: starts.step // width]
+            for one, part in parts
+            for width, starts in zip(one.widths, one.groups, strict=True)
+        ]
+        return np.concatenate(levels, axis=1)
