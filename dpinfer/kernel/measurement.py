@@ -1,10 +1,8 @@
-"""A measurement: everything that will be done to the rows at a price, all of it public, before it is done."""
+"""A measurement: everything that will be done to the rows at a price, all of it public, before it is done, in words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from fractions import Fraction
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.kernel.plan import Plan, planned
@@ -16,18 +14,19 @@ from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Above
-from dpinfer.privacy.sensitivity import Norm
-from dpinfer.privacy.units import Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+
     from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.stage import Context
+    from dpinfer.privacy.sensitivity import Norm
+    from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.people import People
 
-
-__all__ = ["Measurement", "bound_in_words", "measured_in_words", "measures", "noise_in_words", "price_procedure"]
 
 # What is measured
 
@@ -38,123 +37,102 @@ def measured_in_words(priced: PricedStage) -> str:
     if not isinstance(measure, Above):
         return measures(priced.rows)
     above = "the first that is" if measure.answers == 1 else f"{measure.answers:,} that are"
+    count = len(measure.names)
     return (
-        f"for each of {_told(len(measure.names), 'sum')} in turn whether it is at least its threshold, up to {above}: "
-        "nothing of the sums"
+        f"for each of {count:,} sum{'' if count == 1 else 's'} in turn whether it is at least its threshold, up to "
+        f"{above}: nothing of the sums"
     )
 
 
-def _told(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-@singledispatch
 def measures(rows: Any) -> str:
     """Say what a row sum adds up."""
-    return ", ".join(rows.names)
+    return _of_type(_MEASURED, rows)(rows)
 
 
-@measures.register
-def _(rows: OctaveCounts) -> str:  # noqa: ARG001
-    return "a noisy histogram of the scale of the estimates"
+def _of_type(told: dict[type, Callable[..., str]], rows: object) -> Callable[..., str]:
+    return next(told[kind] for kind in type(rows).__mro__ if kind in told)
 
 
-@measures.register
-def _(rows: PlaceCounts) -> str:  # noqa: ARG001
-    return "a noisy histogram of the place of the estimates"
+def _where(rows: CellSum | MarginalSum) -> str:
+    return "" if rows.features.where is None else f", where {rows.features.where.text}"
 
 
-@measures.register
-def _(rows: BlockMoments) -> str:  # noqa: ARG001
-    return "sums, products, and counts of failed and moved blocks"
-
-
-@measures.register
-def _(rows: CellSum) -> str:
-    where = f" in each of {rows.size:,} cells" if rows.size > 1 else ""
-    condition = rows.features.where
-    where += f", where {condition.text}" if condition is not None else ""
+def _cells(rows: CellSum) -> str:
+    where = (f" in each of {rows.size:,} cells" if rows.size > 1 else "") + _where(rows)
     if rows.counts_only:
         return "the number of rows" + where
     return f"{rows.width} sum{'s' if rows.width > 1 else ''}{where}: {', '.join(rows.summed)}"
 
 
-@measures.register
-def _(rows: QuerySum) -> str:
-    return f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells"
-
-
-@measures.register
-def _(rows: MarginalSum) -> str:
+def _marginals(rows: MarginalSum) -> str:
     what = "contrasts" if rows.contrasts else "counts"
-    condition = rows.features.where
-    where = f", where {condition.text}" if condition is not None else ""
     several = f"{len(rows.subsets):,} marginals" if len(rows.subsets) > 1 else "one marginal"
-    return f"{len(rows.names):,} {what} of the cells of {several} of {len(rows.axes):,} columns{where}"
+    return f"{len(rows.names):,} {what} of the cells of {several} of {len(rows.axes):,} columns{_where(rows)}"
 
 
-@measures.register
-def _(rows: ClassCounts) -> str:  # noqa: ARG001
-    return "the cells of each column by class: valid, clamped, missing or impossible; and the rows without a bad cell"
-
-
-@measures.register
-def _(rows: OctaveRows) -> str:
+def _octaves(rows: OctaveRows) -> str:
     listed = ", ".join(f"{name} ({size:,})" for name, size in zip(rows.schema, rows.sizes, strict=True))
     return f"the number of rows in signed octaves of {listed}"
 
 
-@measures.register
-def _(rows: TreeSum) -> str:
+def _tree(rows: TreeSum) -> str:
     groups = f" in each of {rows.size:,} groups" if rows.groups else ""
     return f"the number of rows in every node of a tree over {rows.name} with {rows.leaves:,} leaves{groups}"
 
 
-@measures.register
-def _(rows: PointRows) -> str:
-    return f"quantiles of {rows.tree.name}, chosen by the exponential mechanism"
-
-
-@measures.register
-def _(rows: GramSum) -> str:
+def _products(rows: GramSum) -> str:
     names = rows.features.basis.names
     products = len(names) * (len(names) + 1) // 2
     return f"{products} sums of products of {len(names)} bounded features: {', '.join(names)}"
 
 
-@measures.register
-def _(rows: RoundSum) -> str:
-    names = rows.frame.features.basis.names
-    parts = ", ".join(
-        one.name if one.cut is None else f"{one.name} (what a unit adds cut to length {one.cut:.6g})"
-        for one in rows.terms
-    )
+def _round(rows: RoundSum) -> str:
+    names = rows.features.basis.names
+    cut = " (what a unit adds cut to length {:.6g})"
+    parts = ", ".join(one.name + ("" if one.cut is None else cut.format(one.cut)) for one in rows.terms)
     return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
 
 
-@measures.register
-def _(rows: RoundCounts) -> str:
+def _binned(rows: RoundCounts) -> str:
     counted: dict[str, list[str]] = {"rows": [], "people": []}
     for one in rows.places:
         counted["people" if one.of == "person" else "rows"].append(f"{one.name} ({one.size:,} bins)")
     return "; ".join(f"the number of {units} by {', '.join(bins)}" for units, bins in counted.items() if bins)
 
 
-@measures.register
-def _(rows: ReplicateSum) -> str:
+def _replicates(rows: ReplicateSum) -> str:
     kind = "products of features" if rows.products else "features"
     return f"{rows.width} sums of {kind}, {rows.replicates} times: {', '.join(rows.labels)}"
 
 
-@measures.register
-def _(rows: ScoreSum) -> str:
-    return f"scores of {len(rows.scores):,} candidates: nothing but the one with the largest noisy score"
+_MEASURED: dict[type, Callable[..., str]] = {
+    object: lambda rows: ", ".join(rows.names),
+    OctaveCounts: lambda _: "a noisy histogram of the scale of the estimates",
+    PlaceCounts: lambda _: "a noisy histogram of the place of the estimates",
+    BlockMoments: lambda _: "sums, products, and counts of failed and moved blocks",
+    CellSum: _cells,
+    QuerySum: lambda rows: f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells",
+    MarginalSum: _marginals,
+    ClassCounts: lambda _: (
+        "the cells of each column by class: valid, clamped, missing or impossible; and the rows without a bad cell"
+    ),
+    OctaveRows: _octaves,
+    TreeSum: _tree,
+    PointRows: lambda rows: f"quantiles of {rows.tree.name}, chosen by the exponential mechanism",
+    GramSum: _products,
+    RoundSum: _round,
+    RoundCounts: _binned,
+    ReplicateSum: _replicates,
+    ScoreSum: lambda rows: (
+        f"scores of {len(rows.scores):,} candidates: nothing but the one with the largest noisy score"
+    ),
+}
 
 
 # What one unit changes
 
 
-def bound_in_words(priced: PricedStage, context: Context) -> str:
+def bound_in_words(priced: PricedStage, context: Context) -> str:  # noqa: PLR0911  (a return for each kind)
     """Say what the bound of a priced stage is of."""
     unit, bound, rows = context.schema.unit, priced.bound, priced.rows
     if isinstance(rows, PointRows):
@@ -167,78 +145,65 @@ def bound_in_words(priced: PricedStage, context: Context) -> str:
         return f"{done} {unit} changes scores by amounts that differ by at most {int(bound) * rows.step:.6g}"
     if priced.law.family == "tulap":
         return f"{unit} changes the count by at most {int(bound):,}"
-    return _moved(rows, bound, context.neighbors, "l1" if priced.law.family == "laplace" else "l2")
+    norm: Norm = "l1" if priced.law.family == "laplace" else "l2"
+    kind = "Euclidean" if norm == "l2" else "L1"
+    if isinstance(rows, GramSum):
+        kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
+        sizes = [f"{float(part) / UNIT**2:.6g}" for part in rows.part_changes(context.neighbors, norm)]
+        if rows.split:
+            return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
+        return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
+    return _of_type(_MOVED, rows)(rows, bound, context.neighbors, f"{kind} norm of the change")
 
 
-def _kind(norm: Norm) -> str:
-    return "Euclidean" if norm == "l2" else "L1"
-
-
-@singledispatch
-def _moved(rows: Any, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
-    return f"{_kind(norm)} norm of the change of all sums at most {float(bound):.6g}"
-
-
-@_moved.register
-def _(rows: BlockSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
-    return f"{rows.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
-
-
-@_moved.register
-def _(rows: CellSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+def _cells_moved(rows: CellSum, bound: Fraction, neighbors: Neighbors, change: str) -> str:
     moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and rows.size > 1 else ""
     of = "rows" if rows.counts_only else "the scaled features, each over its relative noise"
     if isinstance(rows, PersonSum):
         of = f"{rows.most:,} rows at their bounds, each over its relative noise"
-    size = f"{float(bound / rows.unit):.6g}"
-    return f"{_kind(norm)} norm of the change of all sums at most {size} in units of {of}{moved}"
+    return f"{change} of all sums at most {float(bound / rows.unit):.6g} in units of {of}{moved}"
 
 
-@_moved.register
-def _(rows: QuerySum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
-    return f"{_kind(norm)} norm of the change of all queries at most {float(bound) * rows.step:.6g}"
-
-
-@_moved.register
-def _(rows: MarginalSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+def _marginals_moved(rows: MarginalSum, bound: Fraction, neighbors: Neighbors, change: str) -> str:
     what = "contrasts over the norms of their rows" if rows.contrasts else "counts"
     moved = "; a row that is replaced leaves a cell and enters another" if neighbors == "replace_one" else ""
-    told = f"{_kind(norm)} norm of the change of all of them, over relative noise, at most {float(bound):.6g}"
+    told = f"{change} of all of them, over relative noise, at most {float(bound):.6g}"
     return f"a row is in one cell of each marginal{moved}: {what}, {told}"
 
 
-@_moved.register
-def _(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:
+def _columns_moved(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, change: str) -> str:
     columns = f"each of {len(rows.schema):,} columns" if len(rows.schema) > 1 else "one column"
-    changed = f"a row counts once in {columns}"
-    also = ", and among the rows kept" if isinstance(rows, ClassCounts) else ""
+    also = ", and among the rows kept" if rows.counts_rows else ""
     moved = "; one that is replaced leaves a class and enters another" if neighbors == "replace_one" else ""
-    return f"{changed}{also}{moved}: {_kind(norm)} norm of the change of all counts at most {float(bound):.6g}"
+    return f"a row counts once in {columns}{also}{moved}: {change} of all counts at most {float(bound):.6g}"
 
 
-@_moved.register
-def _(rows: TreeSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
-    changed = f"a row of it is counted once in each of {rows.depth + 1} levels"
-    return f"{rows.schema.unit}; {changed}: {_kind(norm)} norm of the change at most {float(bound):.6g}"
+def _tree_moved(rows: TreeSum, bound: Fraction, _: Neighbors, change: str) -> str:
+    levels = f"a row of it is counted once in each of {rows.depth + 1} levels"
+    return f"{rows.schema.unit}; {levels}: {change} at most {float(bound):.6g}"
 
 
-@_moved.register
-def _(rows: GramSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
-    kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
-    sizes = [f"{float(part) / UNIT**2:.6g}" for part in rows.part_changes(neighbors, norm)]
-    if rows.split:
-        return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
-    return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
-
-
-@_moved.register
-def _(rows: ReplicateSum, bound: Fraction, neighbors: Neighbors, norm: Norm) -> str:  # noqa: ARG001
+def _replicates_moved(rows: ReplicateSum, bound: Fraction, neighbors: Neighbors, _: str) -> str:
     moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
     scaled = " (off-diagonal products counted twice)" if rows.products else ""
     return (
         f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / rows.unit:.6g} in units of the "
         f"scaled features{scaled}"
     )
+
+
+_MOVED: dict[type, Callable[..., str]] = {
+    object: lambda _, bound, __, change: f"{change} of all sums at most {float(bound):.6g}",
+    BlockSum: lambda rows, *_: (
+        f"{rows.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
+    ),
+    CellSum: _cells_moved,
+    QuerySum: lambda rows, bound, _, change: f"{change} of all queries at most {float(bound) * rows.step:.6g}",
+    MarginalSum: _marginals_moved,
+    ColumnCounts: _columns_moved,
+    TreeSum: _tree_moved,
+    ReplicateSum: _replicates_moved,
+}
 
 
 # Which noise it gets
@@ -362,32 +327,20 @@ class Measurement(Plan):
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What will be measured, how it is bounded, what noise it gets and what it costs, by name."""
-        several = len(self.stages) > 1
-        return (
-            ("measures", self.text if several else measured_in_words(self.stages[0])),
-            ("reads", ", ".join(self.columns) or "no column"),
-            ("neighbours", self.neighbors),
-            *self._of_people,
-            *(fact for place, stage in enumerate(self.stages, 1) for fact in self._of_stage(place, stage)),
-            ("exact", ", ".join(self.exact) or "nothing"),
-            ("guarantee", self.cost.describe()),
-        )
-
-    @property
-    def _of_people(self) -> list[tuple[str, str]]:
-        if self.people is None:
-            return []
-        most = f"at most {self.people.max_rows:,} row{'s' if self.people.max_rows > 1 else ''} each"
-        return [("unit", f"one person, told apart by {self.people.id!r}: {most}, chosen by a public hash")]
-
-    def _of_stage(self, place: int, stage: PricedStage) -> list[tuple[str, str]]:
-        bound, noise = self.bound_of(stage), noise_in_words(stage)
-        if len(self.stages) == 1:
-            return [("bound", bound), ("noise", noise)]
-        slot = self.slots[place - 1]
-        chosen = ", built from what was released before" if slot.adaptive else ""
-        told = f"{measured_in_words(stage)} ({float(slot.share):.3g} of the price{chosen})"
-        return [(f"stage {place}", told), ("bound", bound), ("noise", noise)]
+        several, people = len(self.stages) > 1, self.people
+        told = [("measures", self.text if several else measured_in_words(self.stages[0]))]
+        told += [("reads", ", ".join(self.columns) or "no column"), ("neighbours", self.neighbors)]
+        if people is not None:
+            most = f"at most {people.max_rows:,} row{'s' if people.max_rows > 1 else ''} each"
+            told.append(("unit", f"one person, told apart by {people.id!r}: {most}, chosen by a public hash"))
+        for place, (stage, slot) in enumerate(zip(self.stages, self.slots, strict=True), 1):
+            if several:
+                chosen = ", built from what was released before" if slot.adaptive else ""
+                share = f"({float(slot.share):.3g} of the price{chosen})"
+                told.append((f"stage {place}", f"{measured_in_words(stage)} {share}"))
+            told += [("bound", self.bound_of(stage)), ("noise", noise_in_words(stage))]
+        told += [("exact", ", ".join(self.exact) or "nothing"), ("guarantee", self.cost.describe())]
+        return tuple(told)
 
     def bound_of(self, stage: PricedStage) -> str:
         """Say what one unit changes in a stage."""

@@ -42,23 +42,6 @@ if TYPE_CHECKING:
     Key = int | float | str | bytes
     Records = NDArray[np.uint64]
 
-__all__ = [
-    "BUCKETS",
-    "KeptSource",
-    "Spill",
-    "SpilledPeople",
-    "bucket_of",
-    "check_disk",
-    "chosen_rows",
-    "content_bits",
-    "kept_records",
-    "kept_rows",
-    "people_slices",
-    "person_codes",
-    "records_of",
-    "second_words",
-    "whole_people",
-]
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -91,7 +74,10 @@ def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
     if isinstance(cells, Coded):
         own, hashes = _of_keys([*map(_key, cells.values), None])
         codes = own[cells.positions]
-        return _without_gaps(codes, hashes)
+        used = np.unique(codes[codes >= 0])  # people of a dictionary who have no row are left out
+        rank = np.full(len(hashes) + 1, -1, dtype=np.int64)
+        rank[used] = np.arange(len(used))
+        return rank[codes], hashes[used]
     if cells.dtype.kind in "iub":
         values, inverse = np.unique(cells, return_inverse=True)
         bits = values.astype(np.uint64) if cells.dtype.kind == "u" else values.astype(np.int64).view(np.uint64)
@@ -120,14 +106,9 @@ def _keys(cells: Iterable[object]) -> list[Key | None]:
     texts: dict[str, Key | None] = {}
     found: list[Key | None] = []
     for cell in cells:
-        if type(cell) is int:
-            found.append(cell)
-        elif type(cell) is str:
-            if cell not in texts:
-                texts[cell] = _key(cell)
-            found.append(texts[cell])
-        else:
-            found.append(_key(cell))
+        if type(cell) is str and cell not in texts:
+            texts[cell] = _key(cell)
+        found.append(cell if type(cell) is int else texts[cell] if type(cell) is str else _key(cell))
     return found
 
 
@@ -153,15 +134,7 @@ def _ranked(codes: Codes, hashes: Hashes) -> tuple[Codes, Hashes]:
     return rank[codes], hashes[order]
 
 
-def _without_gaps(codes: Codes, hashes: Hashes) -> tuple[Codes, Hashes]:
-    """Leave out people of a dictionary who have no row."""
-    used = np.unique(codes[codes >= 0])
-    rank = np.full(len(hashes) + 1, -1, dtype=np.int64)
-    rank[used] = np.arange(len(used))
-    return rank[codes], hashes[used]
-
-
-def _key(cell: object) -> Key | None:
+def _key(cell: Any) -> Key | None:
     """Reduce a cell to an id that equals another one if it is the same person's; None where it is no id."""
     try:
         return _read_key(cell)
@@ -209,18 +182,17 @@ def _text_key(text: str) -> Key | None:
 
 def _hashes_of(keys: Sequence[Key | None]) -> Hashes:
     """Hash ids: numbers by their bits, others by their contents."""
-    numbers = np.array([not isinstance(key, str | bytes) for key in keys], dtype=bool)
-    hashes = np.array([_bits(key) for key in keys], dtype=np.uint64)
+    numbers, hashes = np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.uint64)
+    for place, key in enumerate(keys):
+        numbers[place] = not isinstance(key, str | bytes)
+        if isinstance(key, int):
+            hashes[place] = key & _MASK
+        elif isinstance(key, float):
+            hashes[place] = int.from_bytes(struct.pack("<d", key), "little") ^ _FRACTION
+        else:
+            content = b"b" + key if isinstance(key, bytes) else b"t" + _utf8(key or "")
+            hashes[place] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
     return np.where(numbers, _mixed(hashes), hashes)
-
-
-def _bits(key: Key | None) -> int:
-    if isinstance(key, int):
-        return key & _MASK
-    if isinstance(key, float):
-        return int.from_bytes(struct.pack("<d", key), "little") ^ _FRACTION
-    content = b"b" + key if isinstance(key, bytes) else b"t" + _utf8(key or "")
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def second_words(cells: Cells) -> Hashes:
@@ -269,23 +241,6 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 # Which rows are kept
-
-
-def kept_rows(source: Table, schema: Schema) -> tuple[Codes, Codes]:
-    """Choose the rows of each person that count: their places (k,), a person's one after the other, and whose they are.
-
-    Rows without an id are dropped.
-    """
-    people = schema.people
-    assert people is not None
-    codes, hashes = person_codes(source.read([people.id], 0, source.rows)[people.id])
-    known = np.flatnonzero(codes >= 0)
-    codes = codes[known]
-    contents = [
-        content_bits(schema[name].coerce(source.read([name], 0, source.rows)[name]))[known] for name in sorted(schema)
-    ]
-    order = chosen_rows(codes, hashes[codes], contents, people.max_rows)
-    return known[order], codes[order]
 
 
 def chosen_rows(codes: Codes, hashes: Hashes, contents: Sequence[Hashes], most: int) -> Codes:
@@ -352,14 +307,21 @@ def _place_in_run(same: NDArray[np.bool_], size: int) -> Codes:
 class KeptSource(Table):
     """The rows of people that count, those of a person one after the other.
 
-    ``persons`` says whose each row is (0, 1, ... in order), ``starts`` where the rows of each person start and last
-    end.
+    ``places`` says which rows of the source they are, ``persons`` whose each is (0, 1, ... in order), and ``starts``
+    where the rows of each person start and last end.
     """
 
     def __init__(self, source: Table, schema: Schema) -> None:
         self._source = source
-        self._rows, self.persons = kept_rows(source, schema)
-        self.columns, self.rows = source.columns, len(self._rows)
+        people = schema.people
+        assert people is not None
+        codes, hashes = person_codes(source.read([people.id], 0, source.rows)[people.id])
+        known = np.flatnonzero(codes >= 0)  # rows without an id are dropped
+        codes, names = codes[known], sorted(schema)
+        cells = (schema[name].coerce(source.read([name], 0, source.rows)[name]) for name in names)
+        order = chosen_rows(codes, hashes[codes], [content_bits(one)[known] for one in cells], people.max_rows)
+        self.places, self.persons = known[order], codes[order]
+        self.columns, self.rows = source.columns, len(self.places)
         count = int(self.persons[-1]) + 1 if self.rows else 0
         self.starts = np.searchsorted(self.persons, np.arange(count + 1))
         self._cells: dict[str, Cells] = {}
@@ -377,7 +339,7 @@ class KeptSource(Table):
     def _column(self, name: str) -> Cells:
         with self._lock:
             if name not in self._cells:
-                self._cells[name] = _taken(self._source.read([name], 0, self._source.rows)[name], self._rows)
+                self._cells[name] = _taken(self._source.read([name], 0, self._source.rows)[name], self.places)
             return self._cells[name]
 
     def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:

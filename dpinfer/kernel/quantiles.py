@@ -18,27 +18,23 @@ import numpy as np
 
 from dpinfer.kernel.people import Spill
 from dpinfer.kernel.rows.tree import RANK
-from dpinfer.kernel.sources.base import Table
-from dpinfer.kernel.sums import map_batches
+from dpinfer.kernel.sources.base import Pass, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from fractions import Fraction
-    from typing import Any
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.base import Array, Cells, Places
+    from dpinfer.kernel.rows.base import Ints as Whole
     from dpinfer.kernel.rows.tree import PointRows
     from dpinfer.kernel.sampling import Draws
     from dpinfer.kernel.sources.base import Slice, Source
 
-    Places = NDArray[np.signedinteger[Any]]
+    Sorted = NDArray[np.signedinteger[Any]]
     Choice = Callable[[Sequence[int], float], int]
-    Array = NDArray[np.float64]
-    Whole = NDArray[np.int64]
-    Part = tuple[Array, NDArray[np.intp]]
-
-__all__ = ["FAN_OUT", "RankScores", "chosen_points", "log_weights", "sorted_places"]
+    Part = tuple[Array, Places]
 
 _LARGEST_KEY = 2**62
 """Groups and points are sorted together where they have fewer pairs."""
@@ -58,40 +54,41 @@ def chosen_points(
     def draw(scores: Sequence[int], scale: float) -> int:
         return draws.place(scores, "gumbel", scale)
 
-    chosen = []
-    for places in sorted_places(rows, source):
-        for probability, scale in zip(probabilities, scales, strict=False):
-            chosen.append(_choose(places, rows.points, probability, scale, draw))
-    return chosen
+    return [
+        _choose(places, rows.points, probability, scale, draw)
+        for places in sorted_places(rows, source)
+        for probability, scale in zip(probabilities, scales, strict=False)
+    ]
 
 
-def sorted_places(rows: PointRows, source: Source) -> list[Places]:
-    """Return the sorted places of the values of every group, with ties; one pass over the source."""
+def sorted_places(rows: PointRows, source: Source) -> list[Sorted]:
+    """Return the sorted places of the values of every group, with ties; one pass over the source.
 
-    def kept(cells: Mapping[str, Any], part: Slice) -> tuple[Places, NDArray[np.int32]]:
-        return _kept(*rows.encode(cells, part.rows), rows)
+    What does not come from memory is sorted in a file. Groups and places are sorted together, as one number where this
+    can be.
+    """
+    size, points, memory = rows.tree.size, rows.points, isinstance(source, Table)
+    together = points * size < _LARGEST_KEY
 
-    if not isinstance(source, Table) and rows.points * rows.tree.size < _LARGEST_KEY:
-        return _sorted_on_disk(rows, map_batches(source, rows.columns, kept))
-    found = list(map_batches(source, rows.columns, kept, threads=1))
-    if not found:
-        return [np.zeros(0, dtype=rows.dtype)] * rows.tree.size
-    places = np.concatenate([part for part, _ in found])
-    groups = np.concatenate([part for _, part in found])
-    del found
-    parts = [places] if rows.tree.size == 1 else _by_group(places, groups, rows.tree.size)
-    for part in parts:
-        part.sort()
-    return parts
+    def kept(cells: Mapping[str, Cells], part: Slice) -> NDArray[Any]:
+        places, groups = rows.encode(cells, part.rows)
+        places, groups = places[groups < size], groups[groups < size]
+        if size == 1:
+            return places
+        return groups * points + places if together else np.stack([groups, places])
 
-
-def _sorted_on_disk(rows: PointRows, pieces: Iterable[tuple[Places, NDArray[np.int32]]]) -> list[Places]:
-    """Sort in a file what does not come from memory; the group goes before the place."""
-    size, points = rows.tree.size, rows.points
-    with Spill(1, rows.dtype if size == 1 else np.int64, 1) as spill:
-        for places, groups in pieces:
-            spill.append(0, places if size == 1 else groups.astype(np.int64) * points + places)
-        keys = spill.read(0, writable=True)[:, 0]
+    pieces = source.pieces(Pass(rows.columns, kept, threads=1 if memory else None))
+    dtype = rows.dtype if size == 1 else np.int64
+    if together and not memory:
+        with Spill(1, dtype, 1) as spill:
+            for piece in pieces:
+                spill.append(0, piece)
+            keys = spill.read(0, writable=True)[:, 0]
+    else:
+        keys = np.concatenate([np.zeros(0 if together else (2, 0), dtype=dtype), *pieces], axis=-1)
+    if not together:
+        found, places = keys[:, np.lexsort(keys[::-1])]
+        return np.split(places, np.searchsorted(found, np.arange(1, size)))
     keys.sort()
     if size == 1:
         return [keys]
@@ -99,20 +96,7 @@ def _sorted_on_disk(rows: PointRows, pieces: Iterable[tuple[Places, NDArray[np.i
     return [(part - group * points).astype(rows.dtype) for group, part in enumerate(np.split(keys, ends))]
 
 
-def _kept(places: Places, groups: NDArray[np.intp], rows: PointRows) -> tuple[Places, NDArray[np.int32]]:
-    """Leave out rows that do not count; a single group needs no marks."""
-    counts = groups < rows.tree.size
-    if rows.tree.size == 1:
-        return places[counts], np.zeros(0, dtype=np.int32)
-    return places[counts], groups[counts].astype(np.int32)
-
-
-def _by_group(places: Places, groups: NDArray[np.int32], size: int) -> list[Places]:
-    ends = np.cumsum(np.bincount(groups, minlength=size))[:-1]
-    return np.split(places[np.argsort(groups, kind="stable")], ends)
-
-
-def _choose(places: Places, points: int, probability: Fraction, scale: float, draw: Choice) -> int:
+def _choose(places: Sorted, points: int, probability: Fraction, scale: float, draw: Choice) -> int:
     scores = RankScores(places, points, probability)
     first, size = 0, points
     while size > 1:
@@ -169,7 +153,7 @@ class RankScores:
         """A point of the largest score: scores rise up to it, and fall behind it."""
         return int(self.places[min(self._middle, len(self.places) - 1)]) if len(self.places) else 0
 
-    def stretch(self, points: Whole) -> NDArray[np.intp]:
+    def stretch(self, points: Whole) -> Places:
         """Return which stretch each point is in."""
         # Of the type of the places: else numpy would copy all of them.
         points = points.astype(self.places.dtype)
@@ -177,7 +161,7 @@ class RankScores:
         above = np.searchsorted(self.places[self._middle :], points, side="left")
         return below + above
 
-    def starts(self, stretches: NDArray[np.intp]) -> Whole:
+    def starts(self, stretches: Places) -> Whole:
         """First point of some stretches; behind the last one the end of the grid."""
         if not len(self.places):
             return stretches * self.points
@@ -188,7 +172,7 @@ class RankScores:
         found[stretches >= self.size] = self.points
         return found
 
-    def scores(self, stretches: NDArray[np.intp]) -> Whole:
+    def scores(self, stretches: Places) -> Whole:
         """Score of the points of some stretches, in steps."""
         ranks = stretches * RANK
         return np.minimum(np.minimum(ranks - self.target, self.target + RANK - ranks), 0)
@@ -212,7 +196,11 @@ def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> li
         (_terms(scores.scores(cut[1:]) - top, tails, scale), np.arange(count)),
         *_inner_sums(scores, cut, top, scale),
     ]
-    extra = np.rint(scale * np.log(_exact_sums(parts, count)))
+    blocks = np.concatenate([part for _, part in parts])
+    sums = np.concatenate([part for part, _ in parts])[np.argsort(blocks, kind="stable")].tolist()
+    ends = [0, *np.cumsum(np.bincount(blocks, minlength=count)).tolist()]
+    exact = [math.fsum(sums[begin:end]) for begin, end in pairwise(ends)]  # rounded once
+    extra = np.rint(scale * np.log(exact))
     return [int(score) + int(more) for score, more in zip(top.tolist(), extra.tolist(), strict=True)]
 
 
@@ -224,7 +212,7 @@ def _terms(gaps: Whole, lengths: Whole, scale: float) -> Array:
     return found
 
 
-def _inner_sums(scores: RankScores, cut: NDArray[np.intp], top: Whole, scale: float) -> Iterator[Part]:
+def _inner_sums(scores: RankScores, cut: Places, top: Whole, scale: float) -> Iterator[Part]:
     """Sum the weights of the stretches that no edge cuts, of at most 32 of one block at a time."""
     for begin in range(int(cut[0]), int(cut[-1]), _RUN):
         end = min(begin + _RUN, int(cut[-1]))
@@ -240,11 +228,3 @@ def _inner_sums(scores: RankScores, cut: NDArray[np.intp], top: Whole, scale: fl
         starts[heads] = starts[::_TERMS] = True
         places = np.flatnonzero(starts)
         yield np.add.reduceat(_terms(gaps, lengths, scale), places), first + np.searchsorted(heads, places, "right")
-
-
-def _exact_sums(parts: list[Part], count: int) -> list[float]:
-    """Sum the parts of each block without any error, and round once."""
-    blocks = np.concatenate([part for _, part in parts])
-    sums = np.concatenate([part for part, _ in parts])[np.argsort(blocks, kind="stable")].tolist()
-    ends = [0, *np.cumsum(np.bincount(blocks, minlength=count)).tolist()]
-    return [math.fsum(sums[begin:end]) for begin, end in pairwise(ends)]

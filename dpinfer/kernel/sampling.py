@@ -1,4 +1,4 @@
-"""Integer noise for confidential data, from exact samplers."""
+"""Who draws: exact samplers and the operating system for confidential rows, seeded generators in simulation."""
 
 from __future__ import annotations
 
@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
     Bytes = Callable[[int, int], bytes]
 
-__all__ = [
-    "LARGEST_SCALE",
-    "LEAST_SCALES",
-    "Draws",
-    "PrivateDraws",
-    "SimulatedDraws",
-    "check_scales",
-    "private_choice",
-    "private_noise",
-    "room",
-    "seeded_bytes",
-    "simulated_choice",
-    "simulated_noise",
-]
 
 LARGEST_SCALE = 2.0**56
 """Scales above this would meet the ends of the sampler's 64-bit integers."""
@@ -92,21 +78,14 @@ def private_noise(law: NoiseLaw) -> list[int]:
             draw * TULAP_GRID + (secrets.randbelow(TULAP_GRID) - TULAP_GRID // 2) * (scale > 0)
             for draw, scale in zip(private_noise(whole), law.scales, strict=True)
         ]
-    drawn = [0] * len(law.scales)
-    for _ in range(law.draws):
-        drawn = [total + one for total, one in zip(drawn, _draw(law), strict=True)]
-    return drawn
-
-
-def _draw(law: NoiseLaw) -> list[int]:
-    places: dict[float, list[int]] = {}
+    alike: dict[float, list[int]] = {}
     for place, scale in enumerate(law.scales):
-        places.setdefault(scale, []).append(place)
+        alike.setdefault(scale, []).append(place)
     drawn = [0] * len(law.scales)
-    for scale, where in places.items():
-        if scale > 0:
+    for scale, where in alike.items():
+        for _ in range(law.draws if scale > 0 else 0):
             for place, value in zip(where, _sample(law.family, scale, len(where)), strict=True):
-                drawn[place] = value
+                drawn[place] += value
     return drawn
 
 

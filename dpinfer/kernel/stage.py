@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dpinfer.privacy.selection import ChoiceLaw
     from dpinfer.release import Release
 
-__all__ = ["Above", "Context", "Data", "Largest", "Noise", "Place", "Resampled", "Slot", "Stage", "Sum"]
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:

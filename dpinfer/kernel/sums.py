@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,40 +15,18 @@ from dpinfer.privacy.resampling import POISSON
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.rows.base import RowSum
+    from dpinfer.kernel.rows.base import Array, Cells, Ints, RowSum
     from dpinfer.kernel.rows.products import ReplicateSum
     from dpinfer.kernel.rows.scores import ScoreSum
     from dpinfer.kernel.sampling import Draws
-    from dpinfer.kernel.sources.base import Cells, Slice, Source
-
-    Array = NDArray[np.float64]
-    Bytes = Callable[[int, int], bytes]
-
-__all__ = ["exact_sums", "map_batches", "replicate_sums", "sum_batches"]
-
-T = TypeVar("T")
+    from dpinfer.kernel.sources.base import Slice, Source
 
 _FLUSH = 4096
 """Batches at most that are added in 64 bits before Python integers take over."""
-
-
-def map_batches(
-    source: Source,
-    names: Sequence[str],
-    function: Callable[[Mapping[str, Cells], Slice], T],
-    *,
-    threads: int | None = None,
-    most: int = CHUNK_ROWS,
-) -> Iterator[T]:
-    """Call a function with the cells of every batch of rows, in several threads at once, or where the rows are.
-
-    What it returns comes in the order of rows, whatever the number of threads (by default one per core).
-    """
-    return source.pieces(Pass(tuple(names), function, most=most, threads=threads))
 
 
 def sum_batches(
@@ -57,7 +35,7 @@ def sum_batches(
     function: Callable[[Mapping[str, Cells], Slice], NDArray[Any]],
     *,
     size: int,
-    largest: int,
+    largest: int = 2**53,
     threads: int | None = None,
     most: int = CHUNK_ROWS,
 ) -> list[int]:
@@ -66,7 +44,7 @@ def sum_batches(
     ``largest``, at most 2^62, bounds them in absolute value. The result depends on neither ``threads`` nor ``most``,
     nor on where rows are summed.
     """
-    total = _Total(size, largest)
+    total = _Total(size, max(min(_FLUSH, 2**62 // largest), 1))
     pieces = source.pieces(Pass(tuple(names), function, total, most, threads))
     return [int(value) for value in total(pieces)]
 
@@ -75,15 +53,14 @@ def sum_batches(
 class _Total:
     """Adds up arrays of 64 bits that are bounded, and totals of such, which are Python integers.
 
-    So many batches are added in 64 bits as fit whatever they hold, then Python integers take over: choosing by the
-    number of rows would make behaviour depend on it.
+    So many batches, ``held``, are added in 64 bits as fit whatever they hold, then Python integers take over: choosing
+    by the number of rows would make behaviour depend on it.
     """
 
     size: int
-    largest: int
+    held: int
 
     def __call__(self, pieces: Iterable[NDArray[Any]]) -> NDArray[Any]:
-        held = max(min(_FLUSH, 2**62 // self.largest), 1)
         total = np.zeros(self.size, dtype=object)
         running = np.zeros(self.size, dtype=np.int64)
         place = 0
@@ -93,7 +70,7 @@ class _Total:
                 continue
             running += piece
             place += 1
-            if place % held == 0:
+            if place % self.held == 0:
                 total += running
                 running[:] = 0
         return total + running
@@ -106,8 +83,8 @@ def exact_sums(
     if chunk_rows is not None and not 1 <= chunk_rows <= CHUNK_ROWS:
         raise OptionError("chunk_rows", chunk_rows, f"a whole number from 1 to {CHUNK_ROWS}")
 
-    def one(cells: Mapping[str, Cells], part: Slice) -> NDArray[np.int64]:
-        added: NDArray[np.int64] = rows.add(Batch(cells, part.rows, persons=part.persons))[0]
+    def one(cells: Mapping[str, Cells], part: Slice) -> Ints:
+        added: Ints = rows.add(Batch(cells, part.rows, persons=part.persons))[0]
         return added
 
     totals = sum_batches(
@@ -115,7 +92,6 @@ def exact_sums(
         rows.columns,
         one,
         size=rows.entries,
-        largest=rows.most_added,
         threads=threads or (1 if rows.light else None),
         most=chunk_rows or rows.batch_rows,
     )
@@ -157,15 +133,23 @@ def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads:
     largest = _ROWS // rows.schema.rows_per_unit
     step = max(min(_ENTRIES // sets // 8 * 8, largest), min(8, largest))
 
-    def sums(cells: Mapping[str, Cells], batch: Slice) -> NDArray[np.int64]:
+    def drawn(start: int, size: int) -> Array:
+        """Draw the weights of a slice of rows in every set (sets, size): bits, or Poisson numbers."""
+        if rows.weights == "poisson":
+            return _POISSON[np.frombuffer(draw(start, 2 * sets * size), dtype=np.uint16).reshape(sets, size)]
+        bytes_each = -(-size // 8)
+        packed = np.frombuffer(draw(start, sets * bytes_each), dtype=np.uint8)
+        return np.take(_BITS, packed, axis=0).reshape(sets, 8 * bytes_each)[:, :size]
+
+    def sums(cells: Mapping[str, Cells], batch: Slice) -> Ints:
         encoded, start = rows.encode(cells), batch.start
         if batch.persons is not None:
-            encoded, start = _of_people(encoded, batch.persons)
+            start = int(batch.persons[0])
+            encoded = np.stack([np.bincount(batch.persons - start, row) for row in encoded])
         total, whole = np.zeros((sets, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
         for first in range(0, encoded.shape[1], step):
             part = encoded[:, first : first + step]
-            weights = _weights(rows, sets, part.shape[1], start + first, draw)
-            total += np.dot(weights, part.T).astype(np.int64)
+            total += np.dot(drawn(start + first, part.shape[1]), part.T).astype(np.int64)
             if rows.in_pairs:
                 whole += part.sum(axis=1).astype(np.int64)
         if rows.weights == "poisson":
@@ -175,20 +159,3 @@ def replicate_sums(rows: ReplicateSum, source: Source, draws: Draws, *, threads:
         return 2 * total.ravel()
 
     return sum_batches(source, rows.columns, sums, size=count * width, largest=_LARGEST, threads=threads)
-
-
-def _of_people(encoded: Array, persons: NDArray[np.int64]) -> tuple[Array, int]:
-    """Add the rows of each person of a chunk (d, people), and say who the first is."""
-    first = int(persons[0])
-    places = persons - first
-    return np.stack([np.bincount(places, row) for row in encoded]), first
-
-
-def _weights(rows: ReplicateSum, sets: int, size: int, start: int, draw: Bytes) -> Array:
-    """Draw the weights of a slice of rows in every set (sets, size): bits, or Poisson numbers."""
-    if rows.weights == "poisson":
-        drawn = np.frombuffer(draw(start, 2 * sets * size), dtype=np.uint16).reshape(sets, size)
-        return _POISSON[drawn]
-    width = -(-size // 8)
-    packed = np.frombuffer(draw(start, sets * width), dtype=np.uint8)
-    return np.take(_BITS, packed, axis=0).reshape(sets, 8 * width)[:, :size]

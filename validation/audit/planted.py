@@ -160,7 +160,7 @@ def row_warning() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(_replaced(run, "exact_sums", wrong))
-        stack.enter_context(_replaced(run, "quiet", lambda right, private=True: right(False)))  # noqa: ARG005
+        stack.enter_context(_replaced(run, "no_warnings", lambda right, private=True: right(False)))  # noqa: ARG005
         yield
 
 
@@ -209,7 +209,7 @@ BUGS = {
     ),
     "labels reused": Bug(reused_labels, _BLOCKS, dpi.ZCDP(0.5), "secret labels", "PrivateDraws.labels"),
     "a fork that repeats noise": Bug(repeating_fork, _MEAN, dpi.PureDP(1.0), "forked process", "sampling._sample"),
-    "a row-dependent warning": Bug(row_warning, dpi.mean("age"), dpi.ZCDP(0.5), "warnings", "run.quiet"),
+    "a row-dependent warning": Bug(row_warning, dpi.mean("age"), dpi.ZCDP(0.5), "warnings", "run.no_warnings"),
     "the fractional bits of a float released": Bug(
         fractional_bits, _MEAN, dpi.ZCDP(0.5), "released numbers are whole", "run.noisy"
     ),

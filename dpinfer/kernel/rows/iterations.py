@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.kernel.rows.base import Batch, RowSum
-from dpinfer.kernel.rows.features import NORMS, Features
-from dpinfer.kernel.rows.products import HALF
+from dpinfer.errors import NotProvedError
+from dpinfer.kernel.rows.base import Batch, require
+from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
+from dpinfer.kernel.rows.products import upper_pattern
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.privacy.sensitivity import joint_sensitivity
 from dpinfer.schema.grid import GRID_BITS, UNIT
 
 if TYPE_CHECKING:
@@ -23,33 +22,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.base import Array, Ints, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
-__all__ = [
-    "BLOCK_ROWS",
-    "LARGEST",
-    "MOST_COORDINATES",
-    "MOST_STEPS",
-    "SLACK",
-    "Bins",
-    "Interpolant",
-    "Looked",
-    "RoundCounts",
-    "RoundFrame",
-    "RoundSum",
-    "Term",
-    "by_person",
-    "columns_at_once",
-    "lengths",
-    "owners",
-    "pieces",
-    "vectors",
-]
+# What a row is mapped to
 
 LARGEST = 1e30
 """Numbers of a table are at most this: products of several of them are finite."""
@@ -74,17 +52,13 @@ class Interpolant:
 
     def check(self) -> None:
         """Refuse what is no table of finite numbers."""
-        numbers = (self.low, self.high, self.below, self.above)
-        right = all(type(one) is float and abs(one) <= LARGEST for one in numbers)
+        right = all(type(one) is float and abs(one) <= LARGEST for one in (self.low, self.high, self.below, self.above))
         right = right and self.high - self.low >= 1 / LARGEST
         right = right and type(self.values) is np.ndarray and self.values.dtype == np.float64
         right = right and self.values.ndim == 1 and 2 <= self.values.size <= MOST_STEPS + 1
-        if not (right and bool((np.abs(self.values) <= LARGEST).all())):
-            raise OptionError(
-                "table",
-                type(self.values).__name__,
-                f"2 to {MOST_STEPS + 1:,} numbers of at most {LARGEST:g}, from a lower to a higher end",
-            )
+        right = right and bool((np.abs(self.values) <= LARGEST).all())
+        wanted = f"2 to {MOST_STEPS + 1:,} numbers of at most {LARGEST:g}, from a lower to a higher end"
+        require(right, "table", type(self.values).__name__, wanted)
 
     @cached_property
     def _rises(self) -> Array:
@@ -174,30 +148,28 @@ class RoundFrame:
 
     def check(self) -> None:
         """Refuse maps whose products with a row would be rounded, and what is no frame."""
-        features = self.features
-        if type(features) is not Features or features.clip is not None or features.count_clamped:
-            raise OptionError("features", type(features).__name__, "Features without row_norm= and marks")
-        if type(self.weighted) is not bool:
-            raise OptionError("weighted", type(self.weighted).__name__, "True or False")
-        if type(self.labels) is not int or not 0 <= self.labels <= MOST_COORDINATES:
-            raise OptionError("labels", self.labels, f"a whole number to {MOST_COORDINATES}")
-        right = type(self.maps) is np.ndarray and self.maps.dtype == np.int64 and self.maps.ndim == 2
-        right = right and 1 <= self.size <= MOST_COORDINATES and self.maps.shape[1] == features.basis.width
-        right = right and bool(((self.maps >= -_ROW_SUM) & (self.maps <= _ROW_SUM)).all())
-        if not (right and bool((np.abs(self.maps).sum(axis=1) <= _ROW_SUM).all())):
-            raise OptionError(
-                "maps", type(self.maps).__name__, f"rows of whole numbers whose sizes add up to at most {_ROW_SUM}"
-            )
-        right = type(self.bits) is tuple and len(self.bits) == len(self.maps)
-        if not (right and all(type(one) is int and 0 <= one <= _MOST_BITS for one in self.bits)):
-            raise OptionError("bits", type(self.bits).__name__, f"whole numbers to {_MOST_BITS}, one for each map")
-        if self.norm not in NORMS:
-            raise OptionError("norm", self.norm, NORMS)
-        if type(self.ratio) is not float or not 1 / LARGEST <= self.ratio <= LARGEST:
-            raise OptionError("ratio", self.ratio, "a positive number")
+        features, maps, bits = self.features, self.maps, self.bits
+        right = type(features) is Features and features.clip is None and not features.count_clamped
+        require(right, "features", type(features).__name__, "Features without row_norm= and marks")
+        features.check()
+        require(type(self.weighted) is bool, "weighted", type(self.weighted).__name__, "True or False")
+        right = type(self.labels) is int and 0 <= self.labels <= MOST_COORDINATES
+        require(right, "labels", self.labels, f"a whole number to {MOST_COORDINATES}")
+        right = type(maps) is np.ndarray and maps.dtype == np.int64 and maps.ndim == 2
+        right = right and 1 <= self.size <= MOST_COORDINATES and maps.shape[1] == features.basis.width
+        right = right and bool(((maps >= -_ROW_SUM) & (maps <= _ROW_SUM)).all())  # whose sizes then do not overflow
+        right = right and bool((np.abs(maps).sum(axis=1) <= _ROW_SUM).all())
+        wanted = f"rows of whole numbers whose sizes add up to at most {_ROW_SUM}"
+        require(right, "maps", type(maps).__name__, wanted)
+        right = type(bits) is tuple and len(bits) == len(maps)
+        right = right and all(type(one) is int and 0 <= one <= _MOST_BITS for one in bits)
+        require(right, "bits", type(bits).__name__, f"whole numbers to {_MOST_BITS}, one for each map")
+        require(self.norm in NORMS, "norm", self.norm, NORMS)
+        right = type(self.ratio) is float and 1 / LARGEST <= self.ratio <= LARGEST
+        require(right, "ratio", self.ratio, "a positive number")
         for table in (self.mean, self.inverse_sd, self.lift):
             if table is not None:
-                check_table(table)
+                table.check()
 
     @cached_property
     def _exact(self) -> Array:
@@ -209,7 +181,7 @@ class RoundFrame:
     def look(self, rows: Array) -> Looked:
         """Map integer rows (d, m); a function of each row alone, to the last bit."""
         mapped = np.empty((len(self._exact), rows.shape[1]))
-        for mine in columns_at_once(self._exact.size, rows.shape[1]):
+        for mine in _columns_at_once(self._exact.size, rows.shape[1]):
             # Whole steps, at most 2^53 of them, in whatever order they are added.
             mapped[:, mine] = np.dot(self._exact, rows[:, mine])
         z, (linear, response), others = np.split(mapped, [self.size, self.size + 2])
@@ -227,33 +199,41 @@ class RoundFrame:
 
     def _size(self, z: Array, lift: Array | None) -> Array:
         """Measure rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""
-        squared, absolute = np.zeros(z.shape[1]), np.zeros(z.shape[1])
-        for one in z:
-            squared += one * one
-            if self.norm == "l1":
-                absolute += np.abs(one)
-        if self.norm == "l1":
-            products = (absolute * absolute + squared) * (0.5 / self.ratio)
-            if lift is not None:
-                absolute, products = absolute * lift, products * (lift * lift)
-            largest: Array = np.maximum(absolute, products)
-            return largest
-        return squared if lift is None else squared * (lift * lift)
+        squared = _squares(z)
+        if self.norm == "l2":
+            return squared if lift is None else squared * (lift * lift)
+        absolute = _absolutes(z)
+        products = (absolute * absolute + squared) * (0.5 / self.ratio)
+        if lift is not None:
+            absolute, products = absolute * lift, products * (lift * lift)
+        largest: Array = np.maximum(absolute, products)
+        return largest
 
 
-def columns_at_once(size: int, columns: int) -> Iterator[slice]:
+def _squares(numbers: Array) -> Array:
+    """Sum squares of columns (k, m), coordinate after coordinate."""
+    found = np.zeros(numbers.shape[1])
+    for one in numbers:
+        found += one * one
+    return found
+
+
+def _absolutes(numbers: Array) -> Array:
+    """Sum absolute values of columns (k, m), coordinate after coordinate."""
+    found = np.zeros(numbers.shape[1])
+    for one in numbers:
+        found += np.abs(one)
+    return found
+
+
+def _columns_at_once(size: int, columns: int) -> Iterator[slice]:
     """Yield slices of columns, of which each is multiplied by a matrix of so many numbers."""
     step = max(_SMALL // size, 1)
     for start in range(0, columns, step):
         yield slice(start, start + step)
 
 
-def check_table(table: object) -> None:
-    """Refuse what is no table."""
-    if type(table) is not Interpolant:
-        raise OptionError("table", type(table).__name__, "an Interpolant")
-    table.check()
-
+# Sums
 
 SLACK = Fraction(1, 2**12)
 """What a row may pay above 1: more than rounding to the grid adds to the price of one that pays 1."""
@@ -309,36 +289,30 @@ class Term:
 
     def check(self) -> None:
         """Refuse a term that is none."""
-        if type(self.name) is not str or not self.name:
-            raise OptionError("name", type(self.name).__name__, "the name of what is summed")
-        if self.kind not in _KINDS:
-            raise OptionError("kind", self.kind, _KINDS)
-        if self.of not in _OF:
-            raise OptionError("of", self.of, _OF)
-        if type(self.price) is not float or not 1 / LARGEST <= self.price <= LARGEST:
-            raise OptionError("price", self.price, f"a positive number of at most {LARGEST:g}")
-        if type(self.power) is not int or not 0 <= self.power <= 2:
-            raise OptionError("power", self.power, "0, 1 or 2")
-        if type(self.place) is not int or not 0 <= self.place < MOST_COORDINATES:
-            raise OptionError("place", self.place, f"a whole number below {MOST_COORDINATES}")
-        self._check_cut()
-        if self.kind not in _CUT and self.center is not None:
-            raise OptionError("center", self.kind, "None: it is taken from vectors")
+        named = type(self.name) is str and bool(self.name)
+        require(named, "name", type(self.name).__name__, "the name of what is summed")
+        require(self.kind in _KINDS, "kind", self.kind, _KINDS)
+        require(self.of in _OF, "of", self.of, _OF)
+        right = type(self.price) is float and 1 / LARGEST <= self.price <= LARGEST
+        require(right, "price", self.price, f"a positive number of at most {LARGEST:g}")
+        require(type(self.power) is int and 0 <= self.power <= 2, "power", self.power, "0, 1 or 2")
+        right = type(self.place) is int and 0 <= self.place < MOST_COORDINATES
+        require(right, "place", self.place, f"a whole number below {MOST_COORDINATES}")
+        if self.cut is not None:
+            require(self.kind in _CUT, "cut", self.kind, "None: only vectors are shortened")
+            right = type(self.cut) is float and 1 / UNIT <= self.cut <= _LONGEST
+            require(right, "cut", self.cut, f"a length of at most {_LONGEST:,}, or None")
+        right = type(self.weighed) is bool and not (self.weighed and self.cut is None)
+        require(right, "weighed", self.weighed, "True or False, and False without a cut")
+        right = self.kind in _CUT or self.center is None
+        require(right, "center", self.kind, "None: it is taken from vectors")
         for table in (self.curve, self.center):
             if table is not None:
-                check_table(table)
-
-    def _check_cut(self) -> None:
-        if self.cut is not None and self.kind not in _CUT:
-            raise OptionError("cut", self.kind, "None: only vectors are shortened")
-        if self.cut is not None and (type(self.cut) is not float or not 1 / UNIT <= self.cut <= _LONGEST):
-            raise OptionError("cut", self.cut, f"a length of at most {_LONGEST:,}, or None")
-        if type(self.weighed) is not bool or (self.weighed and self.cut is None):
-            raise OptionError("weighed", self.weighed, "True or False, and False without a cut")
+                table.check()
 
 
 @dataclass(frozen=True, eq=False)
-class RoundSum(RowSum):
+class RoundSum(FeatureSum):
     """Sums of what each row adds to one round: vectors, matrices and numbers, of which the sizes pay prices.
 
     A row whose sizes pay more than 1, and a slack, for all terms together adds nothing. The prices, tables and maps are
@@ -350,19 +324,9 @@ class RoundSum(RowSum):
     terms: tuple[Term, ...]
 
     @property
-    def schema(self) -> Schema:
-        """The schema of the columns."""
-        return self.frame.features.schema
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the data that are read, sorted."""
-        return self.frame.features.columns
-
-    @property
-    def keeps_every_row(self) -> bool:
-        """Whether declared policies make a zero row impossible."""
-        return self.frame.features.keeps_every_row
+    def features(self) -> Features:
+        """What rows are mapped to first."""
+        return self.frame.features
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -384,21 +348,18 @@ class RoundSum(RowSum):
 
     def check(self) -> None:
         """Refuse a frame or terms that are none, and more sums than can be held."""
-        if type(self.frame) is not RoundFrame:
-            raise OptionError("frame", type(self.frame).__name__, "a RoundFrame")
+        require(type(self.frame) is RoundFrame, "frame", type(self.frame).__name__, "a RoundFrame")
         self.frame.check()
         terms = self.terms if type(self.terms) is tuple else ()
-        if not 1 <= len(terms) <= _MOST_TERMS or not all(type(one) is Term for one in terms):
-            raise OptionError("terms", type(self.terms).__name__, f"1 to {_MOST_TERMS} terms")
+        right = 1 <= len(terms) <= _MOST_TERMS and all(type(one) is Term for one in terms)
+        require(right, "terms", type(self.terms).__name__, f"1 to {_MOST_TERMS} terms")
         for term in terms:
             term.check()
-        places = [term.place for term in terms if term.of == "label"]
-        if max(places, default=-1) >= self.frame.labels:
-            raise OptionError("place", max(places), f"a place among {self.frame.labels} labels")
-        if len({term.name for term in terms}) < len(terms):
-            raise OptionError("terms", [term.name for term in terms], "different names")
-        if sum(self._sizes) > _MOST_SUMS:
-            raise OptionError("terms", f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
+        place = max((term.place for term in terms if term.of == "label"), default=-1)
+        require(place < self.frame.labels, "place", place, f"a place among {self.frame.labels} labels")
+        names = [term.name for term in terms]
+        require(len({*names}) == len(names), "terms", names, "different names")
+        require(sum(self._sizes) <= _MOST_SUMS, "terms", f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
         if self._whole_units and self.schema.rows_per_unit * self.frame.size > _LONGEST:
             raise NotProvedError(f"cut= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
 
@@ -410,14 +371,13 @@ class RoundSum(RowSum):
         return tuple(term.name for term in self.terms)
 
     @property
-    def part_of(self) -> NDArray[np.intp]:
+    def part_of(self) -> Places:
         """Which term each sum belongs to (m,)."""
         return np.repeat(np.arange(len(self.terms)), self._sizes)
 
     def pattern(self, norm: Norm) -> Array:
         """Noise is in proportion to the number 1; off the diagonal less under Gaussian noise, as in `GramSum`."""
-        rows, columns = self._upper
-        within = np.where(rows == columns, 1.0, HALF) if norm == "l2" else np.ones(len(rows))
+        within = upper_pattern(self.frame.size, norm)
         each = [within if one.kind in _SQUARED else np.ones(self._width(one)) for one in self.terms]
         return np.concatenate(each) * self.units
 
@@ -444,7 +404,7 @@ class RoundSum(RowSum):
         return rows * (bound if norm == "l1" else binary(sqrt_above(bound, binary)))
 
     @cached_property
-    def _upper(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _upper(self) -> tuple[Places, Places]:
         rows, columns = np.triu_indices(self.frame.size)
         return rows, columns
 
@@ -475,11 +435,23 @@ class RoundSum(RowSum):
 
         Whole numbers are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
         """
-        rows, _ = self.frame.features.encode(batch.cells)
+        rows, _ = self.features.encode(batch.cells)
         found = np.zeros((batch.sets, self.entries), dtype=np.int64)
         people = self._whole_units and self.schema.rows_per_unit > 1
-        for place, mine in pieces(batch, batch.size if people else BLOCK_ROWS):
-            found[place] += self._summed(self.integers(rows[:, mine], owners(batch, mine) if people else None))
+        for place, mine in _pieces(batch, batch.size if people else BLOCK_ROWS):
+            sums = []
+            for whole, term in zip(
+                self.integers(rows[:, mine], _owners(batch, mine) if people else None), self.terms, strict=True
+            ):
+                if term.kind not in _SQUARED:
+                    sums.append(whole.sum(axis=1))
+                    continue
+                products = np.zeros((len(whole), len(whole)))  # exact in any order
+                for some in _columns_at_once(products.size, whole.shape[1]):
+                    part = whole[:, some]
+                    products += np.dot(part, part.T)  # unlike the operator @, it lets other threads run meanwhile
+                sums.append(products[self._upper])
+            found[place] += np.concatenate(sums).astype(np.int64)
         return found
 
     def integers(self, rows: Array, owned: Ints | None = None) -> list[Array]:
@@ -493,34 +465,18 @@ class RoundSum(RowSum):
         paid = np.zeros(rows.shape[1] if owned is None else int(owned.max(initial=-1)) + 1)
         for place, term in enumerate(self.terms):
             if term.cut is None:
-                whole, mine = whole_numbers(term, looked), owned
+                whole, mine = _whole_numbers(term, looked), owned
             else:
                 unit, mine = self._unit(place), None
-                steps = np.rint(np.clip(vectors(term, looked) * unit, -_FARTHEST, _FARTHEST))  # sums are exact
-                whole = shortened(steps if owned is None else by_person(steps, owned), term.cut * unit, norm)
+                steps = _steps(term, looked, unit, owned)
+                shorter = np.minimum(term.cut * unit / np.maximum(_lengths(steps, norm), 1.0), 1.0)
+                whole = _rounded(steps * shorter)
             found.append(whole)
             paid += term.price * _size(term, whole, norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
         for one, term in zip(found, self.terms, strict=True):
             np.copyto(one, 0.0, where=dropped if owned is None or term.cut is not None else dropped[owned])
         return found
-
-    def _summed(self, integers: list[Array]) -> Ints:
-        """Sum over rows; np.dot, unlike the operator @, lets other threads run meanwhile."""
-        sums = [
-            _products(one)[self._upper] if term.kind in _SQUARED else one.sum(axis=1)
-            for term, one in zip(self.terms, integers, strict=True)
-        ]
-        return np.concatenate(sums).astype(np.int64)
-
-
-def _products(whole: Array) -> Array:
-    """Sum the products of whole numbers (k, m) over rows: exact in any order."""
-    found = np.zeros((len(whole), len(whole)))
-    for mine in columns_at_once(found.size, whole.shape[1]):
-        rows = whole[:, mine]
-        found += np.dot(rows, rows.T)
-    return found
 
 
 def _factor(term: Term, neighbors: Neighbors, norm: Norm) -> int:
@@ -542,21 +498,20 @@ def _amounts(term: Term, looked: Looked) -> Array:
     return amount
 
 
-def vectors(term: Term, looked: Looked) -> Array:
-    """Return what rows add to a vector that is cut (k, m): a function of each row alone, to the last bit."""
+def _steps(term: Term, looked: Looked, unit: float, owned: Ints | None) -> Array:
+    """Return what units add to a vector before it is cut (k, n), in whole steps, of which sums are exact.
+
+    Of a row it is a function of that row alone, to the last bit; of a person the sum of what their rows add.
+    """
     amount = _amounts(term, looked)
     weight = looked.weight if term.weighed else looked.mass
     np.copyto(amount, 0.0, where=weight == 0.0)
     amount *= weight
-    return looked.z * amount
+    steps = np.rint(np.clip(looked.z * amount * unit, -_FARTHEST, _FARTHEST))
+    return steps if owned is None else _by_person(steps, owned)
 
 
-def shortened(steps: Array, cut: float, norm: Norm) -> Array:
-    """Shorten vectors of whole steps (k, m) to a length, and round them to whole steps again."""
-    return _rounded(steps * np.minimum(cut / np.maximum(lengths(steps, norm), 1.0), 1.0))
-
-
-def whole_numbers(term: Term, looked: Looked) -> Array:
+def _whole_numbers(term: Term, looked: Looked) -> Array:
     """Return the whole numbers (k, m) of a term without a cut, in [-UNIT, UNIT]."""
     amount = _amounts(term, looked)
     if term.kind in ("matrix", "mass"):
@@ -586,11 +541,8 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     """
     people = owned if term.kind in _SQUARED else None
     if owned is not None and people is None:
-        whole = by_person(whole, owned)
-        squared = _squares(whole)
-    else:
-        squared = np.einsum("km,km->m", whole, whole)  # below 2^53: exact in any order
-    squared /= unit**2
+        whole = _by_person(whole, owned)
+    squared = _squares(whole) / unit**2
     if norm == "l1":
         absolute: Array = np.abs(whole).sum(axis=0) / unit
         size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
@@ -600,30 +552,17 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     return squared * squared if term.kind in _SQUARED else squared
 
 
-def _squares(whole: Array) -> Array:
-    """Sum squares of columns, coordinate after coordinate."""
-    found = np.zeros(whole.shape[1])
-    for one in whole:
-        found += one * one
-    return found
+def _lengths(whole: Array, norm: Norm) -> Array:
+    """Return the length (m,) of each column (k, m)."""
+    return np.sqrt(_squares(whole)) if norm == "l2" else _absolutes(whole)
 
 
-def lengths(whole: Array, norm: Norm = "l2") -> Array:
-    """Return the length (m,) of each column (k, m), coordinate after coordinate: there is one order of addition."""
-    if norm == "l2":
-        return np.sqrt(_squares(whole))
-    found = np.zeros(whole.shape[1])
-    for one in whole:
-        found += np.abs(one)
-    return found
-
-
-def by_person(whole: Array, owned: Ints) -> Array:
+def _by_person(whole: Array, owned: Ints) -> Array:
     """Sum the whole numbers of rows (k, m) over each person's (k, n), exactly."""
     return np.stack([np.bincount(owned, one) for one in whole])
 
 
-def owners(batch: Batch, mine: slice) -> Ints:
+def _owners(batch: Batch, mine: slice) -> Ints:
     """Return whose each of some rows is (m,), 0, 1, ...: all rows of a person are there, or each is another's."""
     if batch.persons is None:
         return np.arange(mine.stop - mine.start)
@@ -631,7 +570,7 @@ def owners(batch: Batch, mine: slice) -> Ints:
     return found
 
 
-def pieces(batch: Batch, most: int) -> Iterator[tuple[int, slice]]:
+def _pieces(batch: Batch, most: int) -> Iterator[tuple[int, slice]]:
     """Yield slices of at most so many rows of each data set of a batch."""
     each = batch.size // batch.sets
     for place in range(batch.sets):
@@ -688,28 +627,25 @@ class Bins:
 
     def check(self, frame: RoundFrame) -> None:
         """Refuse what are no bins."""
-        if type(self.name) is not str or not self.name:
-            raise OptionError("name", type(self.name).__name__, "the name of what is binned")
-        if self.of not in _BINNED:
-            raise OptionError("of", self.of, _BINNED)
+        named = type(self.name) is str and bool(self.name)
+        require(named, "name", type(self.name).__name__, "the name of what is binned")
+        require(self.of in _BINNED, "of", self.of, _BINNED)
         right = type(self.cuts) is np.ndarray and self.cuts.dtype == np.float64 and self.cuts.ndim == 1
         right = right and self.cuts.size < _MOST_BINS and bool((np.abs(self.cuts) <= LARGEST).all())
-        if not (right and bool((np.diff(self.cuts) > 0).all())):
-            raise OptionError("cuts", type(self.cuts).__name__, f"up to {_MOST_BINS - 1:,} increasing numbers")
-        whole = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
-        if not whole or self.size % 2 ** (self.levels - 1):
-            raise OptionError("levels", self.levels, f"levels of which each halves {self.size:,} bins")
-        if type(self.halved) is not bool:
-            raise OptionError("halved", self.halved, "True or False")
+        right = right and bool((np.diff(self.cuts) > 0).all())
+        require(right, "cuts", type(self.cuts).__name__, f"up to {_MOST_BINS - 1:,} increasing numbers")
+        right = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
+        right = right and not self.size % 2 ** (self.levels - 1)
+        require(right, "levels", self.levels, f"levels of which each halves {self.size:,} bins")
+        require(type(self.halved) is bool, "halved", self.halved, "True or False")
         places = frame.labels if self.of == "label" else frame.size
-        if type(self.place) is not int or not 0 <= self.place < places:
-            raise OptionError("place", self.place, f"a whole number below {places}")
+        right = type(self.place) is int and 0 <= self.place < places
+        require(right, "place", self.place, f"a whole number below {places}")
         if self.term is not None:
-            if type(self.term) is not Term:
-                raise OptionError("term", type(self.term).__name__, "a Term")
+            require(type(self.term) is Term, "term", type(self.term).__name__, "a Term")
             self.term.check()
-        if (self.of == "person") != (self.term is not None and self.term.cut is not None):
-            raise OptionError("term", self.of, "a vector that is cut for people, and None for anything else")
+        right = (self.of == "person") == (self.term is not None and self.term.cut is not None)
+        require(right, "term", self.of, "a vector that is cut for people, and None for anything else")
 
     def counts(self, looked: Looked, owned: Ints | None, norm: Norm) -> Ints:
         """Count the rows (m,), or the people of whom ``owned`` (m,) says which each row is of, in each bin (B,).
@@ -718,8 +654,7 @@ class Bins:
         """
         kept = looked.weight > 0
         if self.term is not None:
-            steps = np.rint(np.clip(vectors(self.term, looked) * _STEPS, -_FARTHEST, _FARTHEST))  # sums are exact
-            number = lengths(steps if owned is None else by_person(steps, owned), norm) / _STEPS
+            number = _lengths(_steps(self.term, looked, _STEPS, owned), norm) / _STEPS
             kept = kept if owned is None else np.bincount(owned, kept) > 0
         elif self.of in ("coordinate", "label"):
             number = (looked.z if self.of == "coordinate" else looked.labels)[self.place]
@@ -728,14 +663,14 @@ class Bins:
         found = np.where(kept, self.bins(number), self.size)
         return np.bincount(found, minlength=self.size + 1)[:-1].astype(np.int64)
 
-    def bins(self, numbers: Array) -> NDArray[np.intp]:
+    def bins(self, numbers: Array) -> Places:
         """Return how many cuts each number (m,) is not below.
 
         No number is in a higher cell of an even grid than one above it. So only cuts in its own cell need a look; with
         several of them in one cell there is a search.
         """
         if self._grid is None:
-            found: NDArray[np.intp] = np.searchsorted(self.cuts, numbers, side="right")
+            found: Places = np.searchsorted(self.cuts, numbers, side="right")
             return found
         below, only = self._grid
         cell = self._cell(numbers)
@@ -743,14 +678,14 @@ class Bins:
         found += numbers >= only.take(cell)
         return found
 
-    def _cell(self, numbers: Array) -> NDArray[np.intp]:
+    def _cell(self, numbers: Array) -> Places:
         steps = 2 * len(self.cuts)
         place: Array = (numbers - self.cuts[0]) * (steps / (self.cuts[-1] - self.cuts[0]))
         np.fmin(np.fmax(place, 0.0, out=place), steps, out=place)
         return place.astype(np.intp)
 
     @cached_property
-    def _grid(self) -> tuple[NDArray[np.intp], Array] | None:
+    def _grid(self) -> tuple[Places, Array] | None:
         """Of each cell how many cuts are in lower ones, and its own cut, or infinity; None if one has several."""
         if len(self.cuts) < _FEW or not self.cuts[-1] - self.cuts[0] > 1 / LARGEST:
             return None
@@ -768,7 +703,7 @@ def _count_names(place: str, width: int, starts: range) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class RoundCounts(RowSum):
+class RoundCounts(FeatureSum):
     """Counts rows in one bin of each place, and in the groups of bins that it belongs to, one on each level.
 
     Rows that are dropped are in none, and a group may be left out.
@@ -778,19 +713,9 @@ class RoundCounts(RowSum):
     places: tuple[Bins, ...]
 
     @property
-    def schema(self) -> Schema:
-        """The schema of the columns."""
-        return self.frame.features.schema
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the data that are read, sorted."""
-        return self.frame.features.columns
-
-    @property
-    def keeps_every_row(self) -> bool:
-        """Whether declared policies make it impossible that a row is in no bin."""
-        return self.frame.features.keeps_every_row
+    def features(self) -> Features:
+        """What rows are mapped to first."""
+        return self.frame.features
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -802,25 +727,18 @@ class RoundCounts(RowSum):
             for name in _count_names(one.name, width, starts)
         )
 
-    @property
-    def units(self) -> Array:
-        """The number 1 in each integer sum (m,)."""
-        return np.ones(len(self.names))
-
     def check(self) -> None:
         """Refuse a frame or bins that are none, and more counts than can be held."""
-        if type(self.frame) is not RoundFrame:
-            raise OptionError("frame", type(self.frame).__name__, "a RoundFrame")
+        require(type(self.frame) is RoundFrame, "frame", type(self.frame).__name__, "a RoundFrame")
         self.frame.check()
         places = self.places if type(self.places) is tuple else ()
-        if not 1 <= len(places) <= _MOST_PLACES or not all(type(one) is Bins for one in places):
-            raise OptionError("places", type(self.places).__name__, f"bins of 1 to {_MOST_PLACES} numbers")
+        right = 1 <= len(places) <= _MOST_PLACES and all(type(one) is Bins for one in places)
+        require(right, "places", type(self.places).__name__, f"bins of 1 to {_MOST_PLACES} numbers")
         for one in places:
             one.check(self.frame)
-        if len({one.name for one in places}) < len(places):
-            raise OptionError("places", [one.name for one in places], "different names")
-        if sum(self._sizes) > _MOST_COUNTS:
-            raise OptionError("places", f"{sum(self._sizes):,} counts", f"at most {_MOST_COUNTS:,}")
+        names = [one.name for one in places]
+        require(len({*names}) == len(names), "places", names, "different names")
+        require(sum(self._sizes) <= _MOST_COUNTS, "places", f"{sum(self._sizes):,} counts", f"at most {_MOST_COUNTS:,}")
 
     # Bounds
 
@@ -830,14 +748,9 @@ class RoundCounts(RowSum):
         return tuple(one.name for one in self.places)
 
     @property
-    def part_of(self) -> NDArray[np.intp]:
+    def part_of(self) -> Places:
         """Which place each count belongs to (m,)."""
         return np.repeat(np.arange(len(self.places)), self._sizes)
-
-    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
-        """Bound on the change of all counts, each over its noise."""
-        parts = self.part_changes(neighbors, norm)
-        return joint_sensitivity(list(zip(parts, weights.tolist(), strict=True)), norm=norm)
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
         """Bound on the change of each place: a row is in one count of each level, and a replaced row in two or none.
@@ -861,18 +774,13 @@ class RoundCounts(RowSum):
         """Number of bins of all places."""
         return sum(one.size for one in self.places)
 
-    @property
-    def most_added(self) -> int:
-        """Bound on the counts of a batch."""
-        return 2**15
-
     def add(self, batch: Batch) -> Ints:
         """Count rows by bin (sets, entries); see `RowSum.add`."""
-        rows, _ = self.frame.features.encode(batch.cells)
+        rows, _ = self.features.encode(batch.cells)
         people = self.schema.rows_per_unit > 1 and any(one.of == "person" for one in self.places)
         found = np.zeros((batch.sets, self.entries), dtype=np.int64)
-        for place, mine in pieces(batch, batch.size if people else BLOCK_ROWS):
-            looked, owned = self.frame.look(rows[:, mine]), owners(batch, mine) if people else None
+        for place, mine in _pieces(batch, batch.size if people else BLOCK_ROWS):
+            looked, owned = self.frame.look(rows[:, mine]), _owners(batch, mine) if people else None
             found[place] += np.concatenate([one.counts(looked, owned, self.frame.norm) for one in self.places])
         return found
 

@@ -1,8 +1,9 @@
-"""Marginals of a table that need never be held: each row is in one cell of each, and contrasts of the cells are summed.
+"""Marginals of a table, and counts of each column by class: of every one of them a row is in one cell at most.
 
-A row's contribution to the contrasts of a subset A of columns is the Kronecker product of a column of Helmert's matrix
-for each column in A. Over the norms of their rows these matrices and a constant row are orthogonal, so that squared
-lengths and inner products of contributions are products over columns, whatever the cells: see `docs/marginals.md`.
+A table of many columns need never be held. A row's contribution to the contrasts of a subset A of columns is the
+Kronecker product of a column of Helmert's matrix for each column in A. Over the norms of their rows these matrices and
+a constant row are orthogonal, so that squared lengths and inner products of contributions are products over columns,
+whatever the cells: see `docs/marginals.md`.
 """
 
 from __future__ import annotations
@@ -20,39 +21,20 @@ import numpy as np
 from dpinfer.errors import NotProvedError, OptionError, names_of, type_of
 from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
-from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.features import Features, FeatureSum
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.classes import ROWS_KEPT, cell_classes, class_places, octave_ends
 from dpinfer.schema.real import Integer, Real
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.rows.base import Batch
+    from dpinfer.kernel.rows.base import Array, Flags, Ints, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.axis_types import Axis
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-    Ints = NDArray[np.int64]
     Subset = tuple[int, ...]
-    Places = NDArray[np.intp]
 
-__all__ = [
-    "EXACT_COLUMNS",
-    "MOST_CELLS",
-    "MOST_SUBSETS",
-    "_MOST_COUNTED",
-    "ClassCounts",
-    "ColumnCounts",
-    "MarginalSum",
-    "OctaveRows",
-    "largest_of",
-    "margin_of",
-]
 
 MOST_CELLS, MOST_COLUMNS, MOST_SUBSETS = 2**20, 64, 2**13
 """Cells that one marginal may have, columns of all of them, and subsets of columns that are measured."""
@@ -68,7 +50,7 @@ _SLACK = Fraction(1, 2**36)
 
 
 @dataclass(frozen=True, eq=False)
-class MarginalSum(RowSum):
+class MarginalSum(FeatureSum):
     """Sums contrasts, or counts, of the cells of marginals: a part for each subset of the axes, by their places.
 
     A row that is in no part of some axis adds nothing to any. With ``contrasts`` a subset is summed by Helmert's
@@ -84,11 +66,6 @@ class MarginalSum(RowSum):
     def shape(self) -> tuple[int, ...]:
         """Number of levels of every axis."""
         return tuple(axis.size for axis in self.axes)
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the columns."""
-        return self.features.schema
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -107,13 +84,8 @@ class MarginalSum(RowSum):
 
     # What is released
 
-    @property
-    def units(self) -> Array:
-        """The number 1 in each sum: 1 (m,)."""
-        return np.ones(int(self.widths.sum()))
-
     @cached_property
-    def widths(self) -> NDArray[np.intp]:
+    def widths(self) -> Places:
         """Sums of every subset."""
         less = int(self.contrasts)
         return np.array([prod(self.shape[i] - less for i in subset) for subset in self.subsets], dtype=np.intp)
@@ -134,7 +106,7 @@ class MarginalSum(RowSum):
         return tuple(", ".join(self.axes[i].name for i in subset) or "count" for subset in self.subsets)
 
     @property
-    def part_of(self) -> NDArray[np.intp]:
+    def part_of(self) -> Places:
         """Which subset each sum is of (m,)."""
         return np.repeat(np.arange(len(self.subsets)), self.widths)
 
@@ -142,11 +114,17 @@ class MarginalSum(RowSum):
         """Noise in proportion to the norm of a contrast's row, rounded up; the same for all counts (m,)."""
         if not self.contrasts:
             return np.ones(int(self.widths.sum()))
-        squared = np.concatenate([_squared_norms([self.shape[i] for i in subset]) for subset in self.subsets])
-        distinct, where = np.unique(squared, return_inverse=True)
+        squared = []  # norms of the rows of products of Helmert's matrices
+        for subset in self.subsets:
+            found = np.ones(1, dtype=np.int64)
+            for i in subset:
+                steps = np.arange(1, self.shape[i], dtype=np.int64)
+                found = np.multiply.outer(found, steps * (steps + 1)).ravel()
+            squared.append(found)
+        distinct, where = np.unique(np.concatenate(squared), return_inverse=True)
         return np.array([sqrt_above(Fraction(int(one)), binary) for one in distinct])[where]
 
-    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
+    def public(self, neighbors: Neighbors) -> Flags:
         """Under replace_one the sum of the empty subset is the public number of rows, where every row counts."""
         empty = np.repeat([not subset for subset in self.subsets], self.widths)
         return empty & (neighbors == "replace_one" and self.keeps_every_row)
@@ -155,6 +133,9 @@ class MarginalSum(RowSum):
 
     def check(self) -> None:
         """Refuse subsets that are none, and more columns, cells or sums than there may be."""
+        self.features.check_plain()
+        if self.features.basis.width != 1:
+            raise OptionError("features", type_of(self.features), "the constant alone: rows are counted")
         count, names = len(self.axes), [axis.name for axis in self.axes]
         if not 1 <= count <= MOST_COLUMNS or len(set(names)) < count:
             raise OptionError("columns", names[:10], f"1 to {MOST_COLUMNS} different columns")
@@ -185,7 +166,6 @@ class MarginalSum(RowSum):
         those of two rows that differ in the columns D have inner product prod_{A and D} (-1/m) prod_{A less D} (1 -
         1/m). The pattern is at least the norm.
         """
-        self.check()
         if self.contrasts and norm == "l1":
             raise NotProvedError(
                 "contrasts of marginals are priced for Gaussian noise; for Laplace noise measure counts"
@@ -193,10 +173,12 @@ class MarginalSum(RowSum):
         scales = [Fraction(one) for one in weights.tolist()]
         power = 1 if norm == "l1" else 2
         costs = [1 / scale**power for scale in scales]
-        unit = _squared_of_contrasts if self.contrasts else _one
-        lengths = [
-            cost * unit([self.shape[i] for i in subset]) for cost, subset in zip(costs, self.subsets, strict=True)
-        ]
+        lengths = list(costs)
+        if self.contrasts:
+            lengths = [
+                cost * prod((Fraction(self.shape[i] - 1, self.shape[i]) for i in subset), start=Fraction(1))
+                for cost, subset in zip(costs, self.subsets, strict=True)
+            ]
         found = sum(lengths, Fraction(0))
         if neighbors == "replace_one":
             apart = self._apart(costs, lengths)
@@ -233,11 +215,6 @@ class MarginalSum(RowSum):
         return sum(prod(self.shape[i] for i in block) for block in self.blocks)
 
     @property
-    def most_added(self) -> int:
-        """Bound on the counts of a batch."""
-        return 2**34
-
-    @property
     def batch_rows(self) -> int:
         """Most rows of a batch: nothing is multiplied."""
         return 4 * CHUNK_ROWS
@@ -261,16 +238,13 @@ class MarginalSum(RowSum):
         if not keep.all():
             codes = [code[keep] for code in codes]
             sets = None if sets is None else sets[keep]
-        found = [self._counted(block, codes, sets, batch.sets) for block in self.blocks]
+        found = []
+        for first, *rest in self.blocks:
+            place, size = codes[first] if sets is None else sets * self.shape[first] + codes[first], self.shape[first]
+            for i in rest:
+                place, size = place * self.shape[i] + codes[i], size * self.shape[i]
+            found.append(np.bincount(place, minlength=batch.sets * size).reshape(batch.sets, size))
         return np.concatenate(found, axis=1).astype(np.int64, copy=False)
-
-    def _counted(self, block: Subset, codes: list[NDArray[np.intp]], sets: Any, count: int) -> NDArray[np.intp]:
-        """Count the rows of each set in the cells of a block (sets, cells)."""
-        size, first, *rest = prod(self.shape[i] for i in block), *block
-        place = codes[first] if sets is None else sets * self.shape[first] + codes[first]
-        for i in rest:
-            place = place * self.shape[i] + codes[i]
-        return np.bincount(place, minlength=count * size).reshape(count, size)
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the exact sums from the counts of all blocks."""
@@ -325,23 +299,6 @@ def _contrasted(table: Any, axis: int) -> Any:
     return np.moveaxis(np.cumsum(levels, axis=-1)[..., :-1] - steps * levels[..., 1:], -1, axis)
 
 
-def _squared_norms(levels: list[int]) -> Ints:
-    """Squared norms of the rows of a product of Helmert's matrices."""
-    found = np.ones(1, dtype=np.int64)
-    for m in levels:
-        steps = np.arange(1, m, dtype=np.int64)
-        found = np.multiply.outer(found, steps * (steps + 1)).ravel()
-    return found
-
-
-def _squared_of_contrasts(levels: list[int]) -> Fraction:
-    return prod((Fraction(m - 1, m) for m in levels), start=Fraction(1))
-
-
-def _one(levels: list[int]) -> Fraction:  # noqa: ARG001
-    return Fraction(1)
-
-
 def _covering(subsets: tuple[Subset, ...], shape: tuple[int, ...]) -> tuple[Subset, ...]:
     """Put axes together so that each subset is in some block: blocks grow while more fit in few cells."""
     left, found = {subset: {*subset} for subset in subsets}, []
@@ -362,6 +319,8 @@ def _covering(subsets: tuple[Subset, ...], shape: tuple[int, ...]) -> tuple[Subs
     return tuple(found)
 
 
+# Each column by class
+
 _MOST_COUNTED = 2**12
 """Columns that are counted at once."""
 
@@ -370,9 +329,12 @@ _EXPONENTS = (-1000, 1000)
 
 @dataclass(frozen=True, eq=False)
 class ColumnCounts(RowSum):
-    """A histogram of every column of a schema, of classes that exclude each other."""
+    """A histogram of every column of a schema, of classes that exclude each other; and a count of rows."""
 
     schema: Schema
+
+    counts_rows = False
+    """Whether the rows without a cell that drops them are counted, too."""
 
     @abstractmethod
     def classes(self, name: str) -> tuple[str, ...]:
@@ -382,34 +344,21 @@ class ColumnCounts(RowSum):
     def place(self, name: str, values: Array) -> Places:
         """Return the class of each cell from what the column's `meaning` of it is; any other number for none."""
 
-    @abstractmethod
-    def counts_moved(self, neighbors: Neighbors) -> int:
-        """Return the number of counts that one row can change between neighbours, each by 1."""
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each count is: the classes of every column, and the rows kept."""
+        each = (f"{name}: {one}" for name in self.schema for one in self.classes(name))
+        return (*each, *((ROWS_KEPT,) if self.counts_rows else ()))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of classes of every column, in the order of the schema."""
         return tuple(len(self.classes(name)) for name in self.schema)
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What each count is."""
-        return tuple(f"{name}: {one}" for name in self.schema for one in self.classes(name))
-
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return tuple(sorted(self.schema))
-
-    @property
-    def units(self) -> Array:
-        """The number 1 in each integer sum (m,)."""
-        return np.ones(len(self.names))
-
-    @property
-    def most_added(self) -> int:
-        """Bound on the counts of a batch."""
-        return 2**34
 
     def check(self) -> None:
         """Refuse too few or too many columns."""
@@ -420,45 +369,35 @@ class ColumnCounts(RowSum):
         """Bound on the change of all counts between neighbours: exact, a root rounded up.
 
         A row that is added counts in one class of each column at most; one that is replaced leaves a class and enters
-        another. Each of the c counts that change does so by 1: L1 norm c, L2 norm sqrt c. A person with at most m rows
-        moves the counts by at most m times that.
+        another. It may also come to count, or no longer, among the rows. Each of the c counts that change does so by 1:
+        L1 norm c, L2 norm sqrt c. A person with at most m rows moves the counts by at most m times that.
         """
-        self.check()
-        moved = Fraction(self.counts_moved(neighbors))
+        moved = Fraction((1 if neighbors == "add_remove" else 2) * len(self.schema) + self.counts_rows)
         return self.schema.rows_per_unit * (moved if norm == "l1" else Fraction(sqrt_above(moved, binary)))
 
     def add(self, batch: Batch) -> Ints:
-        """Count cells by class (sets, m)."""
+        """Count cells by class (sets, m), and the rows of which none drops the row: read as by all other sums."""
         with np.errstate(all="ignore"):
             values = {name: self.schema[name].meaning(batch.cells[name]) for name in self.schema}
             placed = [self.place(name, values[name]) for name in self.schema]
-        counts = [_counted(places, size, batch) for places, size in zip(placed, self.sizes, strict=True)]
-        return np.concatenate([*counts, *self.further(values, batch)], axis=1)
-
-    def further(self, values: Mapping[str, Array], batch: Batch) -> tuple[Ints, ...]:  # noqa: ARG002
-        """Count more than cells, each (sets, 1); by default nothing."""
-        return ()
-
-
-def _counted(places: Places, size: int, batch: Batch) -> Ints:
-    """Count places (rows,) in every data set (sets, size): whatever they are, a row is in one of them or in none."""
-    places = np.where((places >= 0) & (places < size), places, size)
-    apart = np.repeat(np.arange(batch.sets) * (size + 1), batch.size // batch.sets)
-    counts = np.bincount(places + apart, minlength=batch.sets * (size + 1))
-    return counts.reshape(batch.sets, size + 1)[:, :-1].astype(np.int64, copy=False)
+        sizes = [*self.sizes]
+        if self.counts_rows:
+            kept = [np.isfinite(column.settle(values[name])) for name, column in self.schema.items()]
+            placed, sizes = [*placed, np.where(np.all(kept, axis=0), 0, 1)], [*sizes, 1]
+        counts = []
+        for places, size in zip(placed, sizes, strict=True):  # whatever they are, a row is in one class or in none
+            inside = np.where((places >= 0) & (places < size), places, size)
+            apart = np.repeat(np.arange(batch.sets) * (size + 1), batch.size // batch.sets)
+            found = np.bincount(inside + apart, minlength=batch.sets * (size + 1))
+            counts.append(found.reshape(batch.sets, size + 1)[:, :-1].astype(np.int64, copy=False))
+        return np.concatenate(counts, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts(ColumnCounts):
-    """Counts of valid, clamped, missing and impossible cells of every column; and of rows that a model of all keeps.
+    """Counts of valid, clamped, missing and impossible cells of every column; and of rows that a model of all keeps."""
 
-    Cells are read, and rows kept, by the code that all other sums use.
-    """
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What each count is: the classes of every column, and the rows kept."""
-        return (*(f"{name}: {one}" for name in self.schema for one in self.classes(name)), ROWS_KEPT)
+    counts_rows = True
 
     @property
     def keeps_every_row(self) -> bool:
@@ -473,17 +412,6 @@ class ClassCounts(ColumnCounts):
         """Return the class of each cell."""
         return class_places(self.schema[name], values)
 
-    def counts_moved(self, neighbors: Neighbors) -> int:
-        """Return the number of counts that one row can change: two of each column if replaced, and the rows kept."""
-        return (1 if neighbors == "add_remove" else 2) * len(self.schema) + 1
-
-    def further(self, values: Mapping[str, Array], batch: Batch) -> tuple[Ints, ...]:
-        """Count the rows without a cell that drops them."""
-        dropped = np.zeros(batch.size, dtype=bool)
-        for name, column in self.schema.items():
-            dropped |= ~np.isfinite(column.settle(values[name]))
-        return (_counted(dropped.astype(np.intp), 1, batch),)
-
 
 @dataclass(frozen=True, eq=False)
 class OctaveRows(ColumnCounts):
@@ -496,6 +424,8 @@ class OctaveRows(ColumnCounts):
     least: int = -30
     most: int = 60
 
+    keeps_every_row = False  # a row without a number counts in no octave
+
     def check(self) -> None:
         """Refuse exponents that are none, and columns that are not numbers."""
         super().check()
@@ -505,11 +435,6 @@ class OctaveRows(ColumnCounts):
         others = [name for name, column in self.schema.items() if type(column) not in (Real, Integer)]
         if others:
             raise OptionError("columns", names_of(others), "columns that are declared as Real or Integer")
-
-    @property
-    def keeps_every_row(self) -> bool:
-        """A row without a number counts in no octave."""
-        return False
 
     @cached_property
     def _ends(self) -> dict[str, Array]:
@@ -528,7 +453,3 @@ class OctaveRows(ColumnCounts):
         """Return the octave of each number."""
         places = np.searchsorted(self._ends[name][1:-1], values, side="right")
         return np.where(np.isfinite(values), places, -1)
-
-    def counts_moved(self, neighbors: Neighbors) -> int:
-        """Return the number of counts that one row can change: one of each column, two if it is replaced."""
-        return (1 if neighbors == "add_remove" else 2) * len(self.schema)

@@ -30,43 +30,31 @@ if TYPE_CHECKING:
 
     Cells = NDArray[Any] | Coded
 
-__all__ = ["Pass", "Slice", "Source", "Table", "part_result", "quiet"]
 
-_lock = threading.Lock()
-_held: list[Any] = []
-_users = 0
+_lock, _users, _before = threading.Lock(), list[object](), list[Any]()
+"""Filters of warnings belong to the process; of several users the last restores them."""
 
 
 @contextmanager
-def quiet(private: bool = True) -> Iterator[None]:
-    """Ignore all warnings, in every thread of the pass; runs that overlap share one change of the filters."""
+def no_warnings(private: bool = True) -> Iterator[None]:
+    """Ignore all warnings, in every thread of the pass: whether one is given may depend on a confidential row."""
     if not private:
         yield
         return
-    _enter()
+    with _lock:
+        if not _users:
+            _before.append(warnings.catch_warnings())
+            _before[0].__enter__()
+        _users.append(None)
+        warnings.simplefilter("ignore")  # anew in each run: a procedure that another one asks may have changed it
     try:
         with np.errstate(all="ignore"):
             yield
     finally:
-        _leave()
-
-
-def _enter() -> None:
-    global _users  # noqa: PLW0603  (filters belong to the process, and so does their number of users)
-    with _lock:
-        _users += 1
-        if _users == 1:
-            _held.append(warnings.catch_warnings())
-            _held[0].__enter__()
-        warnings.simplefilter("ignore")  # anew in each run: a procedure that another one asks may have changed it
-
-
-def _leave() -> None:
-    global _users  # noqa: PLW0603
-    with _lock:
-        _users -= 1
-        if _users == 0:
-            _held.pop().__exit__(None, None, None)
+        with _lock:
+            _users.pop()
+            if not _users:
+                _before.pop().__exit__(None, None, None)
 
 
 T = TypeVar("T")

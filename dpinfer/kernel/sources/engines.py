@@ -16,10 +16,12 @@ import pickle
 import sys
 import threading
 from abc import abstractmethod
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -32,7 +34,7 @@ from dpinfer._version import __version__
 from dpinfer.errors import DataError, SourceFailedError
 from dpinfer.kernel.people import kept_records, people_slices, records_of
 from dpinfer.kernel.rows.base import CHUNK_ROWS
-from dpinfer.kernel.sources.base import Pass, Slice, Source, part_result, quiet
+from dpinfer.kernel.sources.base import Pass, Slice, Source, no_warnings, part_result
 from dpinfer.kernel.sources.reader import refuse_repeated, refuse_weights, slices_of
 from dpinfer.schema.cells import IMPOSSIBLE
 
@@ -42,25 +44,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.sources.base import Cells
     from dpinfer.schema.schema import Schema
 
     Graph = dict[Any, Any]
 
-__all__ = [
-    "DaskSource",
-    "EngineSource",
-    "GroupedPeople",
-    "Result",
-    "SparkSource",
-    "TaskFailedError",
-    "clean_call",
-    "cleaned",
-    "joined",
-    "task_pieces",
-    "task_result",
-    "version",
-]
 
 T = TypeVar("T")
 
@@ -94,11 +81,12 @@ def version() -> tuple[str, tuple[int, int]]:
 
 
 def clean_call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call a function; what fails in it fails without saying why."""
+    """Call a function; what fails in it fails without saying why, but for how Dask asks for another worker."""
+    moves: Any = getattr(sys.modules.get("distributed.exceptions"), "Reschedule", KeyboardInterrupt)
     try:
         return function(*args, **kwargs)
     except BaseException as error:  # a library in compiled code may raise what is no Exception
-        if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_told_to_move(error):
+        if isinstance(error, KeyboardInterrupt | GeneratorExit | moves):
             raise
     raise TaskFailedError  # outside of the handler: an error holds on to the one that it meets there
 
@@ -108,35 +96,6 @@ def cleaned(results: Iterator[T]) -> Iterator[T]:
     end = object()
     while (found := clean_call(next, results, end)) is not end:
         yield found
-
-
-def _is_told_to_move(error: BaseException) -> bool:
-    """Whether an error is how Dask asks for another worker."""
-    kind = getattr(sys.modules.get("distributed.exceptions"), "Reschedule", None)
-    return isinstance(kind, type) and isinstance(error, kind)
-
-
-class _Counted:
-    """Slices of a partition, of which the rows are counted."""
-
-    def __init__(self, slices: Iterable[Slice]) -> None:
-        self._slices, self.rows = slices, 0
-
-    def __iter__(self) -> Iterator[Slice]:
-        for one in self._slices:
-            self.rows += one.rows
-            yield one
-
-
-def _unpacked(
-    packed: bytes, number: int, batches: Iterable[Any], constants: Mapping[str, object] | None = None
-) -> tuple[Pass[Any], _Counted]:
-    """Return a pass, and the slices of a partition; where people are the unit, of those of their rows that count."""
-    one, people = cloudpickle.loads(packed)
-    start = number * _APART
-    if people is None:
-        return one, _Counted(slices_of(batches, one.columns, one.most, start=start, constants=constants))
-    return one, _Counted(people.slices(batches, one.columns, one.most, start))
 
 
 @dataclass(frozen=True)
@@ -164,11 +123,16 @@ class GroupedPeople:
         """Names of what a row is on the way."""
         return ("bucket", "person", "second", *(f"c{place}" for place in range(len(self.columns))))
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Types of the columns of `names`."""
+        return dict(zip(self.names, ("int32", "int64", "int64", *("float64" for _ in self.columns)), strict=True))
+
     def emitted(
         self, batches: Iterable[Any], constants: Mapping[str, object] | None = None
     ) -> Iterator[tuple[NDArray[Any], ...]]:
         """Give the columns of `names` for the rows of a partition that have an id, batch by batch."""
-        with quiet():
+        with no_warnings():
             for part in slices_of(batches, self.read, CHUNK_ROWS, constants=constants):
                 records = records_of(self.schema, self.columns, part.read(), part)
                 whole = np.ascontiguousarray(records.T)
@@ -176,50 +140,54 @@ class GroupedPeople:
 
     def slices(self, batches: Iterable[Any], names: Sequence[str], most: int, start: int) -> Iterator[Slice]:
         """Cut a partition into slices of whole people, of whom the rows that count are chosen bucket by bucket."""
-        buckets = (kept_records(records, self.schema, self.columns) for records in self._buckets(batches))
-        return people_slices(buckets, self.columns, names, most, start=start)
 
-    def _buckets(self, batches: Iterable[Any]) -> Iterator[NDArray[np.uint64]]:
-        """Put the rows of each bucket together; batches come in the order of buckets, and may end within one."""
-        held: list[NDArray[np.uint64]] = []
-        last = -1
-        for batch in batches:
-            columns = [np.asarray(batch[name]) for name in self.names]
-            records = np.empty((len(columns[0]), len(columns) - 1), dtype=np.uint64)
-            for place, column in enumerate(columns[1:]):
-                records[:, place] = column.view(np.uint64)
-            order = np.argsort(columns[0], kind="stable")
-            buckets = columns[0][order]
-            for part in np.split(order, np.flatnonzero(np.diff(buckets)) + 1) if len(order) else ():
-                bucket = int(columns[0][part[0]])
-                if bucket != last and held:
-                    yield np.concatenate(held)
-                    held = []
-                held.append(records[part])
-                last = bucket
-        if held:
-            yield np.concatenate(held)
+        def parts() -> Iterator[tuple[int, NDArray[np.uint64]]]:
+            """Cut batches, which come in the order of buckets and may end within one, into parts of one bucket."""
+            for batch in batches:
+                buckets, *columns = (np.asarray(batch[name]) for name in self.names)
+                records = np.column_stack([column.view(np.uint64) for column in columns])
+                order = np.argsort(buckets, kind="stable")
+                for part in np.split(order, np.flatnonzero(np.diff(buckets[order])) + 1):
+                    if len(part):
+                        yield int(buckets[part[0]]), records[part]
 
-
-def task_result(packed: bytes, number: int, batches: Iterable[Any]) -> Result[Any]:
-    """Do a pass over a partition."""
-    one, slices = _unpacked(packed, number, batches)
-    with quiet():
-        pieces = part_result(one, slices)
-    return Result((number,), slices.rows, pieces)
+        whole = (np.concatenate([part for _, part in same]) for _, same in groupby(parts(), key=itemgetter(0)))
+        kept = (kept_records(records, self.schema, self.columns) for records in whole)
+        return people_slices(kept, self.columns, names, most, start=start)
 
 
 def task_pieces(
     packed: bytes, number: int, batches: Iterable[Any], constants: Mapping[str, object] | None = None
 ) -> Iterator[Any]:
-    """Do a pass over a partition: give the pieces one after the other, and at last the number of rows."""
-    one, slices = _unpacked(packed, number, batches, constants)
-    with quiet():
+    """Do a pass over a partition: give the pieces one after the other, and at last the number of rows.
+
+    Where people are the unit, it is done over those of their rows that count.
+    """
+    one, people = cloudpickle.loads(packed)
+    start, rows = number * _APART, 0
+    if people is None:
+        slices = slices_of(batches, one.columns, one.most, start=start, constants=constants)
+    else:
+        slices = people.slices(batches, one.columns, one.most, start)
+
+    def counted() -> Iterator[Slice]:
+        nonlocal rows
+        for part in slices:
+            rows += part.rows
+            yield part
+
+    with no_warnings():
         if one.join is None:
-            yield from (one.each(part.read(), part) for part in slices)
+            yield from (one.each(part.read(), part) for part in counted())
         else:
-            yield from part_result(one, slices)
-    yield slices.rows
+            yield from part_result(one, counted())
+    yield rows
+
+
+def task_result(packed: bytes, number: int, batches: Iterable[Any]) -> Result[Any]:
+    """Do a pass over a partition."""
+    *pieces, rows = task_pieces(packed, number, batches)
+    return Result((number,), rows, tuple(pieces))
 
 
 def joined(packed: bytes, results: Sequence[Result[Any]]) -> Result[Any]:
@@ -227,10 +195,9 @@ def joined(packed: bytes, results: Sequence[Result[Any]]) -> Result[Any]:
     one, _ = cloudpickle.loads(packed)
     pieces = tuple(piece for result in results for piece in result.pieces)
     numbers = tuple(number for result in results for number in result.numbers)
-    with quiet():
-        return Result(
-            numbers, sum(result.rows for result in results), (one.join(pieces),) if len(pieces) > 1 else pieces
-        )
+    with no_warnings():
+        whole = (one.join(pieces),) if len(pieces) > 1 else pieces
+    return Result(numbers, sum(result.rows for result in results), whole)
 
 
 # On the driver
@@ -292,8 +259,9 @@ class EngineSource(Source):
 
     def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
         """Bring all rows to this process, as batches of at most ``most`` rows."""
-        for start, rows, cells in self.pieces(Pass(tuple(names), _brought, most=most)):
-            yield Slice(start, rows, partial(_same, cells))
+        brought = Pass(tuple(names), lambda cells, part: (part.start, part.rows, dict(cells)), most=most)
+        for start, rows, cells in self.pieces(brought):
+            yield Slice(start, rows, lambda cells=cells: cells)  # type: ignore[misc]
 
     @contextmanager
     def opened(self) -> Iterator[Source]:
@@ -308,11 +276,8 @@ class EngineSource(Source):
         if self._checked:
             return
         found: Sequence[Any] | None = None
-        with quiet():
-            try:
-                found = self.versions()
-            except Exception:
-                found = None
+        with no_warnings(), suppress(Exception):
+            found = self.versions()
         if found is None or any(one != version() for one in found):
             raise DataError(
                 f"source: workers of {self.engine} do not have dpinfer {__version__} on Python "
@@ -321,17 +286,9 @@ class EngineSource(Source):
         self._checked = True
 
 
-def _brought(cells: Mapping[str, Cells], part: Slice) -> tuple[int, int, dict[str, Cells]]:
-    return part.start, part.rows, dict(cells)
-
-
-def _same(cells: Mapping[str, Cells]) -> Mapping[str, Cells]:
-    return cells
-
-
 def _or_failed(engine: str, asked: Callable[[], T]) -> T:
     """Ask an engine; whatever it says of a failure is left out, as it may tell of a row."""
-    with quiet():
+    with no_warnings():
         try:
             return asked()
         except SourceFailedError:
@@ -367,7 +324,7 @@ class DaskSource(EngineSource):
 
     def results(self, one: Pass[T], packed: bytes) -> tuple[int, Iterator[Result[T]]]:
         """Do a pass: joined in the graph to one result where pieces can be joined, else some partitions at a time."""
-        from dask._task_spec import DataNode, Task, TaskRef, convert_legacy_graph
+        from dask._task_spec import DataNode, List, Task, TaskRef, convert_legacy_graph
         from dask.core import flatten
 
         chosen = self._frame[[self._labels[name] for name in self.sent(one)]].optimize()
@@ -377,7 +334,7 @@ class DaskSource(EngineSource):
         keys = []
         for number, key in enumerate(flatten(chosen.__dask_keys__())):
             keys.append((token, 0, number))
-            graph[keys[-1]] = Task(keys[-1], _dask_mapped, TaskRef(token), number, TaskRef(key))
+            graph[keys[-1]] = Task(keys[-1], clean_call, task_result, TaskRef(token), number, List(TaskRef(key)))
         groups = _groups(graph, keys, {token}) if one.join is None else [_tree(graph, token, keys)]
         return len(keys), self._found(graph, groups)
 
@@ -385,7 +342,7 @@ class DaskSource(EngineSource):
     def grouped(self, people: GroupedPeople) -> Iterator[EngineSource]:
         """Shuffle the rows by bucket, anew in every pass: nothing of them stays on the workers."""
         labels = [self._labels[name] for name in people.read]
-        meta = pd.DataFrame({name: np.zeros(0, dtype=kind) for name, kind in _dask_kinds(people).items()})
+        meta = pd.DataFrame({name: np.zeros(0, dtype=kind) for name, kind in people.kinds.items()})
         packed = cloudpickle.dumps(people)
         emitted = self._frame[labels].map_partitions(_dask_emitted, packed, meta=meta, enforce_metadata=False)
         yield DaskSource(emitted.shuffle(on="bucket", shuffle_method="tasks"))
@@ -407,26 +364,12 @@ class DaskSource(EngineSource):
         return list(client.run(version).values()) if hasattr(client, "run") else []
 
 
-def _dask_mapped(packed: bytes, number: int, partition: Any) -> Result[Any]:
-    return clean_call(task_result, packed, number, [partition])
-
-
-def _dask_kinds(people: GroupedPeople) -> dict[str, str]:
-    kinds = ("int32", "int64", "int64", *("float64" for _ in people.columns))
-    return dict(zip(people.names, kinds, strict=True))
-
-
 def _dask_emitted(partition: pd.DataFrame, packed: bytes) -> pd.DataFrame:
     people: GroupedPeople = cloudpickle.loads(packed)
     named = partition.set_axis(people.read, axis=1)
-    kinds = _dask_kinds(people)
-    none = [tuple(np.zeros(0, dtype=kind) for kind in kinds.values())]
+    none = [tuple(np.zeros(0, dtype=kind) for kind in people.kinds.values())]
     columns = zip(*none, *people.emitted([named]), strict=True)
-    return pd.DataFrame({name: np.concatenate(parts) for name, parts in zip(kinds, columns, strict=True)})
-
-
-def _joined(packed: bytes, results: Sequence[Result[Any]]) -> Result[Any]:
-    return clean_call(joined, packed, results)
+    return pd.DataFrame({name: np.concatenate(parts) for name, parts in zip(people.names, columns, strict=True)})
 
 
 def _clean(node: Any) -> Any:
@@ -453,7 +396,7 @@ def _tree(graph: Graph, token: str, keys: Sequence[Any]) -> list[Any]:
         for place in range(0, len(keys), _JOINED):
             above.append((token, level, place))
             parts = List(*map(TaskRef, keys[place : place + _JOINED]))
-            graph[above[-1]] = Task(above[-1], _joined, TaskRef(token), parts)
+            graph[above[-1]] = Task(above[-1], clean_call, joined, TaskRef(token), parts)
         keys = above
     return list(keys)
 
@@ -523,7 +466,7 @@ class SparkSource(EngineSource):
 
     def versions(self) -> Sequence[Any]:
         """Ask one worker."""
-        found: list[Any] = self._context.parallelize([0], 1).map(_version_there).collect()
+        found: list[Any] = self._context.parallelize([0], 1).map(lambda _: version()).collect()
         return found
 
     def results(self, one: Pass[T], packed: bytes) -> tuple[int, Iterator[Result[T]]]:
@@ -546,7 +489,8 @@ class SparkSource(EngineSource):
         """Shuffle the rows by bucket, once a run: they wait on the disks of the workers."""
         from pyspark import StorageLevel
 
-        returned = ", ".join(f"{name} {kind}" for name, kind in zip(people.names, _spark_kinds(people), strict=True))
+        sql = {"int32": "int", "int64": "long", "float64": "double"}
+        returned = ", ".join(f"{name} {sql[kind]}" for name, kind in people.kinds.items())
         with _silent(self._context):
             emitted = self._mapped(people.read, partial(_spark_emitted, cloudpickle.dumps(people)), returned)
             parts = int(self._frame.sparkSession.conf.get("spark.sql.shuffle.partitions"))
@@ -583,10 +527,6 @@ def _arrow_type(kind: Any) -> pa.DataType | None:
 # On the workers
 
 
-def _version_there(_: object) -> tuple[str, tuple[int, int]]:
-    return version()
-
-
 @cache
 def _settle() -> None:
     """Exempt what was imported from garbage collection: the worker collects after every task."""
@@ -604,10 +544,6 @@ def _spark_mapped(
     number = context.partitionId()
     named = (pa.RecordBatch.from_arrays(batch.columns, names=list(names)) for batch in batches)
     return cleaned(_packed(number, task_pieces(packed, number, named, constants)))
-
-
-def _spark_kinds(people: GroupedPeople) -> Iterator[str]:
-    yield from ("int", "long", "long", *("double" for _ in people.columns))
 
 
 def _spark_emitted(
@@ -629,9 +565,9 @@ def _packed(number: int, pieces: Iterator[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def _row(number: int, place: int, rows: int | None, piece: bytes | None) -> pa.RecordBatch:
-    columns = {"number": number, "place": place, "rows": rows, "piece": piece}
+    cells = {"number": number, "place": place, "rows": rows, "piece": piece}
     kinds = {"number": pa.int64(), "place": pa.int64(), "rows": pa.int64(), "piece": pa.binary()}
-    return pa.RecordBatch.from_pydict({name: pa.array([cell], kinds[name]) for name, cell in columns.items()})
+    return pa.RecordBatch.from_pylist([cells], schema=pa.schema(kinds))
 
 
 # On the driver
@@ -652,61 +588,42 @@ def _results(rows: Iterable[Any]) -> Iterator[Result[Any]]:
         raise SourceFailedError("Spark did not give every result of a partition")
 
 
-class _Silence:
-    """Keeps Spark's log silent while passes are under way: what it says of a failure has cells in it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._failed = False
-        self._denied: tuple[Any, Any] | None = None
-        self._loggers: list[tuple[logging.Logger, bool]] = []
-
-    def enter(self, context: Any) -> None:
-        """Deny everything to the log of the driver's JVM, and to the loggers of Python that are told the same."""
-        with self._lock:
-            if not self._users:
-                from pyspark.logger import PySparkLogger
-
-                log4j = context._jvm.org.apache.logging.log4j
-                configuration = log4j.LogManager.getContext(False).getConfiguration()
-                denying = log4j.core.filter.DenyAllFilter.newBuilder().build()
-                configuration.addFilter(denying)
-                self._denied, self._failed = (configuration, denying), False
-                for name in _TELLING:
-                    found = PySparkLogger.getLogger(name) if "Context" in name else logging.getLogger(name)
-                    self._loggers.append((found, found.disabled))
-                    found.disabled = True
-            self._users += 1
-
-    def leave(self, *, failed: bool) -> None:
-        """Undo that; but after a failure the JVM stays silent, for its other tasks end one after the other."""
-        with self._lock:
-            self._users -= 1
-            self._failed |= failed
-            if self._users:
-                return
-            while self._loggers:
-                logger, before = self._loggers.pop()
-                logger.disabled = before
-            if self._denied is not None and not self._failed:
-                configuration, denying = self._denied
-                configuration.removeFilter(denying)
-            self._denied = None
-
-
-_silence = _Silence()
 _TELLING = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "py4j.java_gateway", "py4j.clientserver")
 """Loggers of Python that are told what went wrong in Spark, or what it answers."""
+
+_lock, _passes, _loggers, _jvm = threading.Lock(), list[object](), ExitStack(), ExitStack()
+"""Passes under way, and what restores the loggers of Python and the log of the driver's JVM after the last of them."""
 
 
 @contextmanager
 def _silent(context: Any) -> Iterator[None]:
-    _silence.enter(context)
-    failed = True
+    """Keep Spark's log silent while passes are under way: what it says of a failure has cells in it.
+
+    After a failure the JVM stays silent, for its other tasks end one after the other.
+    """
+    with _lock:
+        if not _passes:
+            from pyspark.logger import PySparkLogger
+
+            log4j = context._jvm.org.apache.logging.log4j
+            configuration = log4j.LogManager.getContext(False).getConfiguration()
+            denying = log4j.core.filter.DenyAllFilter.newBuilder().build()
+            configuration.addFilter(denying)
+            _jvm.callback(configuration.removeFilter, denying)
+            for name in _TELLING:
+                logger = PySparkLogger.getLogger(name) if "Context" in name else logging.getLogger(name)
+                _loggers.callback(setattr, logger, "disabled", logger.disabled)
+                logger.disabled = True
+        _passes.append(None)
     try:
-        with quiet():
+        with no_warnings():
             yield
-        failed = False
+    except BaseException:
+        _jvm.pop_all()
+        raise
     finally:
-        _silence.leave(failed=failed)
+        with _lock:
+            _passes.pop()
+            if not _passes:
+                _loggers.close()
+                _jvm.close()

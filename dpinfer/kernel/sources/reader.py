@@ -1,4 +1,4 @@
-"""Arrow columns as plain cells, whatever their type, encoding and chunks.
+"""Tables in memory, and streams of Arrow record batches, as plain cells, whatever their type, encoding and chunks.
 
 Chunks are read one by one: joining them can fail because of a single cell. Where reading a column at once fails, its
 cells are read one by one, and one that cannot be read is impossible.
@@ -31,21 +31,6 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.sources.base import Cells
 
-__all__ = [
-    "ArrowSource",
-    "OnceSource",
-    "PandasSource",
-    "StreamSource",
-    "arrow_cells",
-    "batch_cells",
-    "known_table",
-    "open_table",
-    "refuse_repeated",
-    "refuse_weights",
-    "slices_of",
-    "types_of",
-    "used_codes",
-]
 
 _TEXTS = (types.is_string, types.is_large_string, types.is_string_view)
 _BYTES = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
@@ -76,7 +61,11 @@ def arrow_cells(column: pa.ChunkedArray) -> Cells:
             found = column.to_numpy()
         if found is None and _is(column.type, (types.is_boolean, types.is_integer, types.is_dictionary, *_TEXTS)):
             found = _joined([_coded(chunk) for chunk in column.chunks])
-    return _one_by_one(column) if found is None else found
+    if found is None:
+        return np.concatenate(
+            [np.empty(0, dtype=object), *(_each_of(chunk, range(len(chunk))) for chunk in column.chunks)]
+        )
+    return found
 
 
 def _is(kind: pa.DataType, tests: tuple[Callable[[pa.DataType], bool], ...]) -> bool:
@@ -146,7 +135,7 @@ def _coded(chunk: pa.Array) -> Coded:
     else:
         codes = indices.to_numpy(zero_copy_only=False)
     codes, used = used_codes(codes, len(dictionary))
-    return Coded(codes, _values(dictionary) if used is None else [_cell(dictionary, int(place)) for place in used])
+    return Coded(codes, _values(dictionary) if used is None else list(_each_of(dictionary, used)))
 
 
 def used_codes(codes: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
@@ -168,25 +157,24 @@ def _values(array: pa.Array) -> list[object]:
         with suppress(Exception):  # broken text
             values: list[object] = array.to_numpy(zero_copy_only=False).tolist()
             return values
-    return [_cell(array, place) for place in range(len(array))]
+    return list(_each_of(array, range(len(array))))
 
 
-def _one_by_one(column: pa.ChunkedArray) -> NDArray[Any]:
-    cells = np.empty(len(column), dtype=object)
-    first = 0
-    for chunk in column.chunks:
-        for place in range(len(chunk)):
-            cells[first + place] = _cell(chunk, place)
-        first += len(chunk)
+def _each_of(array: pa.Array, places: Iterable[Any]) -> NDArray[Any]:
+    """Return cells as Python has them."""
+    return _one_by_one(lambda place: _of_scalar(array[int(place)]), places)
+
+
+def _one_by_one(read: Callable[[Any], object], places: Iterable[Any]) -> NDArray[Any]:
+    """Return cells where reading them together fails: one that cannot be read (broken text) is impossible."""
+    chosen = list(places)
+    cells = np.empty(len(chosen), dtype=object)
+    for number, place in enumerate(chosen):
+        try:
+            cells[number] = read(place)
+        except Exception:
+            cells[number] = IMPOSSIBLE
     return cells
-
-
-def _cell(array: pa.Array, place: int) -> object:
-    """Return a cell as Python has it; one that Python cannot hold (broken text) is impossible."""
-    try:
-        return _of_scalar(array[place])
-    except Exception:
-        return IMPOSSIBLE
 
 
 def _of_scalar(scalar: pa.Scalar | None) -> object:
@@ -235,22 +223,17 @@ class PandasSource(Table):
 
 
 def _pandas_cells(series: pd.Series[Any]) -> Cells:
-    try:
-        return _together(series)
-    except Exception:
-        return _series_one_by_one(series)
-
-
-def _together(series: pd.Series[Any]) -> Cells:
     dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        codes, used = used_codes(np.asarray(series.array.codes), len(dtype.categories))
-        categories = dtype.categories if used is None else dtype.categories.take(used)
-        return Coded(codes, _levels(categories))
-    if isinstance(dtype, pd.ArrowDtype):
-        return arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
-    cells = series.to_numpy(dtype=object)
-    return distinct_texts(cells) if isinstance(dtype, pd.StringDtype) else cells
+    try:
+        if isinstance(dtype, pd.CategoricalDtype):
+            codes, used = used_codes(np.asarray(series.array.codes), len(dtype.categories))
+            return Coded(codes, _levels(dtype.categories if used is None else dtype.categories.take(used)))
+        if isinstance(dtype, pd.ArrowDtype):
+            return arrow_cells(pa.chunked_array(series.array.__arrow_array__()))
+        cells = series.to_numpy(dtype=object)
+        return distinct_texts(cells) if isinstance(dtype, pd.StringDtype) else cells
+    except Exception:
+        return _one_by_one(series.array.__getitem__, range(len(series)))
 
 
 def _levels(categories: pd.Index[Any]) -> list[object]:
@@ -261,17 +244,6 @@ def _levels(categories: pd.Index[Any]) -> list[object]:
         return list(cells)
     values = [*cells.values, None]  # noqa: PD011  (no pandas object)
     return [values[place] for place in cells.positions.tolist()]
-
-
-def _series_one_by_one(series: pd.Series[Any]) -> NDArray[Any]:
-    """Return cells where reading them together fails: one that cannot be read (broken text) is impossible."""
-    cells = np.empty(len(series), dtype=object)
-    for place in range(len(series)):
-        try:
-            cells[place] = series.array[place]
-        except Exception:
-            cells[place] = IMPOSSIBLE
-    return cells
 
 
 class ArrowSource(Table):
@@ -292,11 +264,12 @@ class ArrowSource(Table):
 
     def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
         """Return the cells of some columns for rows ``start`` to ``stop``."""
-        return {name: self._cells(name, start, stop) for name in names}
-
-    def _cells(self, name: str, start: int, stop: int) -> Cells:
-        column = self._columns[name]
-        return column[start:stop] if isinstance(column, np.ndarray) else arrow_cells(column.slice(start, stop - start))
+        found: dict[str, Cells] = {}
+        for name in names:
+            column: Any = self._columns[name]
+            plain = isinstance(column, np.ndarray)
+            found[name] = column[start:stop] if plain else arrow_cells(column.slice(start, stop - start))
+        return found
 
 
 def _exported(frame: nw.DataFrame[Any], name: str) -> pa.ChunkedArray | NDArray[Any]:
@@ -305,13 +278,7 @@ def _exported(frame: nw.DataFrame[Any], name: str) -> pa.ChunkedArray | NDArray[
         with suppress(Exception):
             return frame.select(name).to_arrow().column(0)
     column = frame[name]
-    cells = np.empty(len(column), dtype=object)
-    for place in range(len(column)):
-        try:
-            cells[place] = column[place]
-        except Exception:
-            cells[place] = IMPOSSIBLE
-    return cells
+    return _one_by_one(column.__getitem__, range(len(column)))
 
 
 def open_table(source: object) -> Table:

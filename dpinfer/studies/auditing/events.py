@@ -21,7 +21,7 @@ import numpy as np
 
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.blocks import block_fits
-from dpinfer.kernel.plan import dealt, handed
+from dpinfer.kernel.plan import dealt
 from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Resampled, Sum
@@ -136,7 +136,7 @@ def _seen_of_neighbours(worst: list[StageWorst], setting: Setting, units: Units)
 def _slow(setting: Setting) -> bool:
     """Whether a run starts processes of its own."""
     context = setting.context(setting.base)
-    blocks = setting.bound(setting.base).resolve(handed(context)).units(handed(context))
+    blocks = setting.bound(setting.base).resolve(context).units(context)
     return blocks is not None and not blocks.trusted
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpinfer.errors import DPInferError, OptionError, UnknownColumnError, type_of
 from dpinfer.kernel.data import PrivateData, PublicData
-from dpinfer.kernel.plan import coordinates, handed, planned, price_next
+from dpinfer.kernel.plan import coordinates, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.run import run
 from dpinfer.kernel.sampling import PrivateDraws
@@ -133,7 +133,7 @@ class Setting:
     def asked(self, frame: pd.DataFrame) -> Asked:
         """Run the question once, and price each of its stages as that run did."""
         context = self.context(frame)
-        question = self.bound(frame).resolve(handed(context))
+        question = self.bound(frame).resolve(context)
         plan = planned(question, context, rehearse=True)
         release, draws = self.watched(frame)
         given, most = amounts(self.privacy, plan.slots), coordinates(plan.slots)
@@ -143,7 +143,7 @@ class Setting:
             else plan.stages[place]
             for place, (slot, amount) in enumerate(zip(plan.slots, given, strict=True))
         ]
-        shares = tuple(self.stated.share(Fraction(slot.share)) for slot in question.slots(handed(context)))
+        shares = tuple(self.stated.share(Fraction(slot.share)) for slot in question.slots(context))
         return Asked(plan, tuple(stages), shares, release, draws)
 
 
@@ -210,7 +210,7 @@ def served(setting: Setting, privacy: Privacy) -> Setting | str:
     other = replace(setting, privacy=privacy)
     try:
         context = other.context(other.base)
-        planned(other.bound(other.base).resolve(handed(context)), context)
+        planned(other.bound(other.base).resolve(context), context)
     except DPInferError as error:
         return f"not tried at {privacy}: {str(error).splitlines()[0][:160]}"
     return other
