@@ -15,12 +15,12 @@ import re
 import struct
 import threading
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from dpinfer.kernel.sources.base import Cells
+    from dpinfer.schema.people import People
     from dpinfer.schema.schema import Schema
 
     Hashes = NDArray[np.uint64]
@@ -398,7 +399,7 @@ _BUFFER = 2**16
 """Bytes of a file that wait in memory."""
 
 
-class Spill:
+class Spill(ExitStack):
     """Rows of an array of some width, in buckets.
 
     Files are made in the folder for temporary files, which ``TMPDIR`` names, and have no name from the start where the
@@ -406,20 +407,15 @@ class Spill:
     """
 
     def __init__(self, buckets: int, dtype: DTypeLike, width: int) -> None:
+        super().__init__()
         self._dtype, self._width = np.dtype(dtype), width
-        self._stack = ExitStack()
-        enter = self._stack.enter_context
+        self._files: list[Any] = []
         try:
-            self._files = [enter(TemporaryFile(prefix="dpinfer-", buffering=_BUFFER)) for _ in range(buckets)]  # noqa: SIM115
+            for _ in range(buckets):
+                self._files.append(self.enter_context(TemporaryFile(prefix="dpinfer-", buffering=_BUFFER)))  # noqa: SIM115
         except BaseException:
-            self._stack.close()
+            self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def append(self, bucket: int, rows: NDArray[Any]) -> None:
         """Write rows (k, width) behind those of a bucket."""
@@ -448,6 +444,85 @@ class Spill:
         self._files[bucket].truncate()
 
 
+@dataclass(frozen=True)
+class PeopleRecords:
+    """Rows of people as records: two hashes of the person, and what the schema reads in each cell.
+
+    Rows of a person are in one bucket, that of the leading bits of the hash, so that which of them count is decided
+    there, as it is in memory. Two hashes tell people apart: were two of them taken for one, adding one could push rows
+    of the other out.
+    """
+
+    schema: Schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the schema, as they stand in a record."""
+        return tuple(sorted(self.schema))
+
+    @property
+    def people(self) -> People:
+        """Who they are told apart by, and how many rows of each count."""
+        assert self.schema.people is not None
+        return self.schema.people
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Columns of the data that are read: the ids, and all that are declared."""
+        return (self.people.id, *self.columns)
+
+    def of(self, cells: Mapping[str, Cells], _: object = None) -> Records:
+        """Return the records of rows with an id (n, 2 + d)."""
+        ids = cells[self.people.id]
+        codes, hashes = person_codes(ids)
+        known = codes >= 0
+        found = [hashes[codes[known]], second_words(ids)[known]]
+        with np.errstate(all="ignore"):
+            found += [self.schema[name].meaning(cells[name])[known].view(np.uint64) for name in self.columns]
+        return np.stack(found, axis=1)
+
+    def kept(self, records: Records) -> Records:
+        """Choose the rows of each person that count (k, 1 + d); numbers of people take the place of their hashes."""
+        first, second = records[:, 0].copy(), records[:, 1]
+        order = np.argsort(first)
+        new = np.diff(first[order]) != 0
+        if ((np.diff(second[order]) != 0) & ~new).any():
+            order = np.lexsort((second, first))
+            new = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
+        persons = np.empty(len(order), dtype=np.int64)  # numbers of people in the order of their hashes
+        persons[order] = np.append(0, np.cumsum(new))[: len(order)]
+        with np.errstate(all="ignore"):
+            values = [self.schema[name].settle(_values(records, place)) for place, name in enumerate(self.columns, 2)]
+        order = chosen_rows(persons, first, list(map(content_bits, values)), self.people.max_rows)
+        kept = records[order, 1:]
+        kept[:, 0] = persons[order]
+        return kept
+
+    def slices(self, buckets: Iterable[Records], names: Sequence[str], most: int, *, start: int = 0) -> Iterator[Slice]:
+        """Cut the kept rows of buckets into slices of at most ``most`` rows, each of whole people.
+
+        They have addresses, and people have numbers, from ``start`` on.
+        """
+        people, places = start, {name: 1 + self.columns.index(name) for name in names}
+        for records in buckets:
+            if not len(records):
+                continue
+            persons = records[:, 0].astype(np.int64)
+            starts = np.append(np.flatnonzero(np.diff(persons, prepend=-1)), len(persons))
+            for first, last in whole_people(starts, most):
+                read = partial(_meant, records[first:last], places)
+                yield Slice(start + first, last - first, read, persons[first:last] + people)
+            start, people = start + len(records), people + len(starts) - 1
+
+
+def _values(records: Records, place: int) -> NDArray[np.float64]:
+    return np.ascontiguousarray(records[:, place]).view(np.float64)
+
+
+def _meant(records: Records, places: Mapping[str, int]) -> dict[str, Any]:
+    return {name: Meant(_values(records, place)) for name, place in places.items()}
+
+
 _SHIFT = np.uint64(64 - (BUCKETS - 1).bit_length())
 
 
@@ -458,8 +533,8 @@ class SpilledPeople(Source):
     ordered = True  # by the hashes of people
 
     def __init__(self, source: Source, schema: Schema) -> None:
-        self._source, self._schema = source, schema
-        self.columns = tuple(sorted(schema))
+        self._source, self._records = source, PeopleRecords(schema)
+        self.columns = self._records.columns
         self._spill: Spill | None = None
 
     @contextmanager
@@ -472,91 +547,14 @@ class SpilledPeople(Source):
 
     def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
         """Give all rows as batches of at most ``most`` rows of whole people."""
-        assert self._spill is not None
+        spill, held = self._spill, self._records
+        assert spill is not None
         if not self._full:
-            self._fill(self._spill)
+            with Spill(BUCKETS, np.uint64, 2 + len(self.columns)) as all_rows:
+                for records in self._source.pieces(Pass(held.read, held.of)):
+                    all_rows.scatter((records[:, 0] >> _SHIFT).astype(np.intp), records)
+                for bucket in range(BUCKETS):
+                    spill.append(bucket, held.kept(all_rows.read(bucket)))
+                    all_rows.clear(bucket)
             self._full = True
-        return people_slices(map(self._spill.read, range(BUCKETS)), self.columns, names, most)
-
-    def _fill(self, spill: Spill) -> None:
-        people = self._schema.people
-        assert people is not None
-        read = Pass((people.id, *self.columns), partial(records_of, self._schema, self.columns))
-        with Spill(BUCKETS, np.uint64, 2 + len(self.columns)) as all_rows:
-            for records in self._source.pieces(read):
-                all_rows.scatter(bucket_of(records), records)
-            for bucket in range(BUCKETS):
-                spill.append(bucket, kept_records(all_rows.read(bucket), self._schema, self.columns))
-                all_rows.clear(bucket)
-
-
-def people_slices(
-    buckets: Iterable[Records], columns: Sequence[str], names: Sequence[str], most: int, *, start: int = 0
-) -> Iterator[Slice]:
-    """Cut the kept rows of buckets into slices of at most ``most`` rows, each of whole people.
-
-    They have addresses, and people have numbers, from ``start`` on.
-    """
-    people = start
-    for records in buckets:
-        if not len(records):
-            continue
-        persons = records[:, 0].astype(np.int64)
-        starts = np.append(np.flatnonzero(np.diff(persons, prepend=-1)), len(persons))
-        for first, last in whole_people(starts, most):
-            read = partial(_meant, records[first:last], columns, names)
-            yield Slice(start + first, last - first, read, persons[first:last] + people)
-        start, people = start + len(records), people + len(starts) - 1
-
-
-def bucket_of(records: Records) -> NDArray[np.intp]:
-    """Return the bucket of each row (n,): the leading bits of its person's hash."""
-    return (records[:, 0] >> _SHIFT).astype(np.intp)
-
-
-def records_of(schema: Schema, columns: Sequence[str], cells: Mapping[str, Cells], part: Slice) -> Records:  # noqa: ARG001
-    """Return two hashes of the person, and what the schema reads in each cell, for rows with an id (n, 2 + d)."""
-    assert schema.people is not None
-    codes, hashes = person_codes(cells[schema.people.id])
-    known = codes >= 0
-    found = np.empty((int(known.sum()), 2 + len(columns)), dtype=np.uint64)
-    found[:, 0] = hashes[codes[known]]
-    found[:, 1] = second_words(cells[schema.people.id])[known]
-    with np.errstate(all="ignore"):
-        for place, name in enumerate(columns, 2):
-            found[:, place] = schema[name].meaning(cells[name])[known].view(np.uint64)
-    return found
-
-
-def kept_records(records: Records, schema: Schema, columns: Sequence[str]) -> Records:
-    """Choose the rows of each person that count (k, 1 + d); numbers of people take the place of their hashes."""
-    assert schema.people is not None
-    hashes = records[:, 0].copy()
-    persons = _numbered(hashes, records[:, 1])
-    with np.errstate(all="ignore"):
-        contents = [content_bits(schema[name].settle(_values(records, place))) for place, name in enumerate(columns, 2)]
-    order = chosen_rows(persons, hashes, contents, schema.people.max_rows)
-    kept = records[order, 1:]
-    kept[:, 0] = persons[order]
-    return kept
-
-
-def _numbered(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Give people numbers, whom two hashes tell apart, in the order of these."""
-    order = np.argsort(first)
-    new = np.diff(first[order]) != 0
-    other = np.diff(second[order]) != 0
-    if (other & ~new).any():
-        order = np.lexsort((second, first))
-        new = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
-    persons = np.empty(len(order), dtype=np.int64)
-    persons[order] = np.append(0, np.cumsum(new))[: len(order)]
-    return persons
-
-
-def _values(records: Records, place: int) -> NDArray[np.float64]:
-    return np.ascontiguousarray(records[:, place]).view(np.float64)
-
-
-def _meant(records: Records, columns: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    return {name: Meant(_values(records, 1 + columns.index(name))) for name in names}
+        return held.slices(map(spill.read, range(BUCKETS)), names, most)

@@ -20,6 +20,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -62,12 +64,11 @@ def open_source(source: Any) -> Source:  # noqa: PLR0911  (a return for each kin
     if table is not None:
         return table
     if hasattr(source, "__arrow_c_stream__"):
-        return _open_stream(source)
-    raise _refused(source)
-
-
-def _refused(source: object) -> DataError:
-    return DataError(f"source is a {type(source).__name__}: expected {_EXPECTED}")
+        with suppress(pa.ArrowException), pa.RecordBatchReader.from_stream(source) as reader:
+            return StreamSource(
+                reader.schema.names, lambda _: pa.RecordBatchReader.from_stream(source), types_of(reader.schema)
+            )
+    raise DataError(f"source is a {type(source).__name__}: expected {_EXPECTED}")
 
 
 def is_instance(source: object, module: str, name: str) -> bool:
@@ -76,20 +77,11 @@ def is_instance(source: object, module: str, name: str) -> bool:
     return isinstance(kind, type) and isinstance(source, kind)
 
 
-def _open_stream(source: Any) -> Source:
-    try:
-        with pa.RecordBatchReader.from_stream(source) as reader:
-            schema = reader.schema
-    except pa.ArrowException:
-        raise _refused(source) from None
-    return StreamSource(schema.names, lambda _: pa.RecordBatchReader.from_stream(source), types_of(schema))
-
-
 def _open_relation(relation: Any) -> Source:
     """Open a DuckDB relation: the query runs anew for every pass."""
 
     def read(names: Sequence[str]) -> Any:
-        chosen = relation.project(", ".join(map(_quoted, names)))
+        chosen = relation.project(", ".join('"' + name.replace('"', '""') + '"' for name in names))
         reader = getattr(chosen, "to_arrow_reader", None) or chosen.fetch_record_batch
         return reader(CHUNK_ROWS)
 
@@ -114,10 +106,6 @@ def _open_query(connection: Any, query: str) -> Source:
     if relation is None:
         raise DataError("source: the query gives no rows; expected a select")
     return _open_relation(relation)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _open_lazy(frame: Any) -> Source:
@@ -154,16 +142,11 @@ def _open_ibis(table: Any) -> Source:
     )
 
 
-def _open_dask(frame: Any) -> Source:
-    from dpinfer.kernel.sources.engines import DaskSource  # noqa: PLC0415  (an extra)
+def _open_engine(name: str, frame: Any) -> Source:
+    from dpinfer.kernel.sources import engines  # noqa: PLC0415  (extras)
 
-    return DaskSource(frame)
-
-
-def _open_spark(frame: Any) -> Source:
-    from dpinfer.kernel.sources.engines import SparkSource  # noqa: PLC0415  (an extra)
-
-    return SparkSource(frame)
+    opened: Source = getattr(engines, name)(frame)
+    return opened
 
 
 def _refuse_connect(_: object) -> Source:
@@ -177,8 +160,8 @@ _ENGINES: tuple[tuple[str, str, Callable[[Any], Source]], ...] = (
     ("polars", "LazyFrame", _open_lazy),
     ("duckdb", "DuckDBPyRelation", _open_relation),
     ("ibis.expr.types", "Table", _open_ibis),
-    ("dask.dataframe", "DataFrame", _open_dask),
-    ("pyspark.sql.classic.dataframe", "DataFrame", _open_spark),
+    ("dask.dataframe", "DataFrame", partial(_open_engine, "DaskSource")),
+    ("pyspark.sql.classic.dataframe", "DataFrame", partial(_open_engine, "SparkSource")),
     ("pyspark.sql.connect.dataframe", "DataFrame", _refuse_connect),
 )
 """Types of libraries that are looked for without loading these, and how they are opened."""

@@ -128,7 +128,7 @@ class Source(ABC):
 
     def count(self) -> int:
         """Return the number of rows, where it is public."""
-        return sum(self.pieces(Pass(self.columns[:1], _rows_of, sum)))
+        return sum(self.pieces(Pass(self.columns[:1], lambda _, part: part.rows, sum)))
 
     @contextmanager
     def opened(self) -> Iterator[Source]:
@@ -150,10 +150,6 @@ class Source(ABC):
         DataError
             That says what this source serves.
         """
-
-
-def _rows_of(_: object, part: Slice) -> int:
-    return part.rows
 
 
 def part_result(one: Pass[T], slices: Iterable[Slice]) -> tuple[T, ...]:

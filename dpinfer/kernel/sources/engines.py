@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from dpinfer._version import __version__
 from dpinfer.errors import DataError, SourceFailedError
-from dpinfer.kernel.people import kept_records, people_slices, records_of
+from dpinfer.kernel.people import PeopleRecords
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.sources.base import Pass, Slice, Source, no_warnings, part_result
 from dpinfer.kernel.sources.reader import refuse_repeated, refuse_weights, slices_of
@@ -99,24 +99,11 @@ def cleaned(results: Iterator[T]) -> Iterator[T]:
 
 
 @dataclass(frozen=True)
-class GroupedPeople:
+class GroupedPeople(PeopleRecords):
     """Rows of people that an engine has brought together: those of a person are in one partition.
 
     On the way a row is its bucket, two hashes of its person and what the schema reads in each cell: columns of `names`.
     """
-
-    schema: Schema
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the schema, as they stand in a record."""
-        return tuple(sorted(self.schema))
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """Columns of the data that are read: the ids, and all that are declared."""
-        assert self.schema.people is not None
-        return (self.schema.people.id, *self.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -134,11 +121,10 @@ class GroupedPeople:
         """Give the columns of `names` for the rows of a partition that have an id, batch by batch."""
         with no_warnings():
             for part in slices_of(batches, self.read, CHUNK_ROWS, constants=constants):
-                records = records_of(self.schema, self.columns, part.read(), part)
-                whole = np.ascontiguousarray(records.T)
+                whole = np.ascontiguousarray(self.of(part.read()).T)
                 yield ((whole[0] >> _SHIFT).astype(np.int32), *whole[:2].view(np.int64), *whole[2:].view(np.float64))
 
-    def slices(self, batches: Iterable[Any], names: Sequence[str], most: int, start: int) -> Iterator[Slice]:
+    def grouped(self, batches: Iterable[Any], names: Sequence[str], most: int, start: int) -> Iterator[Slice]:
         """Cut a partition into slices of whole people, of whom the rows that count are chosen bucket by bucket."""
 
         def parts() -> Iterator[tuple[int, NDArray[np.uint64]]]:
@@ -152,8 +138,7 @@ class GroupedPeople:
                         yield int(buckets[part[0]]), records[part]
 
         whole = (np.concatenate([part for _, part in same]) for _, same in groupby(parts(), key=itemgetter(0)))
-        kept = (kept_records(records, self.schema, self.columns) for records in whole)
-        return people_slices(kept, self.columns, names, most, start=start)
+        return self.slices(map(self.kept, whole), names, most, start=start)
 
 
 def task_pieces(
@@ -168,7 +153,7 @@ def task_pieces(
     if people is None:
         slices = slices_of(batches, one.columns, one.most, start=start, constants=constants)
     else:
-        slices = people.slices(batches, one.columns, one.most, start)
+        slices = people.grouped(batches, one.columns, one.most, start)
 
     def counted() -> Iterator[Slice]:
         nonlocal rows
