@@ -90,7 +90,7 @@ class Drawer:
             found = np.zeros(len(rows.units))
             for mine in _slices(size, persons):
                 theirs = None if persons is None else persons[mine] - persons[mine.start]
-                found += rows._summed(rows.integers(encoded[:, mine], theirs))
+                found += rows.summed(rows.integers(encoded[:, mine], theirs))
             return found / rows.units
         looked = rows.frame.look(encoded)
         counted = np.concatenate([one.counts(looked, persons, rows.frame.norm) for one in rows.places])

@@ -439,20 +439,22 @@ class RoundSum(FeatureSum):
         found = np.zeros((batch.sets, self.entries), dtype=np.int64)
         people = self._whole_units and self.schema.rows_per_unit > 1
         for place, mine in _pieces(batch, batch.size if people else BLOCK_ROWS):
-            sums = []
-            for whole, term in zip(
-                self.integers(rows[:, mine], _owners(batch, mine) if people else None), self.terms, strict=True
-            ):
-                if term.kind not in _SQUARED:
-                    sums.append(whole.sum(axis=1))
-                    continue
-                products = np.zeros((len(whole), len(whole)))  # exact in any order
-                for some in _columns_at_once(products.size, whole.shape[1]):
-                    part = whole[:, some]
-                    products += np.dot(part, part.T)  # unlike the operator @, it lets other threads run meanwhile
-                sums.append(products[self._upper])
-            found[place] += np.concatenate(sums).astype(np.int64)
+            found[place] += self.summed(self.integers(rows[:, mine], _owners(batch, mine) if people else None))
         return found
+
+    def summed(self, integers: list[Array]) -> Ints:
+        """Sum the whole numbers of each term over units, or their products: exact in any order."""
+        sums = []
+        for whole, term in zip(integers, self.terms, strict=True):
+            if term.kind not in _SQUARED:
+                sums.append(whole.sum(axis=1))
+                continue
+            products = np.zeros((len(whole), len(whole)))
+            for some in _columns_at_once(products.size, whole.shape[1]):
+                part = whole[:, some]
+                products += np.dot(part, part.T)  # unlike the operator @, it lets other threads run meanwhile
+            sums.append(products[self._upper])
+        return np.concatenate(sums).astype(np.int64)
 
     def integers(self, rows: Array, owned: Ints | None = None) -> list[Array]:
         """Map integer features (d, m) to the whole numbers of each term (k, m), forced into the set.
