@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from joblib import cpu_count
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.blocks import called, packed
@@ -145,8 +146,6 @@ def fit_apart(
 
 
 def _processes(n_jobs: int) -> int:
-    from joblib import cpu_count  # noqa: PLC0415  (not in the processes)
-
     if type(n_jobs) is not int or n_jobs == 0:
         raise OptionError("n_jobs", n_jobs, "a number of processes, or -1 for all cores")
     return n_jobs if n_jobs > 0 else max(1, int(cpu_count()) + 1 + n_jobs)

@@ -345,7 +345,7 @@ def test_number_of_processes(n_jobs):
 
 
 def test_number_of_processes_counts_from_all_cores(monkeypatch):
-    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
+    monkeypatch.setattr(workers, "cpu_count", lambda: 8)
     assert [workers._processes(n_jobs) for n_jobs in (3, -1, -2, -8, -20)] == [3, 8, 7, 1, 1]
     assert fit_apart(len, frames_of([]), count=0, width=(3, 2)).shape == (0, 3, 2)
 
