@@ -20,8 +20,7 @@ from dpinfer.entry.codebooks import read_codebook, write_codebook
 from dpinfer.entry.question import bounds, quality
 from dpinfer.families.distributions import Binomial, Family
 from dpinfer.families.question import expfam
-from dpinfer.kernel.data import PrivateData
-from dpinfer.kernel.simulated import PublicData
+from dpinfer.kernel.data import PrivateData, PublicData
 from dpinfer.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpinfer.procedures import Procedure
 from dpinfer.procedures.combine import combine

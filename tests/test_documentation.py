@@ -17,7 +17,7 @@ import dpinfer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ENGINES = ["dpinfer.kernel.sources.dask", "dpinfer.kernel.sources.spark"]  # import what is not always installed
+ENGINES = ["dpinfer.kernel.sources.engines"]  # import what is not always installed
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(dpinfer.__path__, "dpinfer.")

@@ -13,7 +13,7 @@ from dpinfer.descriptions.binomial_inference import EXACT_METHODS
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.inference.moment_inference import METHODS
 from dpinfer.inference.released import Released
-from dpinfer.kernel.rehearsal import sample_batch
+from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.cell_sums import MOMENTS, MOST_ESTIMATES, TABLES, MomentsQuestion, SumPlan, describe, infer_sums
 from dpinfer.procedures.conditions import quoted

@@ -12,7 +12,7 @@ from dpinfer.entry.inference import QUALITY, Quality, occupied_from, octave_boun
 from dpinfer.entry.results import BoundsResults, QualityResults
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries
-from dpinfer.kernel.rows.classes import ClassCounts, ColumnCounts, OctaveRows
+from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES
 from dpinfer.procedures.explanation import first_error

@@ -6,44 +6,35 @@ with the same labels differs in one block; and the fit of a block is a function 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import OptionError
-from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.people import BUCKETS, KeptSource, Spill
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockValues, block_values
 from dpinfer.kernel.sources.base import Pass, Table
-from dpinfer.kernel.spill import BUCKETS, Spill
-from dpinfer.kernel.worker_process import as_floats
 from dpinfer.kernel.workers import fit_apart, fit_here
 from dpinfer.schema.columns import Boolean, Category, Integer, clamped_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.draws import Draws
+    from dpinfer.kernel.rows.base import Array, Cells, Flags, Ints, Places
     from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.kernel.sources.base import Cells, Slice, Source
+    from dpinfer.kernel.sampling import Draws
+    from dpinfer.kernel.sources.base import Slice, Source
     from dpinfer.schema.columns import Column
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
-
-    Array = NDArray[np.float64]
-
-__all__ = ["block_fits", "block_run", "typed_rows"]
 
 _KEYS = 2**53
 """Keys that are drawn for rows, so that equal ones are rare: whole numbers that floats tell apart."""
 
 
-def typed_rows(rows: Blocks, source: Table) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+def typed_rows(rows: Blocks, source: Table) -> tuple[dict[str, Array], Flags]:
     """Read all rows as numbers (n,) within their declared bounds; and which are kept.
 
     Of a category they are places of levels. Dropped are rows with a missing or impossible cell, and those that do not
@@ -53,7 +44,7 @@ def typed_rows(rows: Blocks, source: Table) -> tuple[dict[str, Array], NDArray[n
     keep = np.ones(source.rows, dtype=bool)
     for batch in source.batches(rows.columns, CHUNK_ROWS):
         mine = slice(batch.start, batch.start + batch.rows)
-        found, keep[mine] = _typed(rows.schema, rows.where, batch.read(), batch)
+        found, keep[mine], _ = _typed(rows.schema, rows.where, batch.read(), batch)
         for name in rows.columns:
             values[name][mine] = found[name]
     return values, keep
@@ -61,18 +52,16 @@ def typed_rows(rows: Blocks, source: Table) -> tuple[dict[str, Array], NDArray[n
 
 def _typed(
     schema: Schema, where: Expression | None, cells: Mapping[str, Cells], batch: Slice
-) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+) -> tuple[dict[str, Array], Flags, Ints | None]:
     with np.errstate(all="ignore"):
         found, keep = clamped_values(schema, sorted(schema), cells, batch.rows)
         values = {name: one + 0.0 for name, one in found.items()}  # never -0.0
         if where is not None:
             keep &= where.evaluate(values) > 0.5
-    return values, keep
+    return values, keep, batch.persons
 
 
-def block_fits(
-    rows: Blocks, source: Table, labels: NDArray[np.intp], *, private: bool, keys: NDArray[np.intp] | None = None
-) -> Array:
+def block_fits(rows: Blocks, source: Table, labels: Places, *, private: bool, keys: Places | None = None) -> Array:
     """Fit every block of rows in memory, and its halves where these are asked for.
 
     Rows labelled 2 b and 2 b + 1 are the halves of block b. Of a half with too many rows those of the smallest keys are
@@ -85,7 +74,8 @@ def block_fits(
         order = order[np.lexsort((keys[order], labels[order]))]
         first = np.searchsorted(labels[order], labels[order])
         order = order[np.arange(len(order)) - first < rows.most_of_half]
-    starts = np.searchsorted(labels[order], np.arange(2 * _known(rows) + 1))
+    assert rows.count is not None
+    starts = np.searchsorted(labels[order], np.arange(2 * rows.count + 1))
 
     def part(first: int, last: int) -> dict[str, Array]:
         mine = np.sort(order[starts[first] : starts[last]])
@@ -101,60 +91,32 @@ def _fitted(rows: Blocks, part: Callable[[int, int], Mapping[str, Array]], *, pr
     code that is not the library's own runs in other processes. The frame of a block holds its rows in their order and
     is numbered from 0, with dtypes that the schema sets: it does not tell of other rows.
     """
-    count = _known(rows)
+    assert rows.count is not None
+    count = rows.count
     fits = 3 if rows.halves else 1
 
     def frames(block: int) -> list[pd.DataFrame]:
         labelled = [(2 * block, 2 * block + 2), (2 * block, 2 * block + 1), (2 * block + 1, 2 * block + 2)]
         return [_frame(rows.schema, part(first, last)) for first, last in labelled[:fits]]
 
-    if (private and not rows.own) or (not private and rows.workers not in (None, 1)):
-        fitted, width, workers = _Parts(rows.estimator, rows.size), (fits, rows.size), rows.workers or -1
-        return fit_apart(fitted, frames, count=count, width=width, n_jobs=workers, progress=rows.progress)
+    if (private and not rows.trusted) or (not private and rows.workers not in (None, 1)):
+        width, workers = (fits, rows.size), rows.workers or -1
+        return fit_apart(rows.estimator, frames, count=count, width=width, n_jobs=workers, progress=rows.progress)
     found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(count)]
     return np.array(found)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Fits a block and its halves in another process; a fit that fails leaves the others."""
-
-    estimator: Callable[[pd.DataFrame], Any]
-    size: int
-
-    @property
-    def __name__(self) -> str:
-        """What errors call it: as the user does."""
-        return str(getattr(self.estimator, "__name__", type(self.estimator).__name__))
-
-    def __call__(self, frames: list[pd.DataFrame]) -> Array:
-        return np.stack([self._fit(frame) for frame in frames])
-
-    def _fit(self, frame: pd.DataFrame) -> Array:
-        try:
-            return as_floats(self.estimator(frame), self.size)
-        except MemoryError:  # may be the doing of other blocks: the worker tries again
-            raise
-        except BaseException:
-            return np.full(self.size, np.nan)
 
 
 def _frame(schema: Mapping[str, Column], values: Mapping[str, Array]) -> pd.DataFrame:
     columns: dict[str, object] = {}
     for name, column in schema.items():
         if isinstance(column, Category):
-            columns[name] = pd.Categorical.from_codes(
-                values[name].astype(np.intp), categories=_labels_of(column), ordered=True
-            )
+            distinct = len(set(column.levels)) == len(column.levels)
+            labels = pd.Index(column.levels if distinct else column.level_texts, dtype=object)
+            columns[name] = pd.Categorical.from_codes(values[name].astype(np.intp), categories=labels, ordered=True)
         else:
             whole = isinstance(column, Integer | Boolean)
             columns[name] = values[name].astype(np.int64) if whole else values[name]
     return pd.DataFrame(columns)
-
-
-def _labels_of(column: Category) -> pd.Index[Any]:
-    distinct = len(set(column.levels)) == len(column.levels)
-    return pd.Index(column.levels if distinct else column.level_texts, dtype=object)
 
 
 def block_run(rows: Blocks, source: Source, draws: Draws) -> BlockValues:
@@ -162,7 +124,8 @@ def block_run(rows: Blocks, source: Source, draws: Draws) -> BlockValues:
 
     Every row comes here once, and gets its label here: no engine repeats a draw.
     """
-    halves = 2 * _known(rows)
+    assert rows.count is not None
+    halves = 2 * rows.count
     if not isinstance(source, Table):
         return block_values(_fits_from_disk(rows, source, draws), rows.region)
     if isinstance(source, KeptSource):
@@ -179,32 +142,30 @@ def _fits_from_disk(rows: Blocks, source: Source, draws: Draws) -> Array:
     They are ordered by what they hold, unless the source has an order that one more does not change: an engine may give
     all rows, and people, in another order when there is one more, and a fit may depend on the order.
     """
-    count, names = _known(rows), rows.columns
+    assert rows.count is not None
+    count, names = rows.count, rows.columns
     buckets = min(count, BUCKETS)
     before = 1 if rows.most is None else 2  # the label; and a key, where some rows are left out
 
     def part(first: int, last: int) -> dict[str, Array]:
-        held = spill.read(_bucket_of(first // 2))
+        held = spill.read(first // 2 * buckets // count)
         places = np.concatenate([_of_half(held, label, rows.most_of_half) for label in range(first, last)])
         mine = held[np.sort(places)]
         if not source.ordered:
             mine = mine[np.lexsort(mine[:, before:].T)]
         return {name: np.ascontiguousarray(mine[:, place]) for place, name in enumerate(names, before)}
 
-    def _bucket_of(block: Any) -> Any:
-        return block * buckets // count
-
     with Spill(buckets, np.float64, before + len(names)) as spill:
-        for values, keep, persons in source.pieces(Pass(names, partial(_dealt, rows.schema, rows.where))):
-            units, mine = (len(keep), slice(None)) if persons is None else (persons[-1] - persons[0] + 1, persons)
-            labels = draws.labels(int(units), 2 * count)[mine - persons[0] if persons is not None else mine]
+        for values, keep, persons in source.pieces(Pass(names, partial(_typed, rows.schema, rows.where))):
+            mine = np.arange(len(keep)) if persons is None else persons - persons[0]
+            labels = draws.labels(int(mine[-1]) + 1, 2 * count)[mine]
             keys = [] if rows.most is None else [draws.labels(len(keep), _KEYS)]
             table = np.column_stack([labels.astype(np.float64), *keys, *(values[name] for name in names)])[keep]
-            spill.scatter(_bucket_of(labels[keep] // 2), table)
+            spill.scatter(labels[keep] // 2 * buckets // count, table)
         return _fitted(rows, part, private=draws.private)
 
 
-def _of_half(held: Array, label: int, most: int | None) -> NDArray[np.intp]:
+def _of_half(held: Array, label: int, most: int | None) -> Places:
     """Return the places (m,) of the rows with a label in a bucket; where there are too many, of the smallest keys.
 
     The bucket is read part by part; no more than a part and twice ``most`` rows are held.
@@ -219,18 +180,6 @@ def _of_half(held: Array, label: int, most: int | None) -> NDArray[np.intp]:
     return found if most is None else _smallest(held, found, most)
 
 
-def _smallest(held: Array, places: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+def _smallest(held: Array, places: Places, most: int) -> Places:
     """Keep the rows of the smallest keys; of equal keys contents decide, so that the order of rows does not."""
     return places[np.lexsort(held[places, :0:-1].T)[:most]] if len(places) > most else places
-
-
-def _dealt(
-    schema: Schema, where: Expression | None, cells: Mapping[str, Cells], batch: Slice
-) -> tuple[dict[str, Array], NDArray[np.bool_], NDArray[np.int64] | None]:
-    return *_typed(schema, where, cells, batch), batch.persons
-
-
-def _known(rows: Blocks) -> int:
-    if rows.count is None:
-        raise OptionError("count", None, "a whole number of blocks: none is dealt before it is known")
-    return rows.count

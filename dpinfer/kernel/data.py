@@ -1,12 +1,14 @@
-"""Data with a guard: confidential rows that only the kernel reads."""
+"""Rows with a public schema: confidential ones, which only the kernel reads, and public ones for simulation."""
 
 from __future__ import annotations
 
 import re
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import pandas as pd
 
 from dpinfer.errors import (
     DataError,
@@ -18,57 +20,64 @@ from dpinfer.errors import (
     type_of,
 )
 from dpinfer.kernel import stage
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.people import KeptSource
-from dpinfer.kernel.quiet import quiet
+from dpinfer.kernel.copies import check_columns
+from dpinfer.kernel.people import BUCKETS, KeptSource, SpilledPeople, check_disk
+from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.kernel.run import run
-from dpinfer.kernel.sealing import own_price, own_schema
-from dpinfer.kernel.sources import Table, open_source
-from dpinfer.kernel.spill import BUCKETS, check_disk
-from dpinfer.kernel.spilled_people import SpilledPeople
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
+from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sources.base import Table, no_warnings
 from dpinfer.privacy.store import ROWS, Account
+from dpinfer.privacy.units import NEIGHBORS, Neighbors
 from dpinfer.release.request import Request
+from dpinfer.schema.cells import Coded
 from dpinfer.schema.declared import kind_of_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.sources.base import Source
     from dpinfer.privacy.ledger import Ledger
-    from dpinfer.privacy.units import Neighbors, Privacy
+    from dpinfer.privacy.units import Privacy
     from dpinfer.release import Release
     from dpinfer.release.release import Advice
     from dpinfer.schema.schema import Schema
 
-__all__ = ["PrivateData", "Rows"]
+_CHARGE_ID = re.compile("[0-9a-f]{32}")
+_LONGEST_VERSION = 100
 
 
 class Rows(stage.Data):
     """Rows with a public schema and a neighbour relation, private or public."""
 
-    __slots__ = ("_advice", "_counted", "_kept", "_lock", "_schema", "_source", "_told")
+    __slots__ = ("_advice", "_counted", "_kept", "_lock", "_schema", "_source")
 
     def __init__(
         self, source: object, schema: Schema, person: str | None, max_rows: int | None, types: object = None
     ) -> None:
-        schema = _with_unit(own_schema(schema), person, max_rows)
-        self._source = open_source(source)
-        self._source.find([*schema, *(() if schema.people is None else (schema.people.id,))])
+        check_columns(schema)
+        if person is None and max_rows is not None:
+            raise OptionError("id", None, "with max_rows= the column that tells people apart")
+        if person is not None and max_rows is None:
+            raise OptionError("max_rows", None, "with id= the most rows of one person that are kept")
+        if person is not None and max_rows is not None:  # a schema that has people keeps them
+            schema = schema.with_people(person, max_rows)
+        source = self._source = open_source(source)
+        source.find([*schema, *(() if schema.people is None else (schema.people.id,))])
         for name in schema:
-            if name not in self._source.columns:
-                raise UnknownColumnError(name, self._source.columns, "the data")
-        if schema.people is not None and schema.people.id not in self._source.columns:
-            raise OptionError(
-                "id",
-                schema.people.id,
-                f"a column of the data that tells people apart: {', '.join(self._source.columns)}",
-            )
+            if name not in source.columns:
+                raise UnknownColumnError(name, source.columns, "the data")
+        if schema.people is not None and schema.people.id not in source.columns:
+            right = f"a column of the data that tells people apart: {', '.join(source.columns)}"
+            raise OptionError("id", schema.people.id, right)
         if types is not None:
-            _check_types(schema, _declared_types(self._source) if isinstance(types, str) else types, types)
-        self._schema, self._told = schema, own_schema(schema)  # what is handed out may be changed
+            _check_types(schema, source, types)
+        self._schema = schema
         self._kept: KeptSource | None = None
         self._counted: int | None = None
         self._lock = threading.Lock()
@@ -77,22 +86,33 @@ class Rows(stage.Data):
     @property
     def schema(self) -> Schema:
         """The public schema, with the people where they are the unit of protection."""
-        return self._told
+        return self._schema
 
     @property
     def nobs(self) -> int | None:
         """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
         if self.neighbors != "replace_one" or self._schema.people is not None:
             return None
-        if self._counted is None:
-            self._counted = _count(self._source)
+        if self._counted is None:  # before a charge: nothing is said of a row but what the source says itself
+            try:
+                with no_warnings():
+                    self._counted = self._source.count()
+            except DataError:
+                raise
+            except Exception:
+                pass
+        if self._counted is None:  # outside of the handler: an error holds on to the one that it meets there
+            raise DataError(
+                "source: the rows cannot be counted, and their number is public under replace_one; "
+                "nothing is said of why, as that may depend on a row"
+            )
         return self._counted
 
     def _repr_html_(self) -> str:
         """Show what is public as HTML in a notebook: no row, and not how many there are."""
         from dpinfer.schema.schema import rows_report  # noqa: PLC0415  (no part of a private run)
 
-        return rows_report(type(self).__name__, self._told, self.neighbors, getattr(self, "ledger", None)).html()
+        return rows_report(type(self).__name__, self._schema, self.neighbors, getattr(self, "ledger", None)).html()
 
     def cite(self, release: Release) -> None:
         """Let later releases of these rows note what a release of their quality advises on the columns that they read.
@@ -138,7 +158,7 @@ class Rows(stage.Data):
             with self._source.opened() as rows:
                 yield rows
         elif isinstance(self._source, Table):
-            with self._lock, quiet():
+            with self._lock, no_warnings():
                 if self._kept is None:
                     self._kept = KeptSource(self._source, self._schema)
             yield self._kept
@@ -238,7 +258,8 @@ class PrivateData(Rows):
         account = getattr(ledger, "account", None)
         if type(account) is not Account:  # not a subclass, which might charge less
             raise OptionError("ledger", type_of(ledger), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
-        if not (version is None or _is_version(version)):
+        named = type(version) is str and 0 < len(version) <= _LONGEST_VERSION and version.isprintable()
+        if version is not None and not (named and version.strip()):
             expected = f"a text of 1 to {_LONGEST_VERSION} printable characters that names this state of the rows"
             raise OptionError("version", version if isinstance(version, str) else type_of(version), expected)
         super().__init__(source, schema, id, max_rows, types)
@@ -281,50 +302,44 @@ class PrivateData(Rows):
         """
         if not (charge_id is None or (type(charge_id) is str and _CHARGE_ID.fullmatch(charge_id))):
             raise OptionError("charge_id", type_of(charge_id), "32 hexadecimal digits")
-        booked = _Booked(charge_id, seen)
+        account, people, kept, charged = self._account, self._schema.people, False, ""
+
+        def charge(measured: Plan) -> str:
+            unit = ROWS if people is None else f"people told apart by {people.id!r}"
+            said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"
+            said = said if people is None else f"{said} (unit: {people.unit})"
+            said = said if self._version is None else f"{said} (version of the data: {self._version})"
+
+            def asked() -> str:
+                nonlocal kept
+                kept = True
+                question, of = (measured.question, privacy, self.neighbors), (account.header.dataset, self._version)
+                return Request(*question, *of).to_json()
+
+            nonlocal charged
+            charged = account.charge(measured.cost, said, unit=unit, asked=asked, identifier=charge_id, seen=seen)
+            return charged
+
         with self._source.turn:
-            made = run(
-                procedure,
-                stage.Context(self._schema, self.neighbors, own_price(privacy), self.nobs),
-                ready=self._ready,
-                source=self._open,
-                draws=PrivateDraws(),
-                charge=lambda measured: self._charge(measured, booked),
-                dataset=self._account.header.dataset,
-                version=self._version,
+            release = self._noted(
+                run(
+                    procedure,
+                    self.context(privacy),
+                    ready=self._ready,
+                    source=self._open,
+                    draws=PrivateDraws(),
+                    charge=charge,
+                    dataset=account.header.dataset,
+                    version=self._version,
+                )
             )
-        release = self._noted(made)
-        if booked.kept:
-            self._keep(booked, release)
+        if kept:  # nothing of the rows is in it but what was released
+            try:
+                account.keep(charged, release.to_json())
+            except BaseException as error:  # an interrupt, too, would lose what was paid for
+                reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
+                raise ReleaseNotSavedError(str(account.store), reason, release) from None
         return release
-
-    def _keep(self, booked: _Booked, release: Release) -> None:
-        """Store a release that the ledger keeps; nothing of the rows is in it but what was released."""
-        try:
-            self._account.keep(str(booked.charge_id), release.to_json())
-        except BaseException as error:  # an interrupt, too, would lose what was paid for
-            reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
-            raise ReleaseNotSavedError(str(self._account.store), reason, release) from None
-
-    def _charge(self, measured: Plan, booked: _Booked) -> str:
-        people = self._schema.people
-        unit = ROWS if people is None else f"people told apart by {people.id!r}"
-        said = measured.text if measured.text.startswith(measured.kind) else f"{measured.kind}: {measured.text}"
-        said = said if people is None else f"{said} (unit: {people.unit})"
-        said = said if self._version is None else f"{said} (version of the data: {self._version})"
-
-        def asked() -> str:
-            booked.kept = True
-            context, header = measured.context, self._account.header
-            return Request(
-                measured.question, context.privacy, context.neighbors, header.dataset, self._version
-            ).to_json()
-
-        charged = self._account.charge(
-            measured.cost, said, unit=unit, asked=asked, identifier=booked.charge_id, seen=booked.seen
-        )
-        booked.charge_id = charged
-        return charged
 
     def __repr__(self) -> str:
         size = "confidential" if self.nobs is None else f"{self.nobs:,} (public)"
@@ -333,64 +348,124 @@ class PrivateData(Rows):
         return f"PrivateData(columns: {columns}; neighbours: {self.neighbors}{unit}; number of rows: {size})"
 
 
-@dataclass
-class _Booked:
-    """What is agreed of one charge, and whether its release is to be kept."""
-
-    charge_id: str | None
-    seen: int | None
-    kept: bool = False
-
-
-_CHARGE_ID = re.compile("[0-9a-f]{32}")
-_LONGEST_VERSION = 100
-
-
-def _is_version(given: object) -> bool:
-    return type(given) is str and 0 < len(given) <= _LONGEST_VERSION and given.isprintable() and bool(given.strip())
-
-
-def _count(source: Source) -> int:
-    """Count rows where their number is public: before a charge, so that nothing is said of a row."""
-    try:
-        with quiet():
-            return source.count()
-    except DataError:  # what the source says itself
-        raise
-    except Exception:
-        pass
-    raise DataError(  # outside of the handler: an error holds on to the one that it meets there
-        "source: the rows cannot be counted, and their number is public under replace_one; "
-        "nothing is said of why, as that may depend on a row"
-    )
-
-
-def _declared_types(source: Source) -> dict[str, object]:
-    """Return what the types of a source say of its cells; nothing of a type that says nothing."""
-    found: dict[str, object] = {}
-    for name, given in source.types.items():
+def _check_types(schema: Schema, source: Source, types: object) -> None:
+    """Refuse a schema that does not go with declared types; a type that says nothing of its cells goes with any."""
+    if isinstance(types, str) and types != "declared":
+        raise OptionError("types", types, '"declared", or declared types by column')
+    declared: dict[str, object] = {}
+    for name, given in source.types.items() if isinstance(types, str) else ():
         try:
-            found[name] = kind_of_type(name, given)
+            declared[name] = kind_of_type(name, given)
         except OptionError:
-            found[name] = None
-    return found
-
-
-def _check_types(schema: Schema, types: object, given: object) -> None:
-    """Refuse a schema that does not go with declared types."""
-    if isinstance(given, str) and given != "declared":
-        raise OptionError("types", given, '"declared", or declared types by column')
-    found = schema.check(types)
+            declared[name] = None
+    found = schema.check(declared if isinstance(types, str) else types)
     if not found:
         raise SchemaError(str(found))
 
 
-def _with_unit(schema: Schema, person: str | None, max_rows: int | None) -> Schema:
-    """Return the schema with the people that are named; one that has people keeps them."""
-    if person is None and max_rows is None:
-        return schema
-    if person is None:
-        raise OptionError("id", None, "with max_rows= the column that tells people apart")
-    if max_rows is None:
-        raise OptionError("max_rows", None, "with id= the most rows of one person that are kept")
-    return schema.with_people(person, max_rows)
+class PublicData(Rows):
+    """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
+
+    Parameters
+    ----------
+    source : DataFrame, path, query or engine
+        As in `PrivateData`.
+    schema : Schema
+    rng : numpy.random.Generator
+        Source of the simulated noise.
+    neighbors : {"add_remove", "replace_one"}
+        The relation that is simulated.
+    id, max_rows : optional
+        As in `PrivateData`.
+
+    Raises
+    ------
+    UnknownColumnError, DataError, OptionError
+        As `PrivateData`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+    >>> rng = np.random.default_rng(1)
+    >>> data = dpi.PublicData(schema.sample(5000, rng), schema, rng=rng)  # no ledger: nothing is protected
+    >>> results = dpi.mean("age", data).fit(dpi.ZCDP(0.1))
+    >>> results.release.public
+    True
+    """
+
+    __slots__ = ("_neighbors", "_rng")
+
+    def __init__(
+        self,
+        source: object,
+        schema: Schema,
+        *,
+        rng: np.random.Generator,
+        neighbors: Neighbors = "add_remove",
+        id: str | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
+        if neighbors not in NEIGHBORS:
+            raise OptionError("neighbors", neighbors, NEIGHBORS)
+        super().__init__(source, schema, id, max_rows)
+        self._neighbors: Neighbors = neighbors
+        self._rng = rng
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation that is simulated."""
+        return self._neighbors
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Source of the simulated noise."""
+        return self._rng
+
+    @property
+    def public(self) -> bool:
+        """These rows need no protection."""
+        return True
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows, with the column that tells people apart where they are the unit: they need no protection."""
+        people = self.schema.people
+        names = (*self.schema, *(() if people is None else (people.id,)))
+        with self._source.opened() as rows:
+            parts = [batch.read() for batch in rows.batches(names, CHUNK_ROWS)]
+        columns: dict[str, Any] = {}
+        for name in names:
+            found = [plain_cells(cells[name]) for cells in parts] or [np.zeros(0)]
+            if len({one.dtype for one in found}) > 1:  # as objects, so that no cell is changed
+                found = [one.astype(object) for one in found]
+            columns[name] = np.concatenate(found)
+        return pd.DataFrame(columns)
+
+    def run(
+        self,
+        procedure: Any,
+        privacy: Privacy,
+        *,
+        charge_id: str | None = None,  # noqa: ARG002
+        seen: int | None = None,  # noqa: ARG002
+    ) -> Release:
+        """Price a procedure and measure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
+        draws = SimulatedDraws(self._rng)
+        return self._noted(
+            run(procedure, self.context(privacy), source=self._open, ready=self._ready, draws=draws, charge=None)
+        )
+
+    def __repr__(self) -> str:
+        unit = "" if self.schema.people is None else f"; unit: {self.schema.unit}"
+        return f"PublicData(columns: {', '.join(self.schema)}; neighbours: {self.neighbors}{unit}; protects nobody)"
+
+
+def plain_cells(cells: Any) -> NDArray[Any]:
+    """Return cells of any storage as an array; coded ones as objects, None where one is missing."""
+    if not isinstance(cells, Coded):
+        return np.asarray(cells)
+    listed, codes = np.array([*cells.values, None], dtype=object), np.asarray(cells.codes)  # noqa: PD011
+    return np.asarray(listed[np.where((codes >= 0) & (codes < len(listed) - 1), codes, len(listed) - 1)])

@@ -1,4 +1,4 @@
-"""A measurement: everything that will be done to the rows at a price, all of it public, before it is done."""
+"""A measurement: everything that will be done to the rows at a price, all of it public, before it is done, in words."""
 
 from __future__ import annotations
 
@@ -6,16 +6,242 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.kernel.plan import Plan, planned
-from dpinfer.kernel.wording import bound_in_words, measured_in_words, noise_in_words
+from dpinfer.kernel.rows.blocks import BlockMoments, BlockSum, OctaveCounts, PlaceCounts
+from dpinfer.kernel.rows.cells import CellSum, CountedSum, PersonSum, QuerySum
+from dpinfer.kernel.rows.iterations import RoundCounts, RoundSum
+from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, MarginalSum, OctaveRows
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum
+from dpinfer.kernel.rows.scores import ScoreSum
+from dpinfer.kernel.rows.tree import PointRows, TreeSum
+from dpinfer.kernel.stage import Above
 from dpinfer.release.laws import CHOICES, NoiseLaw
+from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.priced_stage import PricedStage
+    from collections.abc import Callable
+    from fractions import Fraction
+
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.stage import Context
+    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.schema import People
 
-__all__ = ["Measurement", "price_procedure"]
+
+# What is measured
+
+
+def measured_in_words(priced: PricedStage) -> str:
+    """Say what a priced stage measures."""
+    measure = priced.stage.measure
+    if not isinstance(measure, Above):
+        return measures(priced.rows)
+    above = "the first that is" if measure.answers == 1 else f"{measure.answers:,} that are"
+    count = len(measure.names)
+    return (
+        f"for each of {count:,} sum{'' if count == 1 else 's'} in turn whether it is at least its threshold, up to "
+        f"{above}: nothing of the sums"
+    )
+
+
+def measures(rows: Any) -> str:
+    """Say what a row sum adds up."""
+    return _of_type(_MEASURED, rows)(rows)
+
+
+def _of_type(told: dict[type, Callable[..., str]], rows: object) -> Callable[..., str]:
+    return next(told[kind] for kind in type(rows).__mro__ if kind in told)
+
+
+def _where(rows: CellSum | MarginalSum) -> str:
+    return "" if rows.features.where is None else f", where {rows.features.where.text}"
+
+
+def _cells(rows: CellSum) -> str:
+    where = (f" in each of {rows.size:,} cells" if rows.size > 1 else "") + _where(rows)
+    if rows.counts_only:
+        return "the number of rows" + where
+    return f"{rows.width} sum{'s' if rows.width > 1 else ''}{where}: {', '.join(rows.summed)}"
+
+
+def _marginals(rows: MarginalSum) -> str:
+    what = "contrasts" if rows.contrasts else "counts"
+    several = f"{len(rows.subsets):,} marginals" if len(rows.subsets) > 1 else "one marginal"
+    return f"{len(rows.names):,} {what} of the cells of {several} of {len(rows.axes):,} columns{_where(rows)}"
+
+
+def _octaves(rows: OctaveRows) -> str:
+    listed = ", ".join(f"{name} ({size:,})" for name, size in zip(rows.schema, rows.sizes, strict=True))
+    return f"the number of rows in signed octaves of {listed}"
+
+
+def _tree(rows: TreeSum) -> str:
+    groups = f" in each of {rows.size:,} groups" if rows.groups else ""
+    return f"the number of rows in every node of a tree over {rows.name} with {rows.leaves:,} leaves{groups}"
+
+
+def _products(rows: GramSum) -> str:
+    names = rows.features.basis.names
+    products = len(names) * (len(names) + 1) // 2
+    return f"{products} sums of products of {len(names)} bounded features: {', '.join(names)}"
+
+
+def _round(rows: RoundSum) -> str:
+    names = rows.features.basis.names
+    cut = " (what a unit adds cut to length {:.6g})"
+    parts = ", ".join(one.name + ("" if one.cut is None else cut.format(one.cut)) for one in rows.terms)
+    return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
+
+
+def _binned(rows: RoundCounts) -> str:
+    counted: dict[str, list[str]] = {"rows": [], "people": []}
+    for one in rows.places:
+        counted["people" if one.of == "person" else "rows"].append(f"{one.name} ({one.size:,} bins)")
+    return "; ".join(f"the number of {units} by {', '.join(bins)}" for units, bins in counted.items() if bins)
+
+
+def _replicates(rows: ReplicateSum) -> str:
+    kind = "products of features" if rows.products else "features"
+    return f"{rows.width} sums of {kind}, {rows.replicates} times: {', '.join(rows.labels)}"
+
+
+_MEASURED: dict[type, Callable[..., str]] = {
+    object: lambda rows: ", ".join(rows.names),
+    OctaveCounts: lambda _: "a noisy histogram of the scale of the estimates",
+    PlaceCounts: lambda _: "a noisy histogram of the place of the estimates",
+    BlockMoments: lambda _: "sums, products, and counts of failed and moved blocks",
+    CellSum: _cells,
+    QuerySum: lambda rows: f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells",
+    MarginalSum: _marginals,
+    ClassCounts: lambda _: (
+        "the cells of each column by class: valid, clamped, missing or impossible; and the rows without a bad cell"
+    ),
+    OctaveRows: _octaves,
+    TreeSum: _tree,
+    PointRows: lambda rows: f"quantiles of {rows.tree.name}, chosen by the exponential mechanism",
+    GramSum: _products,
+    RoundSum: _round,
+    RoundCounts: _binned,
+    ReplicateSum: _replicates,
+    ScoreSum: lambda rows: (
+        f"scores of {len(rows.scores):,} candidates: nothing but the one with the largest noisy score"
+    ),
+}
+
+
+# What one unit changes
+
+
+def bound_in_words(priced: PricedStage, context: Context) -> str:  # noqa: PLR0911  (a return for each kind)
+    """Say what the bound of a priced stage is of."""
+    unit, bound, rows = context.schema.unit, priced.bound, priced.rows
+    if isinstance(rows, PointRows):
+        return f"{unit} moves the rank of a point by at most {int(bound):,}"
+    if isinstance(rows, ScoreSum):
+        done = "adding or removing" if context.neighbors == "add_remove" else "replacing"
+        if isinstance(priced.stage.measure, Above):
+            way = ", all in one direction" if rows.monotone(context.neighbors) else ""
+            return f"{done} {unit} changes each sum by at most {int(bound) * rows.step:.6g}{way}"
+        return f"{done} {unit} changes scores by amounts that differ by at most {int(bound) * rows.step:.6g}"
+    if priced.law.family == "tulap":
+        return f"{unit} changes the count by at most {int(bound):,}"
+    norm: Norm = "l1" if priced.law.family == "laplace" else "l2"
+    kind = "Euclidean" if norm == "l2" else "L1"
+    if isinstance(rows, GramSum):
+        kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
+        sizes = [f"{float(part) / UNIT**2:.6g}" for part in rows.part_changes(context.neighbors, norm)]
+        if rows.split:
+            return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
+        return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
+    return _of_type(_MOVED, rows)(rows, bound, context.neighbors, f"{kind} norm of the change")
+
+
+def _cells_moved(rows: CellSum, bound: Fraction, neighbors: Neighbors, change: str) -> str:
+    moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and rows.size > 1 else ""
+    of = "rows" if rows.counts_only else "the scaled features, each over its relative noise"
+    if isinstance(rows, PersonSum):
+        of = f"{rows.most:,} rows at their bounds, each over its relative noise"
+    return f"{change} of all sums at most {float(bound / rows.unit):.6g} in units of {of}{moved}"
+
+
+def _marginals_moved(rows: MarginalSum, bound: Fraction, neighbors: Neighbors, change: str) -> str:
+    what = "contrasts over the norms of their rows" if rows.contrasts else "counts"
+    moved = "; a row that is replaced leaves a cell and enters another" if neighbors == "replace_one" else ""
+    told = f"{change} of all of them, over relative noise, at most {float(bound):.6g}"
+    return f"a row is in one cell of each marginal{moved}: {what}, {told}"
+
+
+def _columns_moved(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, change: str) -> str:
+    columns = f"each of {len(rows.schema):,} columns" if len(rows.schema) > 1 else "one column"
+    also = ", and among the rows kept" if rows.counts_rows else ""
+    moved = "; one that is replaced leaves a class and enters another" if neighbors == "replace_one" else ""
+    return f"a row counts once in {columns}{also}{moved}: {change} of all counts at most {float(bound):.6g}"
+
+
+def _tree_moved(rows: TreeSum, bound: Fraction, _: Neighbors, change: str) -> str:
+    levels = f"a row of it is counted once in each of {rows.depth + 1} levels"
+    return f"{rows.schema.unit}; {levels}: {change} at most {float(bound):.6g}"
+
+
+def _replicates_moved(rows: ReplicateSum, bound: Fraction, neighbors: Neighbors, _: str) -> str:
+    moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
+    scaled = " (off-diagonal products counted twice)" if rows.products else ""
+    return (
+        f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / rows.unit:.6g} in units of the "
+        f"scaled features{scaled}"
+    )
+
+
+_MOVED: dict[type, Callable[..., str]] = {
+    object: lambda _, bound, __, change: f"{change} of all sums at most {float(bound):.6g}",
+    BlockSum: lambda rows, *_: (
+        f"{rows.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
+    ),
+    CellSum: _cells_moved,
+    QuerySum: lambda rows, bound, _, change: f"{change} of all queries at most {float(bound) * rows.step:.6g}",
+    MarginalSum: _marginals_moved,
+    ColumnCounts: _columns_moved,
+    TreeSum: _tree_moved,
+    ReplicateSum: _replicates_moved,
+}
+
+
+# Which noise it gets
+
+
+def noise_in_words(priced: PricedStage) -> str:
+    """Say which noise a priced stage gets."""
+    law = priced.law
+    if law.family == "above":
+        threshold, own = law.shared * priced.steps[0], law.scales[0] * priced.steps[0]
+        return (
+            f"discrete Laplace, on all thresholds the same draw, scale {threshold:.6g}, and on each sum, scale "
+            f"{own:.6g}, in units of {_unit_of(priced.rows)}; not released"
+        )
+    noisy = [scale * step for scale, step in zip(law.scales, priced.steps, strict=True) if scale > 0]
+    spread = f"{min(noisy):.6g} to {max(noisy):.6g}" if noisy else "none"
+    family = f"discrete {law.family}"
+    if law.family == "tulap":
+        family = "discrete Laplace and a uniform fraction (Tulap)"
+    elif law.family in CHOICES:
+        family = f"{law.family}, added to scores that are not released"
+    several = f", the average of {law.draws} draws" if law.draws > 1 else ""
+    return f"{family}{several}, scale {spread} in units of {_unit_of(priced.rows)}"
+
+
+def _unit_of(rows: Any) -> str:
+    """Return what the noise scale is in units of."""
+    if isinstance(rows, BlockSum):
+        held = isinstance(rows, BlockMoments)
+        return "blocks, and of the ball that holds their estimates" if held else "blocks"
+    if isinstance(rows, PersonSum):
+        return "a person with all rows at their bounds"
+    if isinstance(rows, RoundCounts) and any(one.of == "person" for one in rows.places):
+        return "rows, and of people"
+    if isinstance(rows, CountedSum | RoundCounts | ColumnCounts) or (isinstance(rows, CellSum) and rows.counts_only):
+        return "rows"
+    others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds", MarginalSum: "rows"}
+    return others.get(type(rows), "the scaled features")
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,32 +327,20 @@ class Measurement(Plan):
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What will be measured, how it is bounded, what noise it gets and what it costs, by name."""
-        several = len(self.stages) > 1
-        return (
-            ("measures", self.text if several else measured_in_words(self.stages[0])),
-            ("reads", ", ".join(self.columns) or "no column"),
-            ("neighbours", self.neighbors),
-            *self._of_people,
-            *(fact for place, stage in enumerate(self.stages, 1) for fact in self._of_stage(place, stage)),
-            ("exact", ", ".join(self.exact) or "nothing"),
-            ("guarantee", self.cost.describe()),
-        )
-
-    @property
-    def _of_people(self) -> list[tuple[str, str]]:
-        if self.people is None:
-            return []
-        most = f"at most {self.people.max_rows:,} row{'s' if self.people.max_rows > 1 else ''} each"
-        return [("unit", f"one person, told apart by {self.people.id!r}: {most}, chosen by a public hash")]
-
-    def _of_stage(self, place: int, stage: PricedStage) -> list[tuple[str, str]]:
-        bound, noise = self.bound_of(stage), noise_in_words(stage)
-        if len(self.stages) == 1:
-            return [("bound", bound), ("noise", noise)]
-        slot = self.slots[place - 1]
-        chosen = ", built from what was released before" if slot.adaptive else ""
-        told = f"{measured_in_words(stage)} ({float(slot.share):.3g} of the price{chosen})"
-        return [(f"stage {place}", told), ("bound", bound), ("noise", noise)]
+        several, people = len(self.stages) > 1, self.people
+        told = [("measures", self.text if several else measured_in_words(self.stages[0]))]
+        told += [("reads", ", ".join(self.columns) or "no column"), ("neighbours", self.neighbors)]
+        if people is not None:
+            most = f"at most {people.max_rows:,} row{'s' if people.max_rows > 1 else ''} each"
+            told.append(("unit", f"one person, told apart by {people.id!r}: {most}, chosen by a public hash"))
+        for place, (stage, slot) in enumerate(zip(self.stages, self.slots, strict=True), 1):
+            if several:
+                chosen = ", built from what was released before" if slot.adaptive else ""
+                share = f"({float(slot.share):.3g} of the price{chosen})"
+                told.append((f"stage {place}", f"{measured_in_words(stage)} {share}"))
+            told += [("bound", self.bound_of(stage)), ("noise", noise_in_words(stage))]
+        told += [("exact", ", ".join(self.exact) or "nothing"), ("guarantee", self.cost.describe())]
+        return tuple(told)
 
     def bound_of(self, stage: PricedStage) -> str:
         """Say what one unit changes in a stage."""

@@ -10,33 +10,38 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 import struct
 import threading
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
 
-from dpinfer.kernel.sources.base import Table
-from dpinfer.schema.cells import PLAIN_NUMBERS, Coded, complex_to_numbers, read_cell, truth_text
+from dpinfer.errors import DataError
+from dpinfer.kernel.sources.base import Pass, Slice, Source, Table
+from dpinfer.schema.cells import PLAIN_NUMBERS, Coded, Meant, complex_to_numbers, read_cell, truth_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
-    from dpinfer.kernel.sources.base import Cells, Slice
-    from dpinfer.schema.schema import Schema
+    from dpinfer.kernel.sources.base import Cells
+    from dpinfer.schema.schema import People, Schema
 
     Hashes = NDArray[np.uint64]
     Codes = NDArray[np.int64]
     Key = int | float | str | bytes
+    Records = NDArray[np.uint64]
 
-__all__ = ["KeptSource", "chosen_rows", "content_bits", "kept_rows", "person_codes", "second_words", "whole_people"]
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -69,7 +74,10 @@ def person_codes(cells: Cells) -> tuple[Codes, Hashes]:
     if isinstance(cells, Coded):
         own, hashes = _of_keys([*map(_key, cells.values), None])
         codes = own[cells.positions]
-        return _without_gaps(codes, hashes)
+        used = np.unique(codes[codes >= 0])  # people of a dictionary who have no row are left out
+        rank = np.full(len(hashes) + 1, -1, dtype=np.int64)
+        rank[used] = np.arange(len(used))
+        return rank[codes], hashes[used]
     if cells.dtype.kind in "iub":
         values, inverse = np.unique(cells, return_inverse=True)
         bits = values.astype(np.uint64) if cells.dtype.kind == "u" else values.astype(np.int64).view(np.uint64)
@@ -98,14 +106,9 @@ def _keys(cells: Iterable[object]) -> list[Key | None]:
     texts: dict[str, Key | None] = {}
     found: list[Key | None] = []
     for cell in cells:
-        if type(cell) is int:
-            found.append(cell)
-        elif type(cell) is str:
-            if cell not in texts:
-                texts[cell] = _key(cell)
-            found.append(texts[cell])
-        else:
-            found.append(_key(cell))
+        if type(cell) is str and cell not in texts:
+            texts[cell] = _key(cell)
+        found.append(cell if type(cell) is int else texts[cell] if type(cell) is str else _key(cell))
     return found
 
 
@@ -131,15 +134,7 @@ def _ranked(codes: Codes, hashes: Hashes) -> tuple[Codes, Hashes]:
     return rank[codes], hashes[order]
 
 
-def _without_gaps(codes: Codes, hashes: Hashes) -> tuple[Codes, Hashes]:
-    """Leave out people of a dictionary who have no row."""
-    used = np.unique(codes[codes >= 0])
-    rank = np.full(len(hashes) + 1, -1, dtype=np.int64)
-    rank[used] = np.arange(len(used))
-    return rank[codes], hashes[used]
-
-
-def _key(cell: object) -> Key | None:
+def _key(cell: Any) -> Key | None:
     """Reduce a cell to an id that equals another one if it is the same person's; None where it is no id."""
     try:
         return _read_key(cell)
@@ -187,18 +182,17 @@ def _text_key(text: str) -> Key | None:
 
 def _hashes_of(keys: Sequence[Key | None]) -> Hashes:
     """Hash ids: numbers by their bits, others by their contents."""
-    numbers = np.array([not isinstance(key, str | bytes) for key in keys], dtype=bool)
-    hashes = np.array([_bits(key) for key in keys], dtype=np.uint64)
+    numbers, hashes = np.zeros(len(keys), dtype=bool), np.zeros(len(keys), dtype=np.uint64)
+    for place, key in enumerate(keys):
+        numbers[place] = not isinstance(key, str | bytes)
+        if isinstance(key, int):
+            hashes[place] = key & _MASK
+        elif isinstance(key, float):
+            hashes[place] = int.from_bytes(struct.pack("<d", key), "little") ^ _FRACTION
+        else:
+            content = b"b" + key if isinstance(key, bytes) else b"t" + _utf8(key or "")
+            hashes[place] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
     return np.where(numbers, _mixed(hashes), hashes)
-
-
-def _bits(key: Key | None) -> int:
-    if isinstance(key, int):
-        return key & _MASK
-    if isinstance(key, float):
-        return int.from_bytes(struct.pack("<d", key), "little") ^ _FRACTION
-    content = b"b" + key if isinstance(key, bytes) else b"t" + _utf8(key or "")
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def second_words(cells: Cells) -> Hashes:
@@ -247,23 +241,6 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 # Which rows are kept
-
-
-def kept_rows(source: Table, schema: Schema) -> tuple[Codes, Codes]:
-    """Choose the rows of each person that count: their places (k,), a person's one after the other, and whose they are.
-
-    Rows without an id are dropped.
-    """
-    people = schema.people
-    assert people is not None
-    codes, hashes = person_codes(source.read([people.id], 0, source.rows)[people.id])
-    known = np.flatnonzero(codes >= 0)
-    codes = codes[known]
-    contents = [
-        content_bits(schema[name].coerce(source.read([name], 0, source.rows)[name]))[known] for name in sorted(schema)
-    ]
-    order = chosen_rows(codes, hashes[codes], contents, people.max_rows)
-    return known[order], codes[order]
 
 
 def chosen_rows(codes: Codes, hashes: Hashes, contents: Sequence[Hashes], most: int) -> Codes:
@@ -330,14 +307,21 @@ def _place_in_run(same: NDArray[np.bool_], size: int) -> Codes:
 class KeptSource(Table):
     """The rows of people that count, those of a person one after the other.
 
-    ``persons`` says whose each row is (0, 1, ... in order), ``starts`` where the rows of each person start and last
-    end.
+    ``places`` says which rows of the source they are, ``persons`` whose each is (0, 1, ... in order), and ``starts``
+    where the rows of each person start and last end.
     """
 
     def __init__(self, source: Table, schema: Schema) -> None:
         self._source = source
-        self._rows, self.persons = kept_rows(source, schema)
-        self.columns, self.rows = source.columns, len(self._rows)
+        people = schema.people
+        assert people is not None
+        codes, hashes = person_codes(source.read([people.id], 0, source.rows)[people.id])
+        known = np.flatnonzero(codes >= 0)  # rows without an id are dropped
+        codes, names = codes[known], sorted(schema)
+        cells = (schema[name].coerce(source.read([name], 0, source.rows)[name]) for name in names)
+        order = chosen_rows(codes, hashes[codes], [content_bits(one)[known] for one in cells], people.max_rows)
+        self.places, self.persons = known[order], codes[order]
+        self.columns, self.rows = source.columns, len(self.places)
         count = int(self.persons[-1]) + 1 if self.rows else 0
         self.starts = np.searchsorted(self.persons, np.arange(count + 1))
         self._cells: dict[str, Cells] = {}
@@ -355,7 +339,7 @@ class KeptSource(Table):
     def _column(self, name: str) -> Cells:
         with self._lock:
             if name not in self._cells:
-                self._cells[name] = _taken(self._source.read([name], 0, self._source.rows)[name], self._rows)
+                self._cells[name] = _taken(self._source.read([name], 0, self._source.rows)[name], self.places)
             return self._cells[name]
 
     def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
@@ -381,3 +365,195 @@ def whole_people(starts: Codes, most: int) -> list[tuple[int, int]]:
 
 def _taken(cells: Cells, rows: Codes | slice) -> Cells:
     return Coded(cells.codes[rows], cells.values) if isinstance(cells, Coded) else cells[rows]
+
+
+BUCKETS = 256
+"""Files that rows are spread over; what one of them holds has to fit into memory."""
+
+
+def check_disk(files: int) -> None:
+    """Refuse, before a charge, to spill rows where so many files cannot be open at once.
+
+    Raises
+    ------
+    DataError
+        If the folder for temporary files takes none, or the process may not open so many more.
+    """
+    try:
+        with Spill(files, np.uint64, 1) as spill:
+            if files:
+                spill.append(0, np.zeros((1, 1)))
+    except OSError as error:
+        found = type(error).__name__ if error.errno is None else os.strerror(error.errno)
+    else:
+        return
+    raise DataError(
+        f"source: rows that are not in memory wait on disk for this question, in {files} files that are open at once, "
+        f"and the system refuses them ({found}): expected a folder for temporary files (TMPDIR) that can be written "
+        f"to, and a limit on open files (ulimit -n) of {2 * files} or more"
+    )
+
+
+_BUFFER = 2**16
+"""Bytes of a file that wait in memory."""
+
+
+class Spill(ExitStack):
+    """Rows of an array of some width, in buckets.
+
+    Files are made in the folder for temporary files, which ``TMPDIR`` names, and have no name from the start where the
+    system knows such.
+    """
+
+    def __init__(self, buckets: int, dtype: DTypeLike, width: int) -> None:
+        super().__init__()
+        self._dtype, self._width = np.dtype(dtype), width
+        self._files: list[Any] = []
+        try:
+            for _ in range(buckets):
+                self._files.append(self.enter_context(TemporaryFile(prefix="dpinfer-", buffering=_BUFFER)))  # noqa: SIM115
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, bucket: int, rows: NDArray[Any]) -> None:
+        """Write rows (k, width) behind those of a bucket."""
+        self._files[bucket].write(np.ascontiguousarray(rows, dtype=self._dtype).data)
+
+    def scatter(self, buckets: NDArray[np.intp], rows: NDArray[Any]) -> None:
+        """Write each row (k, width) behind those of its bucket (k,), in their order."""
+        order = np.argsort(buckets.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(buckets, minlength=len(self._files)))
+        rows = rows[order]
+        for bucket in np.unique(buckets).tolist():
+            self.append(bucket, rows[ends[bucket - 1] if bucket else 0 : ends[bucket]])
+
+    def read(self, bucket: int, *, writable: bool = False) -> NDArray[Any]:
+        """Return the rows of a bucket (n, width), as memory that the file stands behind."""
+        file = self._files[bucket]
+        file.flush()
+        rows = os.fstat(file.fileno()).st_size // (self._dtype.itemsize * self._width)
+        if not rows:
+            return np.empty((0, self._width), dtype=self._dtype)
+        return np.asarray(np.memmap(file, dtype=self._dtype, mode="r+" if writable else "r", shape=(rows, self._width)))
+
+    def clear(self, bucket: int) -> None:
+        """Forget the rows of a bucket."""
+        self._files[bucket].seek(0)
+        self._files[bucket].truncate()
+
+
+@dataclass(frozen=True)
+class PeopleRecords:
+    """Rows of people as records: two hashes of the person, and what the schema reads in each cell.
+
+    Rows of a person are in one bucket, that of the leading bits of the hash, so that which of them count is decided
+    there, as it is in memory. Two hashes tell people apart: were two of them taken for one, adding one could push rows
+    of the other out.
+    """
+
+    schema: Schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the schema, as they stand in a record."""
+        return tuple(sorted(self.schema))
+
+    @property
+    def people(self) -> People:
+        """Who they are told apart by, and how many rows of each count."""
+        assert self.schema.people is not None
+        return self.schema.people
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Columns of the data that are read: the ids, and all that are declared."""
+        return (self.people.id, *self.columns)
+
+    def of(self, cells: Mapping[str, Cells], _: object = None) -> Records:
+        """Return the records of rows with an id (n, 2 + d)."""
+        ids = cells[self.people.id]
+        codes, hashes = person_codes(ids)
+        known = codes >= 0
+        found = [hashes[codes[known]], second_words(ids)[known]]
+        with np.errstate(all="ignore"):
+            found += [self.schema[name].meaning(cells[name])[known].view(np.uint64) for name in self.columns]
+        return np.stack(found, axis=1)
+
+    def kept(self, records: Records) -> Records:
+        """Choose the rows of each person that count (k, 1 + d); numbers of people take the place of their hashes."""
+        first, second = records[:, 0].copy(), records[:, 1]
+        order = np.argsort(first)
+        new = np.diff(first[order]) != 0
+        if ((np.diff(second[order]) != 0) & ~new).any():
+            order = np.lexsort((second, first))
+            new = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
+        persons = np.empty(len(order), dtype=np.int64)  # numbers of people in the order of their hashes
+        persons[order] = np.append(0, np.cumsum(new))[: len(order)]
+        with np.errstate(all="ignore"):
+            values = [self.schema[name].settle(_values(records, place)) for place, name in enumerate(self.columns, 2)]
+        order = chosen_rows(persons, first, list(map(content_bits, values)), self.people.max_rows)
+        kept = records[order, 1:]
+        kept[:, 0] = persons[order]
+        return kept
+
+    def slices(self, buckets: Iterable[Records], names: Sequence[str], most: int, *, start: int = 0) -> Iterator[Slice]:
+        """Cut the kept rows of buckets into slices of at most ``most`` rows, each of whole people.
+
+        They have addresses, and people have numbers, from ``start`` on.
+        """
+        people, places = start, {name: 1 + self.columns.index(name) for name in names}
+        for records in buckets:
+            if not len(records):
+                continue
+            persons = records[:, 0].astype(np.int64)
+            starts = np.append(np.flatnonzero(np.diff(persons, prepend=-1)), len(persons))
+            for first, last in whole_people(starts, most):
+                read = partial(_meant, records[first:last], places)
+                yield Slice(start + first, last - first, read, persons[first:last] + people)
+            start, people = start + len(records), people + len(starts) - 1
+
+
+def _values(records: Records, place: int) -> NDArray[np.float64]:
+    return np.ascontiguousarray(records[:, place]).view(np.float64)
+
+
+def _meant(records: Records, places: Mapping[str, int]) -> dict[str, Any]:
+    return {name: Meant(_values(records, place)) for name, place in places.items()}
+
+
+_SHIFT = np.uint64(64 - (BUCKETS - 1).bit_length())
+
+
+class SpilledPeople(Source):
+    """The rows of people that count, those of a person one after the other; read once, and then from disk."""
+
+    ahead = 1
+    ordered = True  # by the hashes of people
+
+    def __init__(self, source: Source, schema: Schema) -> None:
+        self._source, self._records = source, PeopleRecords(schema)
+        self.columns = self._records.columns
+        self._spill: Spill | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[Source]:
+        """Give what one run reads; afterwards nothing is on disk."""
+        with Spill(BUCKETS, np.uint64, 1 + len(self.columns)) as spill:
+            self._spill, self._full = spill, False
+            yield self
+        self._spill = None
+
+    def batches(self, names: Sequence[str], most: int) -> Iterator[Slice]:
+        """Give all rows as batches of at most ``most`` rows of whole people."""
+        spill, held = self._spill, self._records
+        assert spill is not None
+        if not self._full:
+            with Spill(BUCKETS, np.uint64, 2 + len(self.columns)) as all_rows:
+                for records in self._source.pieces(Pass(held.read, held.of)):
+                    all_rows.scatter((records[:, 0] >> _SHIFT).astype(np.intp), records)
+                for bucket in range(BUCKETS):
+                    spill.append(bucket, held.kept(all_rows.read(bucket)))
+                    all_rows.clear(bucket)
+            self._full = True
+        return held.slices(map(spill.read, range(BUCKETS)), names, most)

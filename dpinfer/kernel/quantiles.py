@@ -8,30 +8,33 @@ over all points.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.kernel.batches import map_batches
-from dpinfer.kernel.rank_weights import RankScores, log_weights
-from dpinfer.kernel.sources.base import Table
-from dpinfer.kernel.spill import Spill
+from dpinfer.kernel.people import Spill
+from dpinfer.kernel.rows.tree import RANK
+from dpinfer.kernel.sources.base import Pass, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from fractions import Fraction
-    from typing import Any
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.draws import Draws
+    from dpinfer.kernel.rows.base import Array, Cells, Places
+    from dpinfer.kernel.rows.base import Ints as Whole
     from dpinfer.kernel.rows.tree import PointRows
+    from dpinfer.kernel.sampling import Draws
     from dpinfer.kernel.sources.base import Slice, Source
 
-    Places = NDArray[np.signedinteger[Any]]
+    Sorted = NDArray[np.signedinteger[Any]]
     Choice = Callable[[Sequence[int], float], int]
-
-__all__ = ["FAN_OUT", "chosen_points", "sorted_places"]
+    Part = tuple[Array, Places]
 
 _LARGEST_KEY = 2**62
 """Groups and points are sorted together where they have fewer pairs."""
@@ -51,40 +54,41 @@ def chosen_points(
     def draw(scores: Sequence[int], scale: float) -> int:
         return draws.place(scores, "gumbel", scale)
 
-    chosen = []
-    for places in sorted_places(rows, source):
-        for probability, scale in zip(probabilities, scales, strict=False):
-            chosen.append(_choose(places, rows.points, probability, scale, draw))
-    return chosen
+    return [
+        _choose(places, rows.points, probability, scale, draw)
+        for places in sorted_places(rows, source)
+        for probability, scale in zip(probabilities, scales, strict=False)
+    ]
 
 
-def sorted_places(rows: PointRows, source: Source) -> list[Places]:
-    """Return the sorted places of the values of every group, with ties; one pass over the source."""
+def sorted_places(rows: PointRows, source: Source) -> list[Sorted]:
+    """Return the sorted places of the values of every group, with ties; one pass over the source.
 
-    def kept(cells: Mapping[str, Any], part: Slice) -> tuple[Places, NDArray[np.int32]]:
-        return _kept(*rows.encode(cells, part.rows), rows)
+    What does not come from memory is sorted in a file. Groups and places are sorted together, as one number where this
+    can be.
+    """
+    size, points, memory = rows.tree.size, rows.points, isinstance(source, Table)
+    together = points * size < _LARGEST_KEY
 
-    if not isinstance(source, Table) and rows.points * rows.tree.size < _LARGEST_KEY:
-        return _sorted_on_disk(rows, map_batches(source, rows.columns, kept))
-    found = list(map_batches(source, rows.columns, kept, threads=1))
-    if not found:
-        return [np.zeros(0, dtype=rows.dtype)] * rows.tree.size
-    places = np.concatenate([part for part, _ in found])
-    groups = np.concatenate([part for _, part in found])
-    del found
-    parts = [places] if rows.tree.size == 1 else _by_group(places, groups, rows.tree.size)
-    for part in parts:
-        part.sort()
-    return parts
+    def kept(cells: Mapping[str, Cells], part: Slice) -> NDArray[Any]:
+        places, groups = rows.encode(cells, part.rows)
+        places, groups = places[groups < size], groups[groups < size]
+        if size == 1:
+            return places
+        return groups * points + places if together else np.stack([groups, places])
 
-
-def _sorted_on_disk(rows: PointRows, pieces: Iterable[tuple[Places, NDArray[np.int32]]]) -> list[Places]:
-    """Sort in a file what does not come from memory; the group goes before the place."""
-    size, points = rows.tree.size, rows.points
-    with Spill(1, rows.dtype if size == 1 else np.int64, 1) as spill:
-        for places, groups in pieces:
-            spill.append(0, places if size == 1 else groups.astype(np.int64) * points + places)
-        keys = spill.read(0, writable=True)[:, 0]
+    pieces = source.pieces(Pass(rows.columns, kept, threads=1 if memory else None))
+    dtype = rows.dtype if size == 1 else np.int64
+    if together and not memory:
+        with Spill(1, dtype, 1) as spill:
+            for piece in pieces:
+                spill.append(0, piece)
+            keys = spill.read(0, writable=True)[:, 0]
+    else:
+        keys = np.concatenate([np.zeros(0 if together else (2, 0), dtype=dtype), *pieces], axis=-1)
+    if not together:
+        found, places = keys[:, np.lexsort(keys[::-1])]
+        return np.split(places, np.searchsorted(found, np.arange(1, size)))
     keys.sort()
     if size == 1:
         return [keys]
@@ -92,20 +96,7 @@ def _sorted_on_disk(rows: PointRows, pieces: Iterable[tuple[Places, NDArray[np.i
     return [(part - group * points).astype(rows.dtype) for group, part in enumerate(np.split(keys, ends))]
 
 
-def _kept(places: Places, groups: NDArray[np.intp], rows: PointRows) -> tuple[Places, NDArray[np.int32]]:
-    """Leave out rows that do not count; a single group needs no marks."""
-    counts = groups < rows.tree.size
-    if rows.tree.size == 1:
-        return places[counts], np.zeros(0, dtype=np.int32)
-    return places[counts], groups[counts].astype(np.int32)
-
-
-def _by_group(places: Places, groups: NDArray[np.int32], size: int) -> list[Places]:
-    ends = np.cumsum(np.bincount(groups, minlength=size))[:-1]
-    return np.split(places[np.argsort(groups, kind="stable")], ends)
-
-
-def _choose(places: Places, points: int, probability: Fraction, scale: float, draw: Choice) -> int:
+def _choose(places: Sorted, points: int, probability: Fraction, scale: float, draw: Choice) -> int:
     scores = RankScores(places, points, probability)
     first, size = 0, points
     while size > 1:
@@ -117,3 +108,123 @@ def _choose(places: Places, points: int, probability: Fraction, scale: float, dr
         size = min(block, first + size - int(edges[place]))
         first = int(edges[place])
     return first
+
+
+_TERMS = 32
+"""Terms that are added in floating point; what they add up to is added without error."""
+
+_RUN = 2**15
+"""Stretches whose weights are computed at once: a multiple of `_TERMS`."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankScores:
+    """Scores of the points of a grid: ``-max(0, q n - #{v <= x}, #{v < x} - q n)`` times RANK, a whole number.
+
+    ``places`` are the sorted places of the values v, with ties, of a type that holds ``points``; q, the
+    ``probability``, is a multiple of 1 / RANK.
+
+    The grid is cut into stretches of equal score, without a copy of the places. Let k be the whole part of q n. Of the
+    points below v[k], the value of rank k + 1, those from v[j - 1] up to below v[j] have j values at or below them, and
+    the score j - q n. Of the points above, those behind v[j - 1] up to v[j] have j values below them, and the score q n
+    - j. At v[k] itself the score is 0. Stretches between tied values are empty.
+    """
+
+    places: NDArray[np.signedinteger[Any]]
+    points: int
+    probability: Fraction
+
+    @cached_property
+    def target(self) -> int:
+        """The rank q n, in steps."""
+        return int(self.probability * RANK) * len(self.places)
+
+    @property
+    def _middle(self) -> int:
+        return self.target // RANK
+
+    @property
+    def size(self) -> int:
+        """Number of stretches, empty ones included."""
+        return len(self.places) + 1 + (self._middle < len(self.places))
+
+    @property
+    def peak(self) -> int:
+        """A point of the largest score: scores rise up to it, and fall behind it."""
+        return int(self.places[min(self._middle, len(self.places) - 1)]) if len(self.places) else 0
+
+    def stretch(self, points: Whole) -> Places:
+        """Return which stretch each point is in."""
+        # Of the type of the places: else numpy would copy all of them.
+        points = points.astype(self.places.dtype)
+        below = np.searchsorted(self.places[: self._middle + 1], points, side="right")
+        above = np.searchsorted(self.places[self._middle :], points, side="left")
+        return below + above
+
+    def starts(self, stretches: Places) -> Whole:
+        """First point of some stretches; behind the last one the end of the grid."""
+        if not len(self.places):
+            return stretches * self.points
+        above = stretches > self._middle + 1
+        found = self.places.take(stretches - above - 1, mode="clip").astype(np.int64)
+        found += above
+        found[stretches == 0] = 0
+        found[stretches >= self.size] = self.points
+        return found
+
+    def scores(self, stretches: Places) -> Whole:
+        """Score of the points of some stretches, in steps."""
+        ranks = stretches * RANK
+        return np.minimum(np.minimum(ranks - self.target, self.target + RANK - ranks), 0)
+
+
+def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> list[int]:
+    """``scale * log(sum of exp(score / scale))`` over the points of each block, rounded to steps.
+
+    ``edges`` are the first points of the blocks, increasing, and ``stop`` the end of the last. Each is off by less than
+    one step at scales up to `LARGEST_CHOICE`; `docs/quantiles.md` has the proof. The largest score of a block, which is
+    that of its point nearest to the peak, is taken out first, so that no sum overflows or vanishes. A sum of 32 floats
+    has a small error in whatever order they are added, and `math.fsum` adds such sums without any.
+    """
+    bounds, count = np.append(edges, stop), len(edges)
+    cut = scores.stretch(np.append(edges, stop - 1))
+    top = scores.scores(scores.stretch(np.clip(scores.peak, edges, bounds[1:] - 1)))
+    heads = np.minimum(scores.starts(cut[:-1] + 1), bounds[1:]) - edges
+    tails = np.where(np.diff(cut) > 0, bounds[1:] - scores.starts(cut[1:]), 0)
+    parts = [
+        (_terms(scores.scores(cut[:-1]) - top, heads, scale), np.arange(count)),
+        (_terms(scores.scores(cut[1:]) - top, tails, scale), np.arange(count)),
+        *_inner_sums(scores, cut, top, scale),
+    ]
+    blocks = np.concatenate([part for _, part in parts])
+    sums = np.concatenate([part for part, _ in parts])[np.argsort(blocks, kind="stable")].tolist()
+    ends = [0, *np.cumsum(np.bincount(blocks, minlength=count)).tolist()]
+    exact = [math.fsum(sums[begin:end]) for begin, end in pairwise(ends)]  # rounded once
+    extra = np.rint(scale * np.log(exact))
+    return [int(score) + int(more) for score, more in zip(top.tolist(), extra.tolist(), strict=True)]
+
+
+def _terms(gaps: Whole, lengths: Whole, scale: float) -> Array:
+    """Weights of stretches: points times exp(gap / scale)."""
+    with np.errstate(under="ignore"):
+        found: Array = np.exp(np.minimum(gaps, 0) / scale)  # an empty stretch may score more than its block
+        found *= lengths
+    return found
+
+
+def _inner_sums(scores: RankScores, cut: Places, top: Whole, scale: float) -> Iterator[Part]:
+    """Sum the weights of the stretches that no edge cuts, of at most 32 of one block at a time."""
+    for begin in range(int(cut[0]), int(cut[-1]), _RUN):
+        end = min(begin + _RUN, int(cut[-1]))
+        first, until = np.searchsorted(cut[1:], [begin, end])
+        heads = cut[1 + first : 1 + until] - begin
+        lengths = np.diff(scores.starts(np.arange(begin, end + 1)))
+        lengths[heads] = 0
+        if begin == cut[0]:
+            lengths[0] = 0
+        sizes = np.diff(heads, prepend=0, append=end - begin)
+        gaps = scores.scores(np.arange(begin, end)) - np.repeat(top[first : until + 1], sizes)
+        starts = np.zeros(end - begin, dtype=bool)
+        starts[heads] = starts[::_TERMS] = True
+        places = np.flatnonzero(starts)
+        yield np.add.reduceat(_terms(gaps, lengths, scale), places), first + np.searchsorted(heads, places, "right")

@@ -6,35 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError, SourceFailedError, type_of
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.plan import coordinates, dealt, handed, planned, price_next
+from dpinfer.kernel.plan import coordinates, dealt, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.quiet import quiet
-from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.samplers import check_scales, room
-from dpinfer.kernel.selection import answered
-from dpinfer.kernel.sources.base import Table
-from dpinfer.kernel.stage import Above, Largest, Place, Resampled, Sum
-from dpinfer.kernel.sums import exact_sums
-from dpinfer.privacy.accounting import Cost
-from dpinfer.release.laws import NoiseLaw
+from dpinfer.kernel.sampling import check_scales, room
+from dpinfer.kernel.sources.base import Table, no_warnings
+from dpinfer.kernel.stage import Above, Largest, Place, Resampled
+from dpinfer.kernel.sums import exact_sums, replicate_sums
+from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.plan import Plan
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.rows.blocks import BlockValues
+    from dpinfer.kernel.sampling import Draws
     from dpinfer.kernel.sources.base import Source
     from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
     from dpinfer.release.laws import StageRelease
-
-__all__ = ["noisy", "noisy_answers", "run"]
 
 
 def run(
@@ -64,17 +58,18 @@ def run(
         raise OptionError(
             "procedure", type_of(procedure), "a question, such as dpi.mean(...) or a Procedure of your own"
         )
-    procedure = procedure.resolve(handed(context))
+    procedure = procedure.resolve(context)
     measured = planned(procedure, context, rehearse=draws.private)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
+    stages: list[StageRelease] = []
 
-    def release(stages: list[StageRelease], charge_ids: tuple[str, ...]) -> Release:
+    def release(*charge_ids: str) -> Release:
         written: Release = procedure.to_release(
             kind=measured.kind,
             question=measured.question,
             stages=tuple(stages),
-            cost=Cost.from_dict(measured.cost.to_dict()),  # a copy: it is handed over before it is charged
+            cost=measured.cost,
             neighbors=context.neighbors,
             nobs=context.nobs,
             charge_ids=charge_ids,
@@ -84,15 +79,14 @@ def run(
         )
         return written
 
-    release([], ())  # what is asked can be stored, or fails here
+    release()  # what is asked can be stored, or fails here
     if ready is not None:
         ready(measured)
     charge_ids = () if charge is None else (charge(measured),)
-    stages: list[StageRelease] = []
     if not draws.private:
         with source() as rows:
             _measure(procedure, context, measured, rows, draws, stages)
-        return release(stages, charge_ids)
+        return release(*charge_ids)
     ended: type[BaseException] | None = None
     reason: str | None = None
     try:
@@ -105,8 +99,8 @@ def run(
     if ended is KeyboardInterrupt:  # the user's own; without the error that it may have met
         raise KeyboardInterrupt
     if ended is not None:
-        raise MeasurementFailedError(release(stages, charge_ids), reason)
-    return release(stages, charge_ids)
+        raise MeasurementFailedError(release(*charge_ids), reason)
+    return release(*charge_ids)
 
 
 def _measure(
@@ -121,6 +115,7 @@ def _measure(
     values: BlockValues | None = None
     slots = measured.slots
     for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
+        priced = measured.stages[place]
         if slot.adaptive:
             released, most = tuple(stages), coordinates(slots)
             priced = price_next(procedure, place, slot, amount, context, released, most, measured.blocks)
@@ -128,49 +123,37 @@ def _measure(
             reserved = measured.costs[place]
             if reserved.larger(priced.cost) != reserved:
                 raise OptionError("stage", type_of(priced.rows), "a stage that costs no more than was charged for it")
-        else:
-            priced = measured.stages[place]
         if values is None and isinstance(priced.rows, BlockSum):
             blocks = dealt(procedure, measured.blocks, context, tuple(stages))
-            with quiet(draws.private):
+            with no_warnings(draws.private):
                 values = block_run(blocks, source, draws)
-        with quiet(draws.private):
-            stages.append(_release(priced, source, values, draws))
+        with no_warnings(draws.private):
+            stages.append(priced.released(_drawn(priced, source, values, draws)))
 
 
-def _release(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> StageRelease:
-    noisy = _MEASURES[type(priced.stage.measure)](priced, source, values, draws)
-    return priced.released(noisy)
-
-
-def _sum(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:
-    rows = priced.rows
+def _drawn(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:
+    """Sum over the rows, or blocks, and draw: what a stage releases."""
+    measure, rows = priced.stage.measure, priced.rows
+    if isinstance(measure, Resampled):
+        return noisy(priced, replicate_sums(rows, source, draws), draws)
+    if isinstance(measure, Place):
+        return chosen_points(rows, measure.probabilities, priced.law.scales, source, draws)
     if isinstance(rows, BlockSum):
-        if values is None:
-            raise OptionError("units", None, "the blocks that are summed")
+        assert values is not None
         return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
     if draws.private or not isinstance(source, Table) or source.rows > CHUNK_ROWS:
-        return noisy(priced, exact_sums(rows, source), draws)
-    return noisy(priced, exact_sums(rows, source, threads=1), draws)  # public rows in one batch need no thread
-
-
-def _resampled(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
-    return noisy(priced, replicate_sums(priced.rows, source, draws), draws)
+        exact = exact_sums(rows, source)
+    else:
+        exact = exact_sums(rows, source, threads=1)  # public rows in one batch need no thread
+    if isinstance(measure, Largest):
+        return [draws.place(exact, measure.law, priced.law.scales[0])]
+    return noisy_answers(priced, exact, draws) if isinstance(measure, Above) else noisy(priced, exact, draws)
 
 
 def noisy(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:
     """Add noise to the exact sums of a stage, once: a new draw for each call."""
     noise = draws.noise(priced.law)
     return [total * priced.multiplier + drawn for total, drawn in zip(exact, noise, strict=True)]
-
-
-def _largest(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
-    measure: Largest = priced.stage.measure  # type: ignore[assignment]
-    return [draws.place(exact_sums(measure.rows, source), measure.law, priced.law.scales[0])]
-
-
-def _above(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
-    return noisy_answers(priced, exact_sums(priced.rows, source), draws)
 
 
 def noisy_answers(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:
@@ -180,15 +163,16 @@ def noisy_answers(priced: PricedStage, exact: list[int], draws: Draws) -> list[i
     return answered(exact, measure.thresholds, measure.answers, shared, own)
 
 
-def _place(priced: PricedStage, source: Source, values: BlockValues | None, draws: Draws) -> list[int]:  # noqa: ARG001
-    measure: Place = priced.stage.measure  # type: ignore[assignment]
-    return chosen_points(measure.rows, measure.probabilities, priced.law.scales, source, draws)
+def answered(
+    sums: Sequence[int], thresholds: Sequence[int], answers: int, shared: int, noise: Sequence[int]
+) -> list[int]:
+    """Say which noisy sums are at least their noisy thresholds, in turn, until so many are; all in whole numbers.
 
-
-_MEASURES: dict[type, Callable[[PricedStage, Source, BlockValues | None, Draws], list[int]]] = {
-    Sum: _sum,
-    Resampled: _resampled,
-    Largest: _largest,
-    Above: _above,
-    Place: _place,
-}
+    ``shared`` is the noise of all thresholds, a single draw. It is not drawn anew after an answer.
+    """
+    found, left = [], answers
+    for total, threshold, own in zip(sums, thresholds, noise, strict=True):
+        above = total + own >= threshold + shared
+        found.append(NOT_REACHED if left == 0 else ABOVE if above else BELOW)
+        left -= found[-1] == ABOVE
+    return found

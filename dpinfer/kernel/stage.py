@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.rows.base import RowSum
-    from dpinfer.kernel.rows.resampled import ReplicateSum
+    from dpinfer.kernel.rows.products import ReplicateSum
     from dpinfer.kernel.rows.scores import ScoreSum
     from dpinfer.kernel.rows.tree import PointRows
     from dpinfer.privacy.accounting import ChoiceLaw
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.release import Release
-
-__all__ = ["Above", "Context", "Data", "Largest", "Noise", "Place", "Resampled", "Slot", "Stage", "Sum"]
 
 
 @dataclass(frozen=True, slots=True)

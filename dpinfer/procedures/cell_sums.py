@@ -39,9 +39,8 @@ from dpinfer.inference.moments import (
 )
 from dpinfer.inference.noise import NoiseSums, variables_of
 from dpinfer.inference.released import Released
-from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.cells import CellSum, PersonSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes

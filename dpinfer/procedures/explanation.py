@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.display.report import Report, Table
-from dpinfer.kernel.wording import measured_in_words, noise_in_words
+from dpinfer.kernel.measurement import measured_in_words, noise_in_words
 from dpinfer.release.laws import CHOICES
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.privacy.units import Neighbors, Privacy
 
 __all__ = ["Explanation", "first_error", "sizes_shown"]

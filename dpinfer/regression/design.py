@@ -10,7 +10,7 @@ import numpy as np
 
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.round_frame import RoundFrame
+from dpinfer.kernel.rows.iterations import RoundFrame
 from dpinfer.procedures.conditions import compiled_where, quoted
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category, Integer, Real, limits_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dpinfer.kernel.rows.interpolants import Interpolant
+    from dpinfer.kernel.rows.iterations import Interpolant
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.nodes import Expression, Node

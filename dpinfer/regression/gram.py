@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.special import betaincinv
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError
-from dpinfer.kernel.rehearsal import sample_batch
+from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Stage, Sum

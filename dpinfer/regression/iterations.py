@@ -22,9 +22,7 @@ import numpy as np
 from scipy import optimize
 
 from dpinfer.errors import PrivacyUnitError
-from dpinfer.kernel.rows.interpolants import Interpolant
-from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Bins, Interpolant, RoundCounts, RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.accounting import gaussian_amount, least_scale
 from dpinfer.privacy.units import ApproxDP, PureDP
@@ -36,7 +34,7 @@ from dpinfer.statistics.arrays import symmetric
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.kernel.rows.round_frame import RoundFrame
+    from dpinfer.kernel.rows.iterations import RoundFrame
     from dpinfer.kernel.stage import Context
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.regression.design import Columns

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.kernel.rows.interpolants import Interpolant
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Interpolant, RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.regression.inference import AverageChange, AverageSlope
 from dpinfer.regression.iterations import split_terms

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import interpolate, special
 from statsmodels.genmod.families import links
 
-from dpinfer.kernel.rows.interpolants import Interpolant
+from dpinfer.kernel.rows.iterations import Interpolant
 from dpinfer.statistics.numerical import bisected
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.products import GramSum
-from dpinfer.kernel.rows.resampled import ReplicateSum, Resampling
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum, Resampling
 from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.cell_sums import SumPlan

@@ -20,9 +20,8 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
-from dpinfer.kernel.pickling import called, packed
-from dpinfer.kernel.rows.blocks import OwnEstimator
-from dpinfer.kernel.sealing import check_columns
+from dpinfer.kernel.copies import check_columns
+from dpinfer.kernel.rows.blocks import OwnEstimator, called, packed
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Integer
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
@@ -205,22 +204,6 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
         for part in (*read.design, read.response):
             if type(part) is not DesignColumn or type(part.expression) is not Expression:
                 raise OptionError("formula", type_of(part), "a compiled formula")
-
-    def remade(self, schema: Schema) -> NewtonEstimator:
-        """Return a new one of the model and the text of the formula.
-
-        Raises
-        ------
-        OptionError
-            If they are none of those that the library fits itself.
-        """
-        model = next((one for one in _OWN if one is self.model), None)
-        made = None
-        if model is not None and type(self.formula) is str:
-            made = formula_estimator(model, self.formula, schema, options={}, fit_options={})
-        if not isinstance(made, NewtonEstimator):
-            raise OptionError("model", type_of(self.model), "Logit, Poisson or OLS, with a formula")
-        return made
 
     def __call__(self, frame: pd.DataFrame) -> Array:
         """Return the parameters (p,), NaN where the steps do not converge."""

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 from scipy import integrate, special, stats
 
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.quantiles import chosen_points, sorted_places
-from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.run import noisy, noisy_answers
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Above, Largest, Place, Resampled
+from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.release.laws import ABOVE, TULAP_GRID, NoiseLaw
 from dpinfer.studies.audit_exact import PREFIX, first_logs, last_logs, rank_bins, score_logs
 from dpinfer.studies.audit_pairs import added, frame_of, source_of, sums_of
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.statistics.arrays import Array, Places
     from dpinfer.studies.audit_exact import StageWorst
     from dpinfer.studies.audit_pairs import Kind, Setting, Stated, Worst

@@ -21,9 +21,9 @@ import numpy as np
 
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.blocks import block_fits
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.plan import dealt, handed
+from dpinfer.kernel.plan import dealt
 from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Resampled, Sum
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.studies.audit_draws import LawTest, shares_pvalue
@@ -106,7 +106,7 @@ def _seen_of_neighbours(worst: list[StageWorst], setting: Setting, units: Units)
     ordinary = None if setting.neighbors == "add_remove" else corners[0]
     pairs = [one.worst.pair for one in worst if one.worst.pair is not None][:2]
     tried: list[Unit | None] = [corners[1], *(pair.first for pair in pairs), *(pair.second for pair in pairs)]
-    blocks = setting.resolved().units(handed(setting.context))
+    blocks = setting.resolved().units(setting.context)
     if blocks is None or blocks.trusted:  # a run that starts no processes of its own
         tried += corners[2:]
     base = _seen(setting, frame_of(setting.base, ordinary, schema, place))

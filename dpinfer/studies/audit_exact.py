@@ -17,8 +17,8 @@ from scipy import special
 
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.quantiles import sorted_places
-from dpinfer.kernel.rank_weights import RANK
 from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.rows.tree import RANK
 from dpinfer.kernel.stage import Above, Largest, Place, Resampled
 from dpinfer.privacy.units import ZCDP, PureDP
 from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.privacy.units import Privacy
     from dpinfer.statistics.arrays import Array, Places
     from dpinfer.studies.audit_pairs import AuditedRun, Setting, Stated, Unit, Units, Worst

@@ -18,15 +18,14 @@ from scipy import special
 from scipy.spatial.distance import cdist
 
 from dpinfer.errors import DPInferError, OptionError, UnknownColumnError, type_of
-from dpinfer.kernel.data import PrivateData
-from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel.data import PrivateData, PublicData
 from dpinfer.kernel.people import KeptSource
-from dpinfer.kernel.plan import coordinates, handed, planned, price_next
+from dpinfer.kernel.plan import coordinates, planned, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, block_values
 from dpinfer.kernel.run import run
-from dpinfer.kernel.simulated import PublicData
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.sources import open_table
 from dpinfer.kernel.stage import Above, Context, Largest, Resampled
 from dpinfer.kernel.sums import exact_sums
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dpinfer.kernel.plan import Plan
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.sources import Table
     from dpinfer.privacy.accounting import ChoiceLaw
     from dpinfer.release import Release
@@ -395,7 +394,7 @@ class Setting:
 
     def resolved(self) -> Procedure:
         """Return the question bound to the base, with every "auto" replaced."""
-        return self.bound(self.base).resolve(handed(self.context))
+        return self.bound(self.base).resolve(self.context)
 
     def recorded(self) -> tuple[Release, RecordedDraws]:
         """Run the question on the base by the kernel, noting what is drawn."""
@@ -418,7 +417,7 @@ class Setting:
             else plan.stages[place]
             for place, (slot, amount) in enumerate(zip(plan.slots, given, strict=True))
         ]
-        shares = tuple(self.stated.share(Fraction(slot.share)) for slot in question.slots(handed(context)))
+        shares = tuple(self.stated.share(Fraction(slot.share)) for slot in question.slots(context))
         return AuditedRun(plan, tuple(stages), shares, release, draws)
 
 

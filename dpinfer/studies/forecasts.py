@@ -13,8 +13,8 @@ from scipy import stats
 from dpinfer.descriptions.binomial import BinomTest
 from dpinfer.descriptions.question import proportion
 from dpinfer.errors import DPInferError, InferenceError, NotProvedError, OptionError, type_of
-from dpinfer.kernel.samplers import check_scales
-from dpinfer.kernel.simulated import PublicData, plain_cells
+from dpinfer.kernel.data import PublicData, plain_cells
+from dpinfer.kernel.sampling import check_scales
 from dpinfer.studies import simulation
 from dpinfer.studies.populations import Pilot, ReleasePilot, RowPilot, read_pilot
 from dpinfer.studies.power import TESTS, power

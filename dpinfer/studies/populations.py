@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import DataError, DPInferError, OptionError, UnknownColumnError, type_of
+from dpinfer.kernel.data import PublicData, plain_cells
 from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
-from dpinfer.kernel.simulated import PublicData, plain_cells
 from dpinfer.kernel.sources import open_table
 from dpinfer.release import Release
 from dpinfer.schema import Real, Schema

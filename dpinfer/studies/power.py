@@ -22,7 +22,7 @@ from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DPInferError, OptionError
 from dpinfer.inference.noise import CountNoise
 from dpinfer.inference.nulls import MOST_DRAWS, HidingModel, batch_pvalues
-from dpinfer.kernel.samplers import check_scales
+from dpinfer.kernel.sampling import check_scales
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 from dpinfer.release import NoiseLaw
 from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled

@@ -21,9 +21,9 @@ from dpinfer.display.progress import LOG, watched
 from dpinfer.errors import DataError, OptionError
 from dpinfer.inference.contrasts import contrast_rows, variance_of
 from dpinfer.inference.released import Released
+from dpinfer.kernel.data import PublicData
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
-from dpinfer.kernel.simulated import PublicData
 from dpinfer.kernel.sources import open_table
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, ZCDP, Neighbors, Privacy

@@ -11,9 +11,8 @@ import pandas as pd
 
 from dpinfer.errors import OptionError, ReleaseFormatError, names_of, type_of
 from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries, query_oracle
-from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.cells import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, CellSum, QuerySum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.queries import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, QuerySum
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.cell_sums import MeasuredCounts
 from dpinfer.procedures.conditions import compiled_where, told_where, where_notes

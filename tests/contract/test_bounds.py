@@ -21,7 +21,7 @@ from tests.contract.questions import BUDGETS, EVERY, Question
 from tests.goldens.frame import PERSON, SCHEMA
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
 
 UNITS, PAIRS = 24, 60
 

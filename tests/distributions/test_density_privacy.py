@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpinfer as dpi
 from dpinfer.distributions.density import BinGrid, density
 from dpinfer.errors import BudgetExceededError
-from dpinfer.kernel import simulated as simulated_module
+from dpinfer.kernel import sampling
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context
 from dpinfer.kernel.sums import exact_sums
@@ -165,13 +165,13 @@ class TestAdaptivity:
     @pytest.mark.parametrize("unit", PRICES)
     def test_noise_of_the_chosen_bins_has_no_say_in_choosing_them(self, unit, monkeypatch):
         first = released(unit=unit)
-        simulated, drawn = simulated_module.simulated_noise, []
+        simulated, drawn = sampling.simulated_noise, []
 
         def other(law, rng):
             drawn.append(simulated(law, rng))
             return [10**9 - one for one in drawn[-1]] if len(drawn) == 3 else drawn[-1]
 
-        monkeypatch.setattr(simulated_module, "simulated_noise", other)
+        monkeypatch.setattr(sampling, "simulated_noise", other)
         second = released(unit=unit)
         assert second.stages[:2] == first.stages[:2]
         assert second.stages[2].settings == first.stages[2].settings
@@ -181,13 +181,13 @@ class TestAdaptivity:
     @pytest.mark.parametrize("unit", PRICES)
     def test_no_noise_is_used_twice(self, unit, monkeypatch):
         """Each stage draws once for itself, as many numbers as it releases."""
-        simulated, drawn = simulated_module.simulated_noise, []
+        simulated, drawn = sampling.simulated_noise, []
 
         def counted(law, rng):
             drawn.append(simulated(law, rng))
             return drawn[-1]
 
-        monkeypatch.setattr(simulated_module, "simulated_noise", counted)
+        monkeypatch.setattr(sampling, "simulated_noise", counted)
         release = released(unit=unit)
         assert [len(noise) for noise in drawn] == [len(stage.names) for stage in release.stages]
         assert len(release.stages) == 3
@@ -196,7 +196,7 @@ class TestAdaptivity:
     @pytest.mark.parametrize("unit", PRICES)
     def test_what_is_settled_describes_the_counts(self, column, unit, monkeypatch):
         """Without noise the released counts are those of the bins that the release names."""
-        monkeypatch.setattr(simulated_module, "simulated_noise", lambda law, _: [0] * len(law.scales))
+        monkeypatch.setattr(sampling, "simulated_noise", lambda law, _: [0] * len(law.scales))
         frame = frame_of(np.random.default_rng(3).beta(2, 5, 3000) * (1 if column == "x" else 40))
         release, (rows, _) = released(column, unit, frame=frame), stages(column)
         fine, width = release.stages[1].settings["fine"], release.stages[2].settings["width"]

@@ -157,10 +157,7 @@ def test_damaged_sums_are_refused():
             Release.from_json(json.dumps(stored | {"stages": [stage | {"sums": sums}]})).infer()
 
 
-RUNNING = [
-    *("run", "data", "blocks", "replicates", "quantiles", "selection", "sums", "batches", "sources", "arrow_cells"),
-    *("people", "samplers", "draws", "workers"),
-]
+RUNNING = ["run", "data", "blocks", "quantiles", "sums", "sources", "people", "sampling", "workers"]
 """Modules of the kernel that read rows or draw noise."""
 
 SCRIPT = """

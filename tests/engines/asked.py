@@ -98,7 +98,7 @@ class KillInPass:
 
 def weighed_rows(source: Any, draws: Any, replicates: int) -> np.ndarray[Any, Any]:
     """Return the weights of all rows added up, in each replicate of the bootstrap (B,), in units of the grid."""
-    from dpinfer.kernel.replicates import replicate_sums
+    from dpinfer.kernel.sums import replicate_sums
     from dpinfer.resampling.bootstrap import BootstrapPlan
 
     rows = BootstrapPlan(SCHEMA, ("kids",), "mean", replicates, "double_or_nothing").rows

@@ -11,10 +11,9 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, MeasurementFailedError, SourceFailedError
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import Pass, open_source
-from dpinfer.kernel.sources.engine import Result
+from dpinfer.kernel.sources.engines import Result
 from tests.engines.asked import (
     HOMES,
     ONE_EACH,

@@ -15,8 +15,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, MeasurementFailedError, SourceFailedError
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import Pass, open_source
 from tests.engines.asked import (
     HOMES,

@@ -10,12 +10,10 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError, OptionError, PrivacyUnitError
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.run import noisy_answers
-from dpinfer.kernel.selection import answered
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.run import answered, noisy_answers
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.stage import Above, Largest, Stage
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.grid import constant_basis

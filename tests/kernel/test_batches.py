@@ -7,9 +7,15 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.kernel.batches import map_batches, sum_batches
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sources.base import Pass
+from dpinfer.kernel.sums import sum_batches
+
+
+def map_batches(source, names, function, **options):
+    return source.pieces(Pass(names, function, **options))
+
 
 SOURCE = open_source(pd.DataFrame({"x": np.arange(1000.0), "y": 1.0}))
 

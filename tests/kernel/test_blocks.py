@@ -21,13 +21,10 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError
-from dpinfer.kernel import blocks
-from dpinfer.kernel import draws as draws_module
-from dpinfer.kernel import simulated as simulated_module
+from dpinfer.kernel import blocks, sampling
 from dpinfer.kernel.blocks import block_fits, typed_rows
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.rows.blocks import Blocks, PlaceCounts
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.workers import fit_here
 from dpinfer.privacy.store import Account
@@ -361,7 +358,7 @@ import json, os, random, sys, warnings
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 import numpy as np
-from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel.sampling import PrivateDraws
 
 def draw():
     return PrivateDraws().labels(40, 1000).tolist()
@@ -434,8 +431,8 @@ def events(monkeypatch):
     watch(PrivateDraws, "labels")
     watch(SimulatedDraws, "labels")
     watch(blocks, "typed_rows")
-    watch(draws_module, "private_noise")
-    watch(simulated_module, "simulated_noise")
+    watch(sampling, "private_noise")
+    watch(sampling, "simulated_noise")
     return noted
 
 

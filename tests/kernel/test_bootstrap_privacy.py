@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import dpinfer as dpi
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.replicates import replicate_sums
-from dpinfer.kernel.samplers import private_noise
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws, private_noise
 from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, composed_epsilon, noise_mu, resampled_cost
 from dpinfer.privacy.units import gaussian_epsilon

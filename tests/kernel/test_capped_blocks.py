@@ -13,7 +13,7 @@ import dpinfer as dpi
 from dpinfer.errors import OptionError
 from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.rows.blocks import Blocks
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.schema.region import Region
 
@@ -147,10 +147,10 @@ def test_a_release_says_the_cap_and_small_blocks_are_flagged():
 
 
 def test_a_cap_that_is_no_number_is_refused_by_the_kernel():
-    from dpinfer.kernel.sealing import sealed_blocks
+    from dpinfer.kernel.copies import own_blocks
 
     units = Blocks(SCHEMA, REGION, 2, lambda _: np.zeros(1), workers=1)
     for most in (1, 2.5, "9", True):
         with pytest.raises(OptionError, match="most"):
-            sealed_blocks(replace(units, most=most), SCHEMA)
-    assert sealed_blocks(replace(units, most=2), SCHEMA).most == 2
+            own_blocks(replace(units, most=most), SCHEMA)
+    assert own_blocks(replace(units, most=2), SCHEMA).most == 2

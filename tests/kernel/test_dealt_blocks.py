@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpinfer.kernel import blocks as blocks_module
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.plan import planned
 from dpinfer.kernel.rows.blocks import OCTAVES, Blocks, OctaveCounts
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Context, Slot, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.procedure import Procedure, unstored

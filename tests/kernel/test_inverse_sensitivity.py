@@ -8,7 +8,8 @@ from math import ceil
 import numpy as np
 import pytest
 
-from dpinfer.kernel.rank_weights import RANK, RankScores
+from dpinfer.kernel.quantiles import RankScores
+from dpinfer.kernel.rows.tree import RANK
 
 POINTS, MOST = 3, 7
 PROBABILITIES = [Fraction(1, 2), Fraction(1, 4), Fraction(3, 4), Fraction(1, 8), Fraction(13, 16)]

@@ -13,9 +13,8 @@ from dpinfer.errors import (
     OptionError,
     PrivacyUnitError,
 )
-from dpinfer.kernel import draws as draws_module
 from dpinfer.kernel import run as run_module
-from dpinfer.kernel import simulated as simulated_module
+from dpinfer.kernel import sampling
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.store import Account
 from dpinfer.privacy.units import NEIGHBORS
@@ -31,7 +30,7 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.events = []
-        watched = {"exact_sums": run_module, "private_noise": draws_module, "simulated_noise": simulated_module}
+        watched = {"exact_sums": run_module, "private_noise": sampling, "simulated_noise": sampling}
         for name, owner in watched.items():
             monkeypatch.setattr(owner, name, self._watched(name, getattr(owner, name)))
         monkeypatch.setattr(Account, "charge", self._watched("charge", Account.charge))
@@ -185,7 +184,7 @@ def test_a_release_is_the_sums_plus_the_noise_and_shows_no_other_number(neighbor
         drawn[:] = [7 * place for place in range(1, len(law.scales) + 1)]
         return list(drawn)
 
-    monkeypatch.setattr(draws_module, "private_noise", noise)
+    monkeypatch.setattr(sampling, "private_noise", noise)
     data = guarded(dpi.ZCDP(1.0), neighbors)
     model = gram_ols("y ~ x", data)
     release = model.measure(dpi.ZCDP(0.5))

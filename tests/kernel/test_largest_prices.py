@@ -8,7 +8,7 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError
-from dpinfer.kernel.samplers import LEAST_SCALES, check_scales
+from dpinfer.kernel.sampling import LEAST_SCALES, check_scales
 from dpinfer.release.laws import FAMILIES, NoiseLaw
 from tests.linear import gram_ols
 

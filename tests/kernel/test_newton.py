@@ -13,8 +13,7 @@ from scipy import special
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import RoundFrame, RoundSum, Term
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.procedure import Procedure

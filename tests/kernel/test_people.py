@@ -21,11 +21,10 @@ from dpinfer.kernel import data as data_module
 from dpinfer.kernel import people as people_module
 from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.people import KeptSource, person_codes
-from dpinfer.kernel.replicates import replicate_sums
 from dpinfer.kernel.rows.blocks import Blocks
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import exact_sums
+from dpinfer.kernel.sums import exact_sums, replicate_sums
 from dpinfer.privacy.exact import decimal as exactly
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.cells import Coded
@@ -564,7 +563,7 @@ def test_a_person_is_weighed_as_a_whole(weights, statistic):
 
     found = np.array(replicate_sums(rows, source, Given(draw), threads=1), dtype=object).reshape(4, -1)
     encoded = rows.encode(source.read(rows.columns, 0, source.rows)).astype(np.int64).astype(object)
-    from dpinfer.kernel.replicates import _POISSON
+    from dpinfer.kernel.sums import _POISSON
 
     if weights == "paired":
         table = np.stack([table, 1 - table], axis=1).reshape(4, -1)

@@ -15,21 +15,20 @@ warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 import numpy as np
 import dpinfer as dpi
-from dpinfer.kernel import samplers
+from dpinfer.kernel import sampling
 
 schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1))
 frame = schema.sample(500, np.random.default_rng(0))
 budget = dpi.ZCDP(1.0)
 drawn = [0]
-true_noise = samplers.private_noise
+true_noise = sampling.private_noise
 
 def counted(law):
     drawn[0] += 1
     return true_noise(law)
 
-from dpinfer.kernel import draws
 from tests.linear import gram_ols
-draws.private_noise = counted
+sampling.private_noise = counted
 
 
 def child(question):

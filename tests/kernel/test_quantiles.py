@@ -12,10 +12,9 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.kernel import quantiles
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.rank_weights import RANK, SLACK, RankScores
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.quantiles import RankScores, chosen_points
+from dpinfer.kernel.rows.tree import RANK, SLACK
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import NEIGHBORS, pure_mu

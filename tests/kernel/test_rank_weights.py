@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer.kernel import rank_weights
-from dpinfer.kernel.quantiles import FAN_OUT
-from dpinfer.kernel.rank_weights import LARGEST_CHOICE, RANK, SLACK, RankScores, log_weights
+from dpinfer.kernel import quantiles
+from dpinfer.kernel.quantiles import FAN_OUT, RankScores, log_weights
+from dpinfer.kernel.rows.tree import LARGEST_CHOICE, RANK, SLACK
 
 STATED = Decimal("0.71")
 """Steps by which docs/quantiles.md says that a log weight can be off."""
@@ -103,7 +103,7 @@ def test_runs_do_not_change_a_weight(monkeypatch):
     places = np.sort(rng.integers(0, 2**30, 3000).astype(np.int32))
     scores, edges = RankScores(places, 2**30, HALF), 2**20 * np.arange(1024)
     whole = log_weights(scores, edges, 2**30, 3.3 * RANK)
-    monkeypatch.setattr(rank_weights, "_RUN", 64)
+    monkeypatch.setattr(quantiles, "_RUN", 64)
     assert log_weights(scores, edges, 2**30, 3.3 * RANK) == whole
 
 

@@ -13,14 +13,11 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.kernel import batches as batches_module
-from dpinfer.kernel import draws as draws_module
-from dpinfer.kernel import replicates as replicates_module
-from dpinfer.kernel.draws import PrivateDraws, seeded_bytes
-from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel import sampling, sums
 from dpinfer.kernel.rows.base import CHUNK_ROWS
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws, seeded_bytes
 from dpinfer.kernel.sources import Table, open_source
+from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema.grid import UNIT
@@ -76,7 +73,7 @@ def draws_of(data):
 def given_sums(rows, source, draws, **options):
     """Sum under given bytes: in place of secret ones, and of those that the seed of public weights gives."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replicates_module, "seeded_bytes", lambda _: draws.bytes())
+        patch.setattr(sums, "seeded_bytes", lambda _: draws.bytes())
         return replicate_sums(rows, source, draws, **options)
 
 
@@ -180,7 +177,7 @@ def test_storage_does_not_matter(convert):
 def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
     frame, rows = sample(3 * CHUNK_ROWS), rows_of("poisson")
     table = table_of(rows, len(frame))
-    monkeypatch.setattr(batches_module, "_FLUSH", flush)
+    monkeypatch.setattr(sums, "_FLUSH", flush)
     assert given_sums(rows, open_source(frame), from_table(table)) == expected(rows, frame, table)
 
 
@@ -206,8 +203,8 @@ def test_sums_at_the_edge_of_floats_and_of_64_bits_are_exact(weights):
     total = largest * size * UNIT**2
     assert found[:6] == [total] * 6
     assert found[6:] == [0 if weights in PAIRS else total] * 6
-    assert replicates_module._ROWS * 6 * UNIT**2 <= 2**53
-    assert replicates_module._LARGEST == 6 * UNIT**2 * CHUNK_ROWS
+    assert sums._ROWS * 6 * UNIT**2 <= 2**53
+    assert sums._LARGEST == 6 * UNIT**2 * CHUNK_ROWS
 
 
 @LAWS
@@ -289,7 +286,7 @@ def test_secret_weights_of_confidential_rows_come_from_the_operating_system(monk
         return b"\xff" * size
 
     data = guarded(sample(20))
-    monkeypatch.setattr(draws_module.os, "urandom", urandom)
+    monkeypatch.setattr(sampling.os, "urandom", urandom)
     for weights, size in (("double_or_nothing", 6 * 3), ("poisson", 6 * 2 * 20), ("paired", 3 * 3)):
         rows = rows_of(weights)
         replicate_sums(rows, open_source(sample(20)), draws_of(data))
@@ -338,7 +335,7 @@ def test_seeded_bytes_are_placed_by_the_first_row():
 @pytest.mark.slow
 def test_secret_weights_are_never_drawn_twice(monkeypatch):
     """Without noise, two releases of the same rows differ in every replicate with probability above 1 - 1e-9."""
-    monkeypatch.setattr(draws_module, "private_noise", lambda law: [0] * len(law.scales))
+    monkeypatch.setattr(sampling, "private_noise", lambda law: [0] * len(law.scales))
     frame = sample(4000)
     state = np.random.get_state()  # noqa: NPY002
     data, found = guarded(frame), []
@@ -359,8 +356,8 @@ warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 import numpy as np
 import dpinfer as dpi
-from dpinfer.kernel.draws import PrivateDraws
-from dpinfer.kernel.replicates import replicate_sums
+from dpinfer.kernel.sampling import PrivateDraws
+from dpinfer.kernel.sums import replicate_sums
 from dpinfer.kernel.sources import open_source
 from dpinfer.resampling.bootstrap import BootstrapPlan
 

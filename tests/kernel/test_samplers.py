@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import PrivacyUnitError
-from dpinfer.kernel.samplers import LARGEST_SCALE, check_scales, private_noise
-from dpinfer.kernel.simulated import simulated_noise
+from dpinfer.kernel.sampling import LARGEST_SCALE, check_scales, private_noise, simulated_noise
 from dpinfer.release import NoiseLaw
 from dpinfer.release.laws import TULAP_GRID
 

@@ -10,8 +10,7 @@ from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.errors import BudgetExceededError, NotProvedError, OptionError, PrivacyUnitError
-from dpinfer.kernel.selection import private_choice
-from dpinfer.kernel.simulated import simulated_choice
+from dpinfer.kernel.sampling import private_choice, simulated_choice
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel import batches as batches_module
+from dpinfer.kernel import sums as sums_module
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.sums import exact_sums
@@ -324,14 +324,14 @@ def test_cells_of_rows_that_all_drop(name):
 def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
     frame = sample(600)
     expected = {name: in_cells(frame, name) for name in CELLS}
-    monkeypatch.setattr(batches_module, "_FLUSH", flush)
+    monkeypatch.setattr(sums_module, "_FLUSH", flush)
     for name in CELLS:
         assert in_cells(frame, name, chunk_rows=100) == expected[name]
 
 
 def test_64_bits_hold_a_full_run_of_chunks():
     """A chunk's sum is at most 2^19 times 2^15 in size."""
-    assert batches_module._FLUSH * UNIT * 32_768 < 2**63
+    assert sums_module._FLUSH * UNIT * 32_768 < 2**63
 
     class Tall(Table):
         columns, rows = ("x",), 3 * 32_768 + 5

@@ -23,8 +23,8 @@ def test_questions_inference_and_the_reader_of_texts_are_not_among_them():
     assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in texts})
 
 
-def test_what_is_for_people_and_simulation_is_not_among_them():
-    others = ("kernel/simulated", "kernel/measurement", "kernel/wording", "privacy/ledger")
+def test_what_is_for_people_is_not_among_them():
+    others = ("kernel/measurement", "privacy/ledger")
     files = set(trusted.closure())
     assert files.isdisjoint({f"dpinfer/{name}.py" for name in (*others, "release/release")})
 

@@ -10,8 +10,7 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.products import GramSum
-from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.stage import Context, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import joint_cost
 from dpinfer.privacy.resampling import noise_mu

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from validation.regression.neighbours import CODEBOOKS, MODELS, PRICES, ROWS, Search, dearest, rows_of, stages_of

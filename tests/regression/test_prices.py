@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.rounds import SLACK, RoundSum
+from dpinfer.kernel.rows.iterations import SLACK, RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.question import Newton

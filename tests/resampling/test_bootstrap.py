@@ -69,7 +69,7 @@ def in_pairs(columns, data=None, replicates=40, **options):
 @pytest.fixture
 def no_noise(monkeypatch):
     """A price that buys secret weights all but without noise."""
-    monkeypatch.setattr("dpinfer.kernel.price_resampled.resampled_cost", lambda *_: (1e5, 1e-10))
+    monkeypatch.setattr("dpinfer.kernel.price.resampled_cost", lambda *_: (1e5, 1e-10))
 
 
 # Estimates and their sampling errors, against plain formulas
@@ -354,7 +354,7 @@ def refused(error, *messages, data=None, price=PRICE, option=None, **asked):
     data = private() if data is None else data
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dpinfer.kernel.run.replicate_sums", nothing_is_drawn)
-        patch.setattr("dpinfer.kernel.draws.private_noise", nothing_is_drawn)
+        patch.setattr("dpinfer.kernel.sampling.private_noise", nothing_is_drawn)
         with pytest.raises(error) as caught:
             bootstrap(**{"columns": "x", "data": data, "replicates": 20, **asked}).fit(price)
     for message in messages:

@@ -1,5 +1,6 @@
 """The rows that are counted are those that are dealt into blocks, whatever their cells hold and columns are called."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,6 @@ import dpinfer as dpi
 from dpinfer.kernel.blocks import block_fits, typed_rows
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.sealing import dealt_blocks
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.resampling.aggregate import sample_aggregate
@@ -93,7 +93,7 @@ def test_count_and_blocks_together_keep_the_price_whatever_the_number_of_blocks(
     allowed = Fraction(1)  # epsilon, or twice rho
     used = []
     for blocks in (1, 8, 9, 200):
-        dealt = dealt_blocks(plan.blocks, blocks)
+        dealt = replace(plan.blocks, count=blocks)
         for cells in ([1.0], [-1.0, 1.0], [-1.0, -1.0, 1.0], [np.nan]):
             frame = pd.DataFrame({"x": cells})
             first, second = (all_sums(plan, dealt, one) for one in (frame, frame.iloc[:-1]))

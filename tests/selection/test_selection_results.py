@@ -10,7 +10,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.kernel.simulated import simulated_choice
+from dpinfer.kernel.sampling import simulated_choice
 from dpinfer.release import Release, read_release
 from dpinfer.selection.results import SelectionResults, accuracy
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import OptionError, UnknownColumnError
-from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.studies import audit as audited
 from dpinfer.studies.audit import FAMILYWISE
 from dpinfer.studies.audit_events import labels_finding

@@ -226,10 +226,10 @@ def test_samplers_keep_their_law(law):
 @pytest.mark.parametrize("law", [NoiseLaw("gaussian", (3.0,)), NoiseLaw("laplace", (2.0**20,))], ids=str)
 def test_samplers_of_another_scale_fail(law, monkeypatch):
     """Passes by chance with probability below 1e-9."""
-    from dpinfer.kernel import samplers
+    from dpinfer.kernel import sampling
 
-    right = samplers._sample
-    monkeypatch.setattr(samplers, "_sample", lambda family, scale, size: right(family, 0.8 * scale, size))
+    right = sampling._sample
+    monkeypatch.setattr(sampling, "_sample", lambda family, scale, size: right(family, 0.8 * scale, size))
     assert min(test.pvalue for test in law_tests(law, 4000)) < 1e-10
 
 

@@ -18,15 +18,15 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from dpinfer.kernel import run as kernel_run
-from dpinfer.kernel.draws import PrivateDraws
 from dpinfer.kernel.rows.blocks import BlockSum
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.studies.audit_draws import chosen_event, upper_share
 from dpinfer.studies.audit_pairs import ODD, Units, frame_of, sums_of, worst_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.studies.audit_pairs import AuditedRun, Setting
 
     Array = NDArray[np.float64]

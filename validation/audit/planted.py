@@ -16,11 +16,10 @@ from unittest import mock
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.kernel import plan, run, samplers
-from dpinfer.kernel.draws import PrivateDraws
+from dpinfer.kernel import plan, run, sampling
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.reach import Boxes
+from dpinfer.kernel.rows.features import Boxes, Features
+from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.grid import Block, constant_basis
@@ -96,7 +95,7 @@ def _replaced(target: Any, name: str, wrong: Callable[..., Any]) -> Any:
 
 def less_noise() -> Any:
     """Draw noise of .8 of its scale."""
-    return _replaced(samplers, "_sample", lambda right, family, scale, size: right(family, 0.8 * scale, size))
+    return _replaced(sampling, "_sample", lambda right, family, scale, size: right(family, 0.8 * scale, size))
 
 
 def forgotten_column() -> Any:
@@ -145,7 +144,7 @@ def repeating_fork() -> Any:
         drawn = rng.normal(0, scale, size) if family == "gaussian" else rng.laplace(0, scale, size)
         return [int(value) for value in np.rint(drawn)]
 
-    return mock.patch.object(samplers, "_sample", wrong)
+    return mock.patch.object(sampling, "_sample", wrong)
 
 
 @contextmanager
@@ -161,7 +160,7 @@ def row_warning() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(_replaced(run, "exact_sums", wrong))
-        stack.enter_context(_replaced(run, "quiet", lambda right, private=True: right(False)))  # noqa: ARG005
+        stack.enter_context(_replaced(run, "no_warnings", lambda right, private=True: right(False)))  # noqa: ARG005
         yield
 
 
@@ -191,7 +190,7 @@ def share_twice() -> Iterator[None]:
 
 def coarse_noise() -> Any:
     """Draw noise on multiples of 8 steps, so that the remainder of the exact sum shows."""
-    return _replaced(samplers, "_sample", lambda right, *given: [value // 8 * 8 for value in right(*given)])
+    return _replaced(sampling, "_sample", lambda right, *given: [value // 8 * 8 for value in right(*given)])
 
 
 _MEAN = dpi.mean("income")
@@ -200,7 +199,7 @@ _BLOCKS = dpi.sample_aggregate(
 )
 
 BUGS = {
-    "noise times .8": Bug(less_noise, _MEAN, dpi.ZCDP(0.5), "draws:", "samplers._sample"),
+    "noise times .8": Bug(less_noise, _MEAN, dpi.ZCDP(0.5), "draws:", "sampling._sample"),
     "sensitivity of one column forgotten": Bug(
         forgotten_column, dpi.mean(["income", "age"]), dpi.ZCDP(0.5), "change over bound", "Boxes.reach"
     ),
@@ -209,14 +208,14 @@ BUGS = {
         exact_count, _MEAN, dpi.ZCDP(0.5), "change over bound", "CellSum.public"
     ),
     "labels reused": Bug(reused_labels, _BLOCKS, dpi.ZCDP(0.5), "secret labels", "PrivateDraws.labels"),
-    "a fork that repeats noise": Bug(repeating_fork, _MEAN, dpi.PureDP(1.0), "forked process", "samplers._sample"),
-    "a row-dependent warning": Bug(row_warning, dpi.mean("age"), dpi.ZCDP(0.5), "warnings", "run.quiet"),
+    "a fork that repeats noise": Bug(repeating_fork, _MEAN, dpi.PureDP(1.0), "forked process", "sampling._sample"),
+    "a row-dependent warning": Bug(row_warning, dpi.mean("age"), dpi.ZCDP(0.5), "warnings", "run.no_warnings"),
     "the fractional bits of a float released": Bug(
         fractional_bits, _MEAN, dpi.ZCDP(0.5), "released numbers are whole", "run.noisy"
     ),
     "a share counted twice": Bug(
         share_twice, Halves(column="income"), dpi.ZCDP(0.5), "all stages over the price", "price.amounts"
     ),
-    "noise on a coarser grid than the sums": Bug(coarse_noise, _MEAN, dpi.ZCDP(0.5), "remainders", "samplers._sample"),
+    "noise on a coarser grid than the sums": Bug(coarse_noise, _MEAN, dpi.ZCDP(0.5), "remainders", "sampling._sample"),
 }
 """By name, in the order in which they are told."""

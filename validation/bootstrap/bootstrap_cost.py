@@ -14,8 +14,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 import dpinfer as dpi
-from dpinfer.kernel.replicates import replicate_sums
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import SimulatedDraws
+from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
 from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw

@@ -11,7 +11,7 @@ import pandas as pd
 from dpinfer.kernel.plan import coordinates, price_next
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.simulated import SimulatedDraws, simulated_noise
+from dpinfer.kernel.sampling import SimulatedDraws, simulated_noise
 from dpinfer.kernel.sources import open_source
 from dpinfer.release import Release, StageRelease
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from fractions import Fraction
 
-    from dpinfer.kernel.draws import Draws
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.rows.tree import PointRows
+    from dpinfer.kernel.sampling import Draws
 
 
 def release_of(

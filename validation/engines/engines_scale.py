@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpinfer.kernel.batches import sum_batches
 from dpinfer.kernel.sources import Source
+from dpinfer.kernel.sums import sum_batches
 from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options, options, write_figure, write_table
 from validation.engines.many_rows import asked, file_rows, load, rows_on_disk, timed

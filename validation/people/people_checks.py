@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.kernel.people import kept_rows
-from dpinfer.kernel.replicates import replicate_sums
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.people import KeptSource
+from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import exact_sums
+from dpinfer.kernel.sums import exact_sums, replicate_sums
 from validation.people.people_bootstrap import BOOTSTRAP, PRICE, inferred
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, MANY, Drawn, draw, products_by_person, sums_of
 from validation.people.people_inference import QUESTIONS, ends_of, measured
@@ -98,7 +97,7 @@ def _chosen(arguments: Options) -> float:
     rng, most = np.random.default_rng([arguments.seed, 6]), KEPT[1]
     drawn = draw(DESIGNS[-1], rng, 10_000, 1, slots=MANY)
     frame = drawn.frame(0, MANY)
-    rows, _ = kept_rows(open_source(frame), COLUMNS.with_people("person", most))
+    rows = KeptSource(open_source(frame), COLUMNS.with_people("person", most)).places
     kept, spending = frame.iloc[rows], np.minimum(drawn.cells["spending"][0], 8.0)
     size = len(spending)
     first = (spending[:, :most] * drawn.counted(most)[0]).sum(axis=1)

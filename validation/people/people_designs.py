@@ -10,8 +10,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.persons import PersonSum
+from dpinfer.kernel.rows.cells import CellSum, PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.schema.cells import Coded
 

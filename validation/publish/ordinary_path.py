@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dpinfer"
-OUTSIDE = tuple(str(PACKAGE / folder) for folder in ("procedures", "results", "inference", "studies"))
+TOPICS = ("descriptions", "tables", "distributions", "families", "regression", "resampling", "selection", "entry")
+OUTSIDE = tuple(str(PACKAGE / folder) for folder in ("procedures", "results", "inference", "studies", *TOPICS))
 QUESTIONS: dict[str, Callable[[dpi.PrivateData], Any]] = {
     'mean("income", data)': lambda data: dpi.mean("income", data),
     'ols("income ~ age", data)': lambda data: dpi.ols("income ~ age", data, method="gram"),

@@ -22,7 +22,7 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, PureDP
 from dpinfer.regression.question import Newton

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.kernel.price import amounts
-from dpinfer.kernel.rows.rounds import RoundSum
+from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
 from dpinfer.regression.question import estimated_from
@@ -22,7 +22,7 @@ from dpinfer.schema.formula import FormulaDesign
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.kernel.rows.round_counts import RoundCounts
+    from dpinfer.kernel.rows.iterations import RoundCounts
     from dpinfer.kernel.stage import Context
     from dpinfer.regression.iterations import Plan
     from dpinfer.regression.question import Newton
@@ -90,7 +90,7 @@ class Drawer:
             found = np.zeros(len(rows.units))
             for mine in _slices(size, persons):
                 theirs = None if persons is None else persons[mine] - persons[mine.start]
-                found += rows._summed(rows.integers(encoded[:, mine], theirs))
+                found += rows.summed(rows.integers(encoded[:, mine], theirs))
             return found / rows.units
         looked = rows.frame.look(encoded)
         counted = np.concatenate([one.counts(looked, persons, rows.frame.norm) for one in rows.places])

@@ -13,8 +13,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.selection import private_choice
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import SimulatedDraws, private_choice
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.accounting import choice_scale
 from validation.common.claims import Claim

@@ -12,7 +12,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.run import noisy_answers
-from dpinfer.kernel.simulated import SimulatedDraws
+from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release.laws import ABOVE, BELOW
 from dpinfer.selection.results import pair_tail
@@ -20,7 +20,7 @@ from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.priced_stage import PricedStage
+    from dpinfer.kernel.price import PricedStage
 
 PRICE = dpi.PureDP(1.0)
 DESIGNS = [(k, c, relation) for k, c, relation in product((2, 10, 100, 1000), (1, 5), NEIGHBORS) if c <= k]

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.quantiles import FAN_OUT
-from dpinfer.kernel.rank_weights import RANK
-from dpinfer.kernel.samplers import private_noise
-from dpinfer.kernel.selection import private_choice
+from dpinfer.kernel.rows.tree import RANK
+from dpinfer.kernel.sampling import private_choice, private_noise
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 

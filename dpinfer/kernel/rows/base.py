@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
+from dpinfer.privacy.sensitivity import joint_sensitivity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from fractions import Fraction
 
     from numpy.typing import NDArray
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Places = NDArray[np.intp]
+    Flags = NDArray[np.bool_]
+    Cells = NDArray[Any] | Coded
 
-__all__ = ["CHUNK_ROWS", "Batch", "BoundedSum", "RowSum"]
 
 CHUNK_ROWS = 32_768
 """Rows mapped at once, where a row sum says no more."""
@@ -41,7 +44,7 @@ class Batch:
     whose each row is, a batch holds all rows of each of its people.
     """
 
-    cells: Mapping[str, NDArray[Any] | Coded]
+    cells: Mapping[str, Cells]
     size: int
     sets: int = 1
     persons: Ints | None = None
@@ -59,7 +62,7 @@ class BoundedSum:
     rows: RowSum
     bound: Fraction
     weights: Array
-    public: NDArray[np.bool_]
+    public: Flags
 
 
 class RowSum(ABC):
@@ -67,9 +70,10 @@ class RowSum(ABC):
 
     A row sum is a frozen value of public settings. Its `add` maps rows to integers and *forces* every unit's
     contribution into a set S, without a branch on rows; its `change` bounds how far neighbours can be apart, from S.
+    Sums of at most `batch_rows` rows stay below 2^53 in absolute value, so that no addition rounds them.
     """
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # fields, or properties, of the row sums
 
         @property
         def schema(self) -> Schema:
@@ -79,20 +83,31 @@ class RowSum(ABC):
         def names(self) -> tuple[str, ...]:
             """What each of the m released sums is."""
 
-    @property
-    @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the data that are read, sorted."""
+        @property
+        def columns(self) -> tuple[str, ...]:
+            """Columns of the data that are read, sorted."""
+
+        @property
+        def keeps_every_row(self) -> bool:
+            """Whether declared policies make it impossible that a row adds nothing."""
 
     @property
-    @abstractmethod
+    def light(self) -> bool:
+        """Whether a row costs so little that several threads do not pay."""
+        return False
+
+    @property
+    def batch_rows(self) -> int:
+        """Most rows of a batch: the cross-products of so many integer rows are exact in float64."""
+        return CHUNK_ROWS
+
+    def check(self) -> None:  # noqa: B027  (some are right whatever they hold)
+        """Refuse, before the price, what would not keep the bound."""
+
+    @property
     def units(self) -> Array:
         """The number 1 in each integer sum (m,)."""
-
-    @property
-    @abstractmethod
-    def keeps_every_row(self) -> bool:
-        """Whether declared policies make it impossible that a row adds nothing."""
+        return np.ones(len(self.names))
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -100,7 +115,7 @@ class RowSum(ABC):
         return ("sums",)
 
     @property
-    def part_of(self) -> NDArray[np.intp]:
+    def part_of(self) -> Places:
         """Which part each coordinate is in (m,)."""
         return np.zeros(len(self.names), dtype=np.intp)
 
@@ -112,20 +127,22 @@ class RowSum(ABC):
         """Noise of each part relative to the others where no other is asked for."""
         return np.ones(len(self.parts))
 
-    @abstractmethod
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
         """Bound on the change of the integer sums between neighbours, each over its pattern and its part's weight."""
+        return joint_sensitivity(
+            list(zip(self.part_changes(neighbors, norm), weights.tolist(), strict=True)), norm=norm
+        )
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
         """Bound on the change of each part alone, each coordinate over its pattern.
 
-        Raises `NotProvedError` if the parts of this row sum are priced jointly only.
+        Raises `NotProvedError` if the parts of this row sum are priced jointly only. A row sum says this, or `change`.
         """
         if len(self.parts) > 1:
             raise NotProvedError(f"shares of the price are not proved for {type(self).__name__}: give weights")
         return (self.change(np.ones(1), neighbors, norm),)
 
-    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:  # noqa: ARG002
+    def public(self, neighbors: Neighbors) -> Flags:  # noqa: ARG002
         """Coordinates that no neighbour moves (m,)."""
         return np.zeros(len(self.names), dtype=bool)
 
@@ -133,21 +150,6 @@ class RowSum(ABC):
     def entries(self) -> int:
         """Number k of integers that `add` gives."""
         return len(self.names)
-
-    @property
-    def most_added(self) -> int:
-        """Bound on the absolute value of an entry that `add` returns for one batch."""
-        return 2**53
-
-    @property
-    def batch_rows(self) -> int:
-        """Most rows of a batch: the cross-products of so many integer rows are exact in float64."""
-        return CHUNK_ROWS
-
-    @property
-    def light(self) -> bool:
-        """Whether a row costs so little that several threads do not pay."""
-        return False
 
     @abstractmethod
     def add(self, batch: Batch) -> Ints:
@@ -180,7 +182,14 @@ class RowSum(ABC):
         relative = np.ones(count)
         if count > 1:  # a part is measured against others: alone its weight would be noise that nobody pays for
             relative = asked.get("weights", self.usual_weights(neighbors, norm))
-            relative = self._weights_of(asked["shares"], neighbors, norm) if "shares" in asked else relative
+            if "shares" in asked:  # noise in proportion to bound / share (L1) or bound / sqrt(share) (L2); the first 1
+                if float(asked["shares"].sum()) > 1 + 1e-12:
+                    right = "shares of the price that add up to at most 1"
+                    raise OptionError("shares", float(asked["shares"].sum()), right)
+                bounds = self.part_changes(neighbors, norm)
+                noise = np.array([float(bound / bounds[0]) for bound in bounds])
+                noise /= asked["shares"] if norm == "l1" else np.sqrt(asked["shares"])
+                relative = _positive("shares", (noise / noise[0]).tolist(), count)
         spread, pattern = relative[self.part_of], self.pattern(norm)
         product = spread * pattern
         exact = (spread == 1) | (pattern == 1)  # else rounded up: a weight below the one divided by is not paid for
@@ -191,13 +200,11 @@ class RowSum(ABC):
             public=self.public(neighbors),
         )
 
-    def _weights_of(self, shares: Array, neighbors: Neighbors, norm: Norm) -> Array:
-        """Noise in proportion to bound / share (L1) or bound / sqrt(share) (L2); the first part's is 1."""
-        if float(shares.sum()) > 1 + 1e-12:
-            raise OptionError("shares", float(shares.sum()), "shares of the price that add up to at most 1")
-        bounds = self.part_changes(neighbors, norm)
-        noise = np.array([float(bound / bounds[0]) for bound in bounds]) / (shares if norm == "l1" else np.sqrt(shares))
-        return _positive("shares", (noise / noise[0]).tolist(), len(self.parts))
+
+def require(right: bool, name: str, found: object, wanted: str | Iterable[str]) -> None:
+    """Refuse what is not right: `OptionError` before the charge."""
+    if not right:
+        raise OptionError(name, found, wanted)
 
 
 def _positive(name: str, given: Sequence[float], count: int) -> Array:

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-import sys
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import cloudpickle
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.rows.base import RowSum
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.privacy.sensitivity import joint_sensitivity
+from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-    from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.base import Array, Flags, Ints, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.nodes import Expression
-    from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-
-__all__ = [
-    "BINS",
-    "BLOCK_UNIT",
-    "MOST_BLOCKS",
-    "OCTAVES",
-    "BlockMoments",
-    "BlockSum",
-    "BlockValues",
-    "Blocks",
-    "OctaveCounts",
-    "OwnEstimator",
-    "PlaceCounts",
-    "block_values",
-    "octave",
-]
 
 BLOCK_UNIT = 2**12
 """Integer steps in the radius of the ball into which the block estimates are moved."""
@@ -63,16 +43,12 @@ _LAPLACE_PRODUCTS = 3
 """Under Laplace noise, scale of the noise of products over that of sums, in units of the ball."""
 
 
-class OwnEstimator(ABC):
+class OwnEstimator:
     """What marks the library's own estimators, which see confidential rows in this process; nobody else's can be."""
 
     def __init_subclass__(cls) -> None:
         if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
             raise TypeError("OwnEstimator is for the library's own code: any other runs in a process of its own")
-
-    @abstractmethod
-    def remade(self, schema: Schema) -> OwnEstimator:
-        """Return a new one of plain texts and a schema: the kernel runs nothing that somebody else may have changed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +59,7 @@ class Blocks:
     ``estimator(frame)`` returns p numbers on the rows of a block, or of half a block where ``halves`` asks for these
     too, to take off the bias of order 1/m; every estimate is moved into the ``region``. Where ``most`` is given, of
     each half of a block at most half as many rows are fitted, drawn at random. Of ``workers`` -1 stands for all cores,
-    the default. Public rows are fitted in this process unless it says more. Whether the estimator is the kernel's
-    ``own`` is settled once, when it is made anew: what anybody else says of it is not read.
+    the default. Public rows are fitted in this process unless it says more.
     """
 
     schema: Schema
@@ -96,14 +71,19 @@ class Blocks:
     most: int | None = None
     workers: int | None = None
     progress: bool = False
-    own: bool = False
+
+    def check(self) -> None:
+        """Refuse a region, numbers of blocks or of rows that are none."""
+        check_region(self.region)
+        if self.count is not None:
+            check_count(self.count)
+        if self.most is not None and not (type(self.most) is int and self.most >= 2):
+            raise OptionError("most", type_of(self.most), "a whole number of rows of a block, 2 or more, or None")
 
     @property
     def trusted(self) -> bool:
         """Whether the estimator is the library's own code; any other runs on confidential rows in other processes."""
-        kind = type(self.estimator)
-        module = sys.modules.get(kind.__module__)  # a class may state any module, but is not found there
-        return issubclass(kind, OwnEstimator) and getattr(module, kind.__qualname__, None) is kind
+        return isinstance(self.estimator, OwnEstimator)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -121,6 +101,22 @@ class Blocks:
         return len(self.region.names)
 
 
+def check_count(count: object) -> None:
+    """Refuse what is no number of blocks."""
+    if type(count) is not int or not 1 <= count <= MOST_BLOCKS:
+        raise OptionError("count", type_of(count), f"a whole number of blocks from 1 to {MOST_BLOCKS:,}")
+
+
+def check_region(region: object) -> None:
+    """Refuse what is no region."""
+    if type(region) is not Region:
+        raise OptionError("region", type_of(region), "a Region")
+    try:
+        Region.from_dict(region.to_dict())
+    except (KeyError, TypeError, ValueError):
+        raise OptionError("region", type_of(region), "balls of positive radius around a finite centre") from None
+
+
 @dataclass(frozen=True, eq=False)
 class BlockValues:
     """What the fits of k blocks gave, moved into the declared region.
@@ -132,8 +128,8 @@ class BlockValues:
 
     estimates: Array
     spreads: Array
-    failed: NDArray[np.bool_]
-    outside: NDArray[np.bool_]
+    failed: Flags
+    outside: Flags
 
 
 def block_values(fits: Array, region: Region) -> BlockValues:
@@ -144,11 +140,11 @@ def block_values(fits: Array, region: Region) -> BlockValues:
     fit is the centre of the region. One is not corrected if a half has no finite fit, or one outside of the region:
     moved into it, such a fit would not cancel the bias but add one of its own.
     """
-    known: NDArray[np.bool_] = np.asarray(np.isfinite(fits).all(axis=-1))
+    known: Flags = np.asarray(np.isfinite(fits).all(axis=-1))
     clipped = region.clip(fits)
     raw = clipped[:, 0]
     unmoved = np.isclose(clipped, np.where(known[..., None], fits, 0.0), rtol=1e-9, atol=0.0)
-    inside: NDArray[np.bool_] = np.asarray(known & unmoved.all(axis=-1))
+    inside: Flags = np.asarray(known & unmoved.all(axis=-1))
     if fits.shape[1] == 3:
         halved = inside[:, 1] & inside[:, 2]
         raw = np.where(halved[:, None], 2 * raw - (clipped[:, 1] + clipped[:, 2]) / 2, raw)
@@ -173,6 +169,12 @@ class BlockSum(RowSum):
     schema: Schema
     region: Region
 
+    keeps_every_row = False  # a block may count in no bin
+
+    def check(self) -> None:
+        """Refuse what is no region."""
+        check_region(self.region)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
@@ -184,14 +186,13 @@ class BlockSum(RowSum):
         return len(self.region.names)
 
     @property
-    def keeps_every_row(self) -> bool:
-        """A block may count in no bin."""
-        return False
+    def _histograms(self) -> int:
+        return self.size
 
-    @property
-    def units(self) -> Array:
-        """The number 1 in each integer sum (m,)."""
-        return np.ones(len(self.names))
+    def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:  # noqa: ARG002
+        """Bound on the change of all counts: in each histogram a block, or pair, leaves one bin and enters another."""
+        moved = Fraction(2 * self._histograms)
+        return (moved if norm == "l1" else _root(moved),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,10 +206,9 @@ class OctaveCounts(BlockSum):
         groups = ["+".join(names[j] for j in places) for places in self.region.places]
         return tuple(f"scale of {group}: octave {b}" for group in groups for b in range(OCTAVES))
 
-    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002
-        """Bound on the change of all counts: of each group the block, or pair, leaves one bin and enters another."""
-        moved = Fraction(2 * len(self.region.places))
-        return moved if norm == "l1" else _root(moved)
+    @property
+    def _histograms(self) -> int:
+        return len(self.region.places)
 
     def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
         """Count spreads by octave, group by group (1, m)."""
@@ -240,11 +240,6 @@ class PlaceCounts(BlockSum):
         """Return the ends of the bins of a parameter."""
         radius = self.region.radius[place]
         return np.asarray(self.region.center[place] + np.linspace(-radius, radius, self.bins[place] + 1))
-
-    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002
-        """Bound on the change of all counts: of each parameter the block leaves one bin and enters another."""
-        moved = Fraction(2 * self.size)
-        return moved if norm == "l1" else _root(moved)
 
     def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
         """Count estimates by bin, parameter by parameter (1, m)."""
@@ -296,7 +291,7 @@ class BlockMoments(BlockSum):
         return ("sums", "counts")
 
     @property
-    def part_of(self) -> NDArray[np.intp]:
+    def part_of(self) -> Places:
         """Which part each sum is in (m,)."""
         return np.repeat([0, 1], [self.size + self._products, 2])
 
@@ -321,11 +316,6 @@ class BlockMoments(BlockSum):
         else:
             found[products] = float(_LAPLACE_PRODUCTS * self.reach)
         return found
-
-    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
-        """Bound on the change of all sums, each over its noise."""
-        parts = self.part_changes(neighbors, norm)
-        return joint_sensitivity(list(zip(parts, weights.tolist(), strict=True)), norm=norm)
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Bound on the change of sums with products, and of counts, when one block changes, in integer steps.
@@ -359,16 +349,34 @@ class BlockMoments(BlockSum):
         return np.concatenate([whole.sum(axis=0), products, [batch.failed.sum(), moved.sum()]])[None].astype(np.int64)
 
 
-def octave(values: Array, width: float, count: int) -> NDArray[np.intp]:
+def octave(values: Array, width: float, count: int) -> Places:
     """Bin of positive values on a binary logarithmic scale: bin b holds ``width 2^-(b+1) < x <= width 2^-b``.
 
     Values above ``width`` are in the first bin, values below all others in the last.
     """
     with np.errstate(all="ignore"):
         found = np.floor(-np.log2(np.maximum(values, 0.0) / width))
-    bins: NDArray[np.intp] = np.clip(np.nan_to_num(found, nan=count - 1), 0, count - 1).astype(np.intp)
+    bins: Places = np.clip(np.nan_to_num(found, nan=count - 1), 0, count - 1).astype(np.intp)
     return bins
 
 
 def _root(squared: Fraction) -> Fraction:
     return Fraction(sqrt_above(squared, binary))
+
+
+def packed(estimator: Callable[[Any], Any]) -> bytes:
+    """Return what is sent to another process; `OptionError` for what cannot be sent."""
+    try:
+        return bytes(cloudpickle.dumps(estimator))
+    except Exception as error:
+        raise OptionError(
+            "model",
+            called(estimator),
+            "a function that can be sent to another process (it, or a variable it uses, cannot be pickled: "
+            f"{type(error).__name__}); create locks, connections and open files within the function",
+        ) from error
+
+
+def called(estimator: Callable[[Any], Any]) -> str:
+    """Return what errors call a model: as the user does."""
+    return str(getattr(estimator, "__name__", type(estimator).__name__))

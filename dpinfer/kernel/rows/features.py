@@ -1,34 +1,38 @@
-"""The row function: from raw cells to integer rows, by a rule that looks at one row at a time."""
+"""The row function: from raw cells to integer rows, by a rule that looks at one row at a time; and the set they lie in.
+
+Features of one column lie on a curve, such as (x, x^2), and two points of a curve are often closer than two
+corners of the box around it. So a row's features are clipped to the box of the piece of the curve that its value is in;
+and the largest distance between two of these boxes bounds the distance between any two rows, wherever the boxes are.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.privacy.sensitivity import RowBounds
+from dpinfer.errors import NotProvedError, OptionError, type_of
+from dpinfer.kernel.rows.base import RowSum
+from dpinfer.privacy.sensitivity import Norm, RowBounds
 from dpinfer.schema.columns import limits_of
-from dpinfer.schema.grid import UNIT
+from dpinfer.schema.grid import UNIT, Curve, groups_of, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from dpinfer.schema.cells import Coded
-    from dpinfer.schema.grid import Basis, Curve
+    from dpinfer.kernel.rows.base import Array, Cells, Flags
+    from dpinfer.schema.grid import Basis, Block
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-
-__all__ = ["NORMS", "Features", "RowClip"]
 
 NORMS = ("l2", "l1")
+
+MARGIN = 1 + 1e-9
+"""More than the rounding errors of sums of up to a million terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,42 +83,64 @@ class Features:
         """The schema of the columns."""
         return self.basis.schema
 
-    @property
-    def bounds(self) -> RowBounds:
-        """Bounds on the integer row, and how many rows one unit may have."""
-        return replace(self._row_bounds, rows=self.schema.rows_per_unit)
+    def check(self) -> None:
+        """Refuse features of which the first is not the constant, or whose codes are not those of their levels."""
+        blocks = self.basis.blocks
+        if not blocks or not blocks[0].constant or blocks[0].factors:
+            raise OptionError("basis", "no constant", "features of which the first is the constant 1")
+        for block in blocks:
+            codes, levels = block.codes, tuple(len(self.schema[name].level_texts) for name in block.factors)
+            right = codes.dtype == np.int64 and codes.ndim == 2 and codes.shape[1] > 0 and block.shape == levels
+            right = right and codes.shape[0] == np.prod(levels, dtype=np.int64) and bool((np.abs(codes) <= UNIT).all())
+            if not right or not (block.factors or codes.tolist() == [[UNIT]]):
+                raise OptionError("codes", type_of(codes), "whole numbers of the grid, a row for each level")
 
-    @property
-    def _row_bounds(self) -> RowBounds:
-        full = self.basis.bounds
-        if self.clip is None:
-            return full
-        kept = self._kept
-        if self.clip.norm == "l2":
-            return RowBounds(min(kept + UNIT * UNIT, full.squared), full.absolute)
-        return RowBounds(min(kept**2 + UNIT * UNIT, full.squared), min(kept + UNIT, full.absolute))
+    def check_plain(self) -> None:
+        """Refuse factors and row_norm=, too, and boxes that are none, or beyond what is clipped anyway."""
+        self.check()
+        basis = self.basis
+        if self.clip is not None or any(block.width != 1 or block.factors for block in basis.blocks):
+            raise OptionError("features", "factors or row_norm=", "numeric features, without row_norm=, in cells")
+        for curve in basis.curves:
+            right = type(curve) is Curve and type(curve.places) is tuple and curve.column in basis.columns
+            right = right and all(type(place) is int and 0 < place < basis.width for place in curve.places)
+            right = right and len(set(curve.places)) == len(curve.places)
+            shape = (len(curve.places), len(curve.edges) - 1) if right else ()
+            right = right and curve.lower.shape == curve.upper.shape == shape and curve.edges.ndim == 1
+            right = right and min(shape) > 0 and bool((np.diff(curve.edges) > 0).all())  # else a search looks back
+            right = right and bool(((curve.lower >= -1) & (curve.lower <= curve.upper) & (curve.upper <= 1)).all())
+            if not (
+                right and all(np.array_equal(one * UNIT, np.rint(one * UNIT)) for one in (curve.lower, curve.upper))
+            ):
+                told = "boxes of whole steps, within the scaled features' bounds"
+                raise OptionError("curves", type_of(curve), told)
 
     @cached_property
-    def _kept(self) -> int:
-        """Largest squared norm (L2), or absolute sum (L1), that the clipped regressors of a row may have.
+    def bounds(self) -> RowBounds:
+        """Bounds on the integer row, and how many rows one unit may have."""
+        full, rows = self.basis.bounds, self.schema.rows_per_unit
+        if self.clip is None:
+            return replace(full, rows=rows)
+        kept, unit = self._clipped[1], UNIT * UNIT
+        if self.clip.norm == "l2":
+            return RowBounds(min(kept + unit, full.squared), full.absolute, rows=rows)
+        return RowBounds(min(kept**2 + unit, full.squared), min(kept + UNIT, full.absolute), rows=rows)
 
-        Rounding moves a vector of q entries by at most sqrt(q)/2 steps, or q/2 in absolute sum.
+    @cached_property
+    def _clipped(self) -> tuple[int, int]:
+        """The norm that regressors are clipped to, in steps, and the largest that those of a row may then have.
+
+        The latter is a squared norm (L2) or an absolute sum (L1). Rounding moves a vector of q entries by at most
+        sqrt(q)/2 steps, or q/2 in absolute sum. A norm that no row has is as good as any larger one.
         """
         assert self.clip is not None
         if self.basis.blocks[-1].width != 1:
             raise NotProvedError("row_norm= is proved for one numeric response measured last")
-        limit, width = self._limit, self.basis.width - 1
+        limit, width = round(min(self.clip.bound, self.basis.width) * UNIT), self.basis.width - 1
         if self.clip.norm == "l1":
-            return int(limit + -(-width // 2))
+            return limit, limit + -(-width // 2)
         slack = isqrt(width - 1) + 1 if width > 0 else 0
-        return int((limit + (slack + 1) // 2 + 1) ** 2)
-
-    @cached_property
-    def _limit(self) -> int:
-        """The norm that regressors are clipped to, in steps; one that no row has is as good as any larger one."""
-        assert self.clip is not None
-        limit: int = round(min(self.clip.bound, self.basis.width) * UNIT)
-        return limit
+        return limit, (limit + (slack + 1) // 2 + 1) ** 2
 
     @cached_property
     def _bare(self) -> tuple[str | None, ...]:
@@ -123,15 +149,15 @@ class Features:
         return tuple(node.name if node.operation == "column" and clamps else None for node, clamps in nodes)
 
     @cached_property
-    def _evaluated(self) -> frozenset[str]:
+    def _evaluated(self) -> tuple[str, ...]:
         """Columns that need clamped values of their own, for expressions, factors, conditions or marks."""
-        names = set(self.basis.factors) | set(self.where.columns if self.where else ())
+        names = {*self.basis.factors, *(self.where.columns if self.where else ())}
         for block, bare in zip(self.basis.blocks, self._bare, strict=True):
-            names |= set() if bare else set(block.expression.columns)
-        return frozenset(self.columns if self.count_clamped else names)
+            names.update(() if bare else block.expression.columns)
+        return self.columns if self.count_clamped else tuple(name for name in self.columns if name in names)
 
     def encode(
-        self, raw: Mapping[str, NDArray[Any] | Coded], out: Array | None = None, curves: Sequence[Curve] = ()
+        self, raw: Mapping[str, Cells], out: Array | None = None, curves: Sequence[Curve] = ()
     ) -> tuple[Array, Array]:
         """Map a batch of m <= CHUNK_ROWS rows to whole numbers (d, m), zero for rows that do not count.
 
@@ -141,62 +167,141 @@ class Features:
         too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,) are
         1.0 for kept rows in which a value was clamped, all zero unless asked for.
         """
-        size = len(next(iter(raw.values())))
+        size, schema = len(next(iter(raw.values()))), self.basis.schema
         rows = np.empty((self.basis.width, size)) if out is None else out
+        keep, outside = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
         with np.errstate(all="ignore"):
-            coerced = {name: self.basis.schema[name].coerce(raw[name]) for name in self.columns}
-            keep = np.ones(size, dtype=bool)
+            coerced = {name: schema[name].coerce(raw[name]) for name in self.columns}
+            values: dict[str, Array] = {}
             for name in self._evaluated:
-                keep &= np.isfinite(coerced[name])
-            values, outside = self._clamped(coerced, size)
-            self._features(coerced, values, rows, keep)
+                value, (lower, upper) = coerced[name], limits_of(schema[name])
+                keep &= np.isfinite(value)
+                if self.count_clamped:
+                    outside |= (value < lower) | (value > upper)
+                values[name] = np.fmin(np.fmax(value, lower), upper)  # NaN to the lower bound
+            levels = {name: schema[name].level_index(values[name]) for name in self.basis.factors}
+            start = 0
+            for block, bare in zip(self.basis.blocks, self._bare, strict=True):
+                mine = rows[start : start + block.width]
+                start += block.width
+                if bare is None:
+                    block.encode(values, levels, mine)
+                else:  # also says which rows are dropped for it
+                    block.to_grid(coerced[bare], mine[0], keep)
             for curve in curves:
                 curve.force(coerced, rows)
             if self.where is not None:
                 keep &= self.where.evaluate(values) > 0.5
             if self.clip is not None:
-                keep &= self._clip_rows(rows)
+                keep &= self._clip_rows(rows, self.clip.norm)
         np.copyto(rows, 0.0, where=~keep)
         return rows, (outside & keep).astype(np.float64)
 
-    def _clamped(self, coerced: Mapping[str, Array], size: int) -> tuple[dict[str, Array], NDArray[np.bool_]]:
-        """Clamp the columns that are evaluated (NaN to the lower bound); and which rows had a value outside."""
-        values: dict[str, Array] = {}
-        outside = np.zeros(size, dtype=bool)
-        for name in self.columns:
-            if name not in self._evaluated:
-                continue
-            value = coerced[name]
-            lower, upper = limits_of(self.basis.schema[name])
-            if self.count_clamped:
-                outside |= (value < lower) | (value > upper)
-            values[name] = np.fmin(np.fmax(value, lower), upper)
-        return values, outside
-
-    def _features(
-        self, coerced: Mapping[str, Array], values: Mapping[str, Array], rows: Array, keep: NDArray[np.bool_]
-    ) -> None:
-        """Write the features; bare columns also mark in ``keep`` which rows are dropped for them."""
-        levels = {name: self.basis.schema[name].level_index(values[name]) for name in self.basis.factors}
-        start = 0
-        for block, bare in zip(self.basis.blocks, self._bare, strict=True):
-            end = start + block.width
-            out = rows[start:end]
-            if bare is None:
-                block.encode(values, levels, out)
-            else:
-                block.to_grid(coerced[bare], out[0], keep)
-            start = end
-
-    def _clip_rows(self, rows: Array) -> NDArray[np.bool_]:
+    def _clip_rows(self, rows: Array, norm: Norm) -> Flags:
         """Weigh every row so that its regressors keep the norm, the response alike; and say which rows keep it."""
-        clip = self.clip
-        assert clip is not None
-        regressors = rows[:-1]
-        l1 = clip.norm == "l1"
-        norm = np.abs(regressors).sum(axis=0) if l1 else np.sqrt(np.einsum("dm,dm->m", regressors, regressors))
-        np.multiply(rows, np.minimum(1.0, self._limit / np.maximum(norm, 1.0)), out=rows)
+
+        def measured() -> Array:
+            found: Array = (
+                np.abs(rows[:-1]).sum(axis=0) if norm == "l1" else np.einsum("dm,dm->m", rows[:-1], rows[:-1])
+            )
+            return found
+
+        limit, most = self._clipped
+        size = measured() if norm == "l1" else np.sqrt(measured())
+        np.multiply(rows, np.minimum(1.0, limit / np.maximum(size, 1.0)), out=rows)
         np.rint(rows, out=rows)
-        after = np.abs(regressors).sum(axis=0) if l1 else np.einsum("dm,dm->m", regressors, regressors)
-        kept: NDArray[np.bool_] = after <= self._kept
+        kept: Flags = measured() <= most
         return kept
+
+
+class FeatureSum(RowSum):
+    """A sum of features, of which it has the columns."""
+
+    if TYPE_CHECKING:  # a field, or a property
+
+        @property
+        def features(self) -> Features:
+            """What rows are mapped to first."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the columns."""
+        return self.features.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return self.features.columns
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """Whether declared policies make a zero row impossible."""
+        return self.features.keeps_every_row
+
+    def check(self) -> None:
+        """Refuse features that would not keep their bounds."""
+        self.features.check()
+
+
+# The set that features are forced into, and how far it reaches
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Bounds on the norm of a row's features, each over its weight, and on that of the difference between two rows'."""
+
+    length: float
+    spread: float
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """The set of features that a row can have: numeric ones in boxes, those of one column in boxes along a curve."""
+
+    basis: Basis
+
+    @cached_property
+    def curves(self) -> tuple[Curve, ...]:
+        """The groups of features that share columns, each at least in one box; the constant is in none."""
+        known = {curve.places: curve for curve in self.basis.curves}
+        found = []
+        for places in groups_of(self.basis.blocks):
+            if places != (0,):
+                box = _box([self.basis.blocks[place] for place in places])
+                found.append(known.get(places) or Curve(None, places, np.array([-np.inf, np.inf]), *box))
+        return tuple(found)
+
+    @cached_property
+    def binding(self) -> tuple[Curve, ...]:
+        """The groups whose features have to be clipped."""
+        return tuple(curve for curve in self.curves if curve.binds)
+
+    def reach(self, weights: Sequence[float], norm: Norm) -> Reach:
+        """Bound the norm of a row, and of the difference of two rows, each feature divided by its weight.
+
+        The bounds are never below the true suprema over the set. A weight is infinite for a feature that is not
+        released. Features fall into groups that share no column; squared norms (or absolute sums) of groups add, and so
+        do their bounds. A group of one numeric column is bounded along its curve, others by their box.
+        """
+        power = 2 if norm == "l2" else 1
+        length, spread = float(weights[0]) ** -power, 0.0
+        for curve in self.curves:
+            scaled = np.array([weights[place] for place in curve.places], dtype=np.float64)[:, None]
+            lower, upper = curve.lower, curve.upper
+            length += float(((np.maximum(np.abs(lower), np.abs(upper)) / scaled) ** power).sum(axis=0).max())
+            apart = np.maximum(upper[:, :, None] - lower[:, None, :], upper[:, None, :] - lower[:, :, None])
+            spread += float(((np.maximum(apart, 0.0) / scaled[:, :, None]) ** power).sum(axis=0).max())
+        return Reach(float(length ** (1 / power) * MARGIN), float(spread ** (1 / power) * MARGIN))
+
+
+def feature_box(basis: Basis) -> tuple[Array, Array]:
+    """Lower and upper bound of each feature (d,) of a row that counts; those of the constant are 1."""
+    lower, upper = _box(basis.blocks)
+    return lower[:, 0], upper[:, 0]
+
+
+def _box(blocks: Sequence[Block]) -> tuple[Array, Array]:
+    """Lower and upper bound of each feature (k, 1): every combination of values within their bounds."""
+    lower = [(block.expression.lower - block.center) / block.half for block in blocks]
+    upper = [(block.expression.upper - block.center) / block.half for block in blocks]
+    return widened(np.array(lower)[:, None], np.array(upper)[:, None])

@@ -1,41 +1,39 @@
-"""Marginals of a table that need never be held: each row is in one cell of each, and contrasts of the cells are summed.
+"""Marginals of a table, and counts of each column by class: of every one of them a row is in one cell at most.
 
-A row's contribution to the contrasts of a subset A of columns is the Kronecker product of a column of Helmert's matrix
-for each column in A. Over the norms of their rows these matrices and a constant row are orthogonal, so that squared
-lengths and inner products of contributions are products over columns, whatever the cells: see `docs/marginals.md`.
+A table of many columns need never be held. A row's contribution to the contrasts of a subset A of columns is the
+Kronecker product of a column of Helmert's matrix for each column in A. Over the norms of their rows these matrices and
+a constant row are orthogonal, so that squared lengths and inner products of contributions are products over columns,
+whatever the cells: see `docs/marginals.md`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.kernel.rows.base import CHUNK_ROWS, RowSum
+from dpinfer.errors import NotProvedError, OptionError, names_of, type_of
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
-from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.features import Features, FeatureSum
 from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.schema.columns import ROWS_KEPT, Integer, Real, cell_classes, class_places, octave_ends
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.rows.base import Batch
+    from dpinfer.kernel.rows.base import Array, Flags, Ints, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-    Ints = NDArray[np.int64]
     Subset = tuple[int, ...]
 
-__all__ = ["EXACT_COLUMNS", "MOST_CELLS", "MOST_COLUMNS", "MOST_SUBSETS", "MarginalSum", "largest_of", "margin_of"]
 
 MOST_CELLS, MOST_COLUMNS, MOST_SUBSETS = 2**20, 64, 2**13
 """Cells that one marginal may have, columns of all of them, and subsets of columns that are measured."""
@@ -51,7 +49,7 @@ _SLACK = Fraction(1, 2**36)
 
 
 @dataclass(frozen=True, eq=False)
-class MarginalSum(RowSum):
+class MarginalSum(FeatureSum):
     """Sums contrasts, or counts, of the cells of marginals: a part for each subset of the axes, by their places.
 
     A row that is in no part of some axis adds nothing to any. With ``contrasts`` a subset is summed by Helmert's
@@ -67,11 +65,6 @@ class MarginalSum(RowSum):
     def shape(self) -> tuple[int, ...]:
         """Number of levels of every axis."""
         return tuple(axis.size for axis in self.axes)
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the columns."""
-        return self.features.schema
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -90,13 +83,8 @@ class MarginalSum(RowSum):
 
     # What is released
 
-    @property
-    def units(self) -> Array:
-        """The number 1 in each sum: 1 (m,)."""
-        return np.ones(int(self.widths.sum()))
-
     @cached_property
-    def widths(self) -> NDArray[np.intp]:
+    def widths(self) -> Places:
         """Sums of every subset."""
         less = int(self.contrasts)
         return np.array([prod(self.shape[i] - less for i in subset) for subset in self.subsets], dtype=np.intp)
@@ -117,7 +105,7 @@ class MarginalSum(RowSum):
         return tuple(", ".join(self.axes[i].name for i in subset) or "count" for subset in self.subsets)
 
     @property
-    def part_of(self) -> NDArray[np.intp]:
+    def part_of(self) -> Places:
         """Which subset each sum is of (m,)."""
         return np.repeat(np.arange(len(self.subsets)), self.widths)
 
@@ -125,11 +113,17 @@ class MarginalSum(RowSum):
         """Noise in proportion to the norm of a contrast's row, rounded up; the same for all counts (m,)."""
         if not self.contrasts:
             return np.ones(int(self.widths.sum()))
-        squared = np.concatenate([_squared_norms([self.shape[i] for i in subset]) for subset in self.subsets])
-        distinct, where = np.unique(squared, return_inverse=True)
+        squared = []  # norms of the rows of products of Helmert's matrices
+        for subset in self.subsets:
+            found = np.ones(1, dtype=np.int64)
+            for i in subset:
+                steps = np.arange(1, self.shape[i], dtype=np.int64)
+                found = np.multiply.outer(found, steps * (steps + 1)).ravel()
+            squared.append(found)
+        distinct, where = np.unique(np.concatenate(squared), return_inverse=True)
         return np.array([sqrt_above(Fraction(int(one)), binary) for one in distinct])[where]
 
-    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
+    def public(self, neighbors: Neighbors) -> Flags:
         """Under replace_one the sum of the empty subset is the public number of rows, where every row counts."""
         empty = np.repeat([not subset for subset in self.subsets], self.widths)
         return empty & (neighbors == "replace_one" and self.keeps_every_row)
@@ -138,6 +132,9 @@ class MarginalSum(RowSum):
 
     def check(self) -> None:
         """Refuse subsets that are none, and more columns, cells or sums than there may be."""
+        self.features.check_plain()
+        if self.features.basis.width != 1:
+            raise OptionError("features", type_of(self.features), "the constant alone: rows are counted")
         count, names = len(self.axes), [axis.name for axis in self.axes]
         if not 1 <= count <= MOST_COLUMNS or len(set(names)) < count:
             raise OptionError("columns", names[:10], f"1 to {MOST_COLUMNS} different columns")
@@ -168,7 +165,6 @@ class MarginalSum(RowSum):
         those of two rows that differ in the columns D have inner product prod_{A and D} (-1/m) prod_{A less D} (1 -
         1/m). The pattern is at least the norm.
         """
-        self.check()
         if self.contrasts and norm == "l1":
             raise NotProvedError(
                 "contrasts of marginals are priced for Gaussian noise; for Laplace noise measure counts"
@@ -176,10 +172,12 @@ class MarginalSum(RowSum):
         scales = [Fraction(one) for one in weights.tolist()]
         power = 1 if norm == "l1" else 2
         costs = [1 / scale**power for scale in scales]
-        unit = _squared_of_contrasts if self.contrasts else _one
-        lengths = [
-            cost * unit([self.shape[i] for i in subset]) for cost, subset in zip(costs, self.subsets, strict=True)
-        ]
+        lengths = list(costs)
+        if self.contrasts:
+            lengths = [
+                cost * prod((Fraction(self.shape[i] - 1, self.shape[i]) for i in subset), start=Fraction(1))
+                for cost, subset in zip(costs, self.subsets, strict=True)
+            ]
         found = sum(lengths, Fraction(0))
         if neighbors == "replace_one":
             apart = self._apart(costs, lengths)
@@ -216,11 +214,6 @@ class MarginalSum(RowSum):
         return sum(prod(self.shape[i] for i in block) for block in self.blocks)
 
     @property
-    def most_added(self) -> int:
-        """Bound on the counts of a batch."""
-        return 2**34
-
-    @property
     def batch_rows(self) -> int:
         """Most rows of a batch: nothing is multiplied."""
         return 4 * CHUNK_ROWS
@@ -244,16 +237,13 @@ class MarginalSum(RowSum):
         if not keep.all():
             codes = [code[keep] for code in codes]
             sets = None if sets is None else sets[keep]
-        found = [self._counted(block, codes, sets, batch.sets) for block in self.blocks]
+        found = []
+        for first, *rest in self.blocks:
+            place, size = codes[first] if sets is None else sets * self.shape[first] + codes[first], self.shape[first]
+            for i in rest:
+                place, size = place * self.shape[i] + codes[i], size * self.shape[i]
+            found.append(np.bincount(place, minlength=batch.sets * size).reshape(batch.sets, size))
         return np.concatenate(found, axis=1).astype(np.int64, copy=False)
-
-    def _counted(self, block: Subset, codes: list[NDArray[np.intp]], sets: Any, count: int) -> NDArray[np.intp]:
-        """Count the rows of each set in the cells of a block (sets, cells)."""
-        size, first, *rest = prod(self.shape[i] for i in block), *block
-        place = codes[first] if sets is None else sets * self.shape[first] + codes[first]
-        for i in rest:
-            place = place * self.shape[i] + codes[i]
-        return np.bincount(place, minlength=count * size).reshape(count, size)
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the exact sums from the counts of all blocks."""
@@ -308,23 +298,6 @@ def _contrasted(table: Any, axis: int) -> Any:
     return np.moveaxis(np.cumsum(levels, axis=-1)[..., :-1] - steps * levels[..., 1:], -1, axis)
 
 
-def _squared_norms(levels: list[int]) -> Ints:
-    """Squared norms of the rows of a product of Helmert's matrices."""
-    found = np.ones(1, dtype=np.int64)
-    for m in levels:
-        steps = np.arange(1, m, dtype=np.int64)
-        found = np.multiply.outer(found, steps * (steps + 1)).ravel()
-    return found
-
-
-def _squared_of_contrasts(levels: list[int]) -> Fraction:
-    return prod((Fraction(m - 1, m) for m in levels), start=Fraction(1))
-
-
-def _one(levels: list[int]) -> Fraction:  # noqa: ARG001
-    return Fraction(1)
-
-
 def _covering(subsets: tuple[Subset, ...], shape: tuple[int, ...]) -> tuple[Subset, ...]:
     """Put axes together so that each subset is in some block: blocks grow while more fit in few cells."""
     left, found = {subset: {*subset} for subset in subsets}, []
@@ -343,3 +316,139 @@ def _covering(subsets: tuple[Subset, ...], shape: tuple[int, ...]) -> tuple[Subs
         left = {one: axes for one, axes in left.items() if not axes <= block}
         found.append(tuple(sorted(block)))
     return tuple(found)
+
+
+# Each column by class
+
+_MOST_COUNTED = 2**12
+"""Columns that are counted at once."""
+
+_EXPONENTS = (-1000, 1000)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnCounts(RowSum):
+    """A histogram of every column of a schema, of classes that exclude each other; and a count of rows."""
+
+    schema: Schema
+
+    counts_rows = False
+    """Whether the rows without a cell that drops them are counted, too."""
+
+    @abstractmethod
+    def classes(self, name: str) -> tuple[str, ...]:
+        """Return the classes of a column."""
+
+    @abstractmethod
+    def place(self, name: str, values: Array) -> Places:
+        """Return the class of each cell from what the column's `meaning` of it is; any other number for none."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each count is: the classes of every column, and the rows kept."""
+        each = (f"{name}: {one}" for name in self.schema for one in self.classes(name))
+        return (*each, *((ROWS_KEPT,) if self.counts_rows else ()))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of classes of every column, in the order of the schema."""
+        return tuple(len(self.classes(name)) for name in self.schema)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the data that are read, sorted."""
+        return tuple(sorted(self.schema))
+
+    def check(self) -> None:
+        """Refuse too few or too many columns."""
+        if not 1 <= len(self.schema) <= _MOST_COUNTED:
+            raise OptionError("columns", f"{len(self.schema):,} columns", f"1 to {_MOST_COUNTED:,} columns")
+
+    def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:  # noqa: ARG002  (one part)
+        """Bound on the change of all counts between neighbours: exact, a root rounded up.
+
+        A row that is added counts in one class of each column at most; one that is replaced leaves a class and enters
+        another. It may also come to count, or no longer, among the rows. Each of the c counts that change does so by 1:
+        L1 norm c, L2 norm sqrt c. A person with at most m rows moves the counts by at most m times that.
+        """
+        moved = Fraction((1 if neighbors == "add_remove" else 2) * len(self.schema) + self.counts_rows)
+        return self.schema.rows_per_unit * (moved if norm == "l1" else Fraction(sqrt_above(moved, binary)))
+
+    def add(self, batch: Batch) -> Ints:
+        """Count cells by class (sets, m), and the rows of which none drops the row: read as by all other sums."""
+        with np.errstate(all="ignore"):
+            values = {name: self.schema[name].meaning(batch.cells[name]) for name in self.schema}
+            placed = [self.place(name, values[name]) for name in self.schema]
+        sizes = [*self.sizes]
+        if self.counts_rows:
+            kept = [np.isfinite(column.settle(values[name])) for name, column in self.schema.items()]
+            placed, sizes = [*placed, np.where(np.all(kept, axis=0), 0, 1)], [*sizes, 1]
+        counts = []
+        for places, size in zip(placed, sizes, strict=True):  # whatever they are, a row is in one class or in none
+            inside = np.where((places >= 0) & (places < size), places, size)
+            apart = np.repeat(np.arange(batch.sets) * (size + 1), batch.size // batch.sets)
+            found = np.bincount(inside + apart, minlength=batch.sets * (size + 1))
+            counts.append(found.reshape(batch.sets, size + 1)[:, :-1].astype(np.int64, copy=False))
+        return np.concatenate(counts, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCounts(ColumnCounts):
+    """Counts of valid, clamped, missing and impossible cells of every column; and of rows that a model of all keeps."""
+
+    counts_rows = True
+
+    @property
+    def keeps_every_row(self) -> bool:
+        """A row counts in every column; of people those without an id and beyond the bound do not."""
+        return self.schema.people is None
+
+    def classes(self, name: str) -> tuple[str, ...]:
+        """Return the classes of a column."""
+        return cell_classes(self.schema[name])
+
+    def place(self, name: str, values: Array) -> Places:
+        """Return the class of each cell."""
+        return class_places(self.schema[name], values)
+
+
+@dataclass(frozen=True, eq=False)
+class OctaveRows(ColumnCounts):
+    """Counts of the cells of numeric columns by signed octaves, within the declared bounds.
+
+    The ends of octaves are plus and minus 2^k for ``least <= k <= most``. Cells beyond the declared bounds count as
+    the bound; missing and impossible ones do not count.
+    """
+
+    least: int = -30
+    most: int = 60
+
+    keeps_every_row = False  # a row without a number counts in no octave
+
+    def check(self) -> None:
+        """Refuse exponents that are none, and columns that are not numbers."""
+        super().check()
+        ends = (self.least, self.most)
+        if not (all(type(end) is int for end in ends) and _EXPONENTS[0] <= ends[0] < ends[1] <= _EXPONENTS[1]):
+            raise OptionError("octaves", ends, f"two whole numbers in order, from {_EXPONENTS[0]} to {_EXPONENTS[1]}")
+        others = [name for name, column in self.schema.items() if type(column) not in (Real, Integer)]
+        if others:
+            raise OptionError("columns", names_of(others), "columns that are declared as Real or Integer")
+
+    @cached_property
+    def _ends(self) -> dict[str, Array]:
+        return {name: octave_ends(self.schema[name], self.least, self.most) for name in self.schema}
+
+    def ends(self, name: str) -> Array:
+        """Return the ends of a column's octaves (k + 1,): the declared bounds are the first and the last."""
+        return self._ends[name]
+
+    def classes(self, name: str) -> tuple[str, ...]:
+        """Return the octaves of a column."""
+        ends = self._ends[name].tolist()
+        return tuple(f"{low:.15g} to {high:.15g}" for low, high in pairwise(ends))
+
+    def place(self, name: str, values: Array) -> Places:
+        """Return the octave of each number."""
+        places = np.searchsorted(self._ends[name][1:-1], values, side="right")
+        return np.where(np.isfinite(values), places, -1)

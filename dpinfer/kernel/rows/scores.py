@@ -14,16 +14,11 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.schema.columns import clamped_values
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.rows.base import Batch
+    from dpinfer.kernel.rows.base import Array, Batch, Ints
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-
-__all__ = ["MOST_CANDIDATES", "ScoreSum"]
 
 _LARGEST = 2.0**19
 """What a row adds is at most this many steps: sums over a chunk of rows are then exact in float64."""
@@ -57,19 +52,21 @@ class ScoreSum:
         whole = self.where is None and self.schema.people is None
         return whole and not any(self.schema[name].may_drop for name in self.columns)
 
+    @property
+    def _largest(self) -> float:
+        return max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
+
     @cached_property
     def step(self) -> float:
         """Size of one step of the scores: 1 for votes, otherwise a power of two."""
-        largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
         if all(score.boolean for score in self.scores):
             return 1.0
-        return 2.0 ** math.frexp(largest / _LARGEST)[1] if largest > 0 else 1.0
+        return 2.0 ** math.frexp(self._largest / _LARGEST)[1] if self._largest > 0 else 1.0
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
         """Least and largest number that a row can add to each score (d,), in steps."""
-        lower = np.rint(np.array([score.lower for score in self.scores]) / self.step)
-        upper = np.rint(np.array([score.upper for score in self.scores]) / self.step)
+        lower, upper = np.rint(np.array([(score.lower, score.upper) for score in self.scores]).T / self.step)
         return lower, upper
 
     def spread(self, neighbors: Neighbors) -> int:
@@ -105,19 +102,15 @@ class ScoreSum:
         """Refuse scores that do not depend on rows, and fewer or more candidates than can be held."""
         if not least <= len(self.scores) <= MOST_CANDIDATES:
             raise OptionError("candidates", f"{len(self.scores):,}", f"{least} to {MOST_CANDIDATES:,} candidates")
-        largest = max(max(abs(score.lower), abs(score.upper)) for score in self.scores)
+        largest = self._largest
         if largest > 0 and not 1 / _HUGE <= largest <= _HUGE:
-            raise OptionError(
-                "score", f"values up to {largest:g}", f"values from {1 / _HUGE:g} to {_HUGE:g}: rescale it"
-            )
+            right = f"values from {1 / _HUGE:g} to {_HUGE:g}: rescale it"
+            raise OptionError("score", f"values up to {largest:g}", right)
         lower, upper = self.limits
         if not ((lower <= upper) & (np.abs(lower) <= _LARGEST) & (np.abs(upper) <= _LARGEST)).all():
             raise OptionError("score", f"values up to {largest:g}", "bounds in order, and of votes 0 and 1")
         if not self.columns or min(self.spread("add_remove"), self.spread("replace_one")) == 0:
             raise OptionError("score", self.scores[0].text, "a score that depends on columns")
-
-    most_added = 2**34
-    """Bound on the sums of a batch: 2^15 rows of at most 2^19."""
 
     @property
     def entries(self) -> int:
@@ -128,13 +121,12 @@ class ScoreSum:
     batch_rows = CHUNK_ROWS
     """Batches are mapped in one thread."""
 
-    def add(self, batch: Batch) -> NDArray[np.int64]:
+    def add(self, batch: Batch) -> Ints:
         """Map a batch and sum it (1, d): each row's numbers are within `limits`; rows that are dropped add nothing."""
-        raw, count = batch.cells, batch.size
         lower, upper = self.limits
         total = np.zeros(len(self.scores))
         with np.errstate(all="ignore"):
-            values, keep = clamped_values(self.schema, self.columns, raw, count)
+            values, keep = clamped_values(self.schema, self.columns, batch.cells, batch.size)
             if self.where is not None:
                 keep &= self.where.evaluate(values) > 0.5
             for place, score in enumerate(self.scores):

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError, SchemaError
-from dpinfer.kernel.rows.cells import CellSum, labels_of
-from dpinfer.kernel.rows.counted import CountedSum
+from dpinfer.errors import OptionError, SchemaError, type_of
+from dpinfer.kernel.rows.cells import CellSum, CountedSum, named_cells
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.axes import BinsAxis
@@ -23,17 +22,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.kernel.rows.base import Array, Cells, Flags, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.axes import Axis
-    from dpinfer.schema.cells import Coded
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-
-__all__ = ["MOST_LEAVES", "PointRows", "TreeSum", "leaf_edges"]
 
 MOST_LEAVES = 2**14
 """Leaves that one tree may have."""
@@ -45,6 +40,15 @@ _WIDEST = 1e140
 
 _POINTS = 2**30
 """Points of the grid on which a quantile of a Real column is chosen."""
+
+RANK = 2**20
+"""Steps of the scores in one rank."""
+
+SLACK = 64
+"""Steps by which rounding can add to the range of a change of log weights: at most 8 a level, at most 6 levels."""
+
+LARGEST_CHOICE = 2.0**42
+"""Noise scale, in steps, up to which a log weight is off by less than a step: larger ones are refused."""
 
 
 def leaf_edges(column: object, leaves: int) -> Array:
@@ -83,6 +87,8 @@ class TreeSum(CountedSum):
 
     def check(self) -> None:
         """Refuse a tree that cannot be measured."""
+        if type(self.leaves) is not int or self.leaves < 1 or self.leaves & (self.leaves - 1):
+            raise OptionError("resolution", self.leaves, "a power of two")
         column = self.schema[self.name]
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
@@ -97,6 +103,7 @@ class TreeSum(CountedSum):
             raise OptionError("by", names, f"different columns, other than {self.name!r}")
         if self.cells.size // max(len(self.edges) - 1, 1) * 2 * self.leaves > _MOST_NODES:
             raise OptionError("by", f"{self.size:,} groups", "fewer groups, or a smaller resolution=")
+        self.cells.check()
 
     @cached_property
     def edges(self) -> Array:
@@ -127,7 +134,12 @@ class TreeSum(CountedSum):
     @property
     def labels(self) -> list[tuple[Any, ...]]:
         """Labels of every group."""
-        return labels_of(self.groups)
+        return CellSum(self.cells.features, self.groups).cells
+
+    @property
+    def group_names(self) -> list[str]:
+        """What each group is called; of a tree without groups an empty text."""
+        return named_cells(self.groups)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -135,20 +147,7 @@ class TreeSum(CountedSum):
         prefixes = [f"{group} | " if group else "" for group in self.group_names]
         return tuple(prefix + node for prefix in prefixes for node in _node_names(self.depth))
 
-    @property
-    def group_names(self) -> list[str]:
-        """What each group is called; of a tree without groups an empty text."""
-        return [
-            ", ".join(f"{axis.name}={label}" for axis, label in zip(self.groups, one, strict=True))
-            for one in self.labels
-        ]
-
-    @property
-    def units(self) -> Array:
-        """The number 1 in each integer sum (m,)."""
-        return np.ones(self.size * self.width)
-
-    def public(self, neighbors: Neighbors) -> NDArray[np.bool_]:
+    def public(self, neighbors: Neighbors) -> Flags:
         """Where the number of rows is public, so is the count of the one root."""
         found = np.zeros(self.size * self.width, dtype=bool)
         found[0] = neighbors == "replace_one" and not self.groups and self.keeps_every_row
@@ -173,15 +172,12 @@ class TreeSum(CountedSum):
 
     def finish(self, totals: list[int]) -> list[int]:
         """Return the exact counts of all nodes, group by group and from the root down, from those of the leaves."""
-        held = len(self.edges) - 1
-        found: list[int] = []
-        for group in range(self.size):
-            level = [*totals[group * held : (group + 1) * held], *[0] * (self.leaves - held)]
-            levels = [level]
-            while len(level) > 1:
-                level = [left + right for left, right in zip(level[::2], level[1::2], strict=True)]
-                levels.append(level)
-            found += [count for one in reversed(levels) for count in one]
+        held = np.array(totals, dtype=object).reshape(self.size, len(self.edges) - 1)
+        levels = [np.zeros((self.size, self.leaves), dtype=object)]
+        levels[0][:, : held.shape[1]] = held
+        while levels[0].shape[1] > 1:
+            levels.insert(0, levels[0].reshape(self.size, -1, 2).sum(axis=2))
+        found: list[int] = np.concatenate(levels, axis=1).ravel().tolist()
         return found
 
 
@@ -190,6 +186,12 @@ class PointRows:
     """Places each row's value on a fine grid, of which a point is chosen as the quantile, in every group of a tree."""
 
     tree: TreeSum
+
+    def check(self) -> None:
+        """Refuse what is no tree, or cannot be measured."""
+        if type(self.tree) is not TreeSum:
+            raise OptionError("tree", type_of(self.tree), "a TreeSum")
+        self.tree.check()
 
     @property
     def schema(self) -> Schema:
@@ -221,7 +223,7 @@ class PointRows:
         share = (point + 0.5) / self.points
         return lower * (1 - share) + upper * share
 
-    def encode(self, raw: Mapping[str, NDArray[Any] | Coded], count: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    def encode(self, raw: Mapping[str, Cells], count: int) -> tuple[NDArray[Any], Places]:
         """Map a batch to places on the grid (m,) and groups (m,); the number of groups for rows that do not count."""
         tree, column = self.tree, self.tree.schema[self.tree.name]
         with np.errstate(all="ignore"):

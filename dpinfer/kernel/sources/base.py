@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dpinfer.schema.cells import Coded
@@ -27,7 +30,32 @@ if TYPE_CHECKING:
 
     Cells = NDArray[Any] | Coded
 
-__all__ = ["Pass", "Slice", "Source", "Table", "part_result"]
+
+_lock, _users, _before = threading.Lock(), list[object](), list[Any]()
+"""Filters of warnings belong to the process; of several users the last restores them."""
+
+
+@contextmanager
+def no_warnings(private: bool = True) -> Iterator[None]:
+    """Ignore all warnings, in every thread of the pass: whether one is given may depend on a confidential row."""
+    if not private:
+        yield
+        return
+    with _lock:
+        if not _users:
+            _before.append(warnings.catch_warnings())
+            _before[0].__enter__()
+        _users.append(None)
+        warnings.simplefilter("ignore")  # anew in each run: a procedure that another one asks may have changed it
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        with _lock:
+            _users.pop()
+            if not _users:
+                _before.pop().__exit__(None, None, None)
+
 
 T = TypeVar("T")
 
@@ -100,7 +128,7 @@ class Source(ABC):
 
     def count(self) -> int:
         """Return the number of rows, where it is public."""
-        return sum(self.pieces(Pass(self.columns[:1], _rows_of, sum)))
+        return sum(self.pieces(Pass(self.columns[:1], lambda _, part: part.rows, sum)))
 
     @contextmanager
     def opened(self) -> Iterator[Source]:
@@ -122,10 +150,6 @@ class Source(ABC):
         DataError
             That says what this source serves.
         """
-
-
-def _rows_of(_: object, part: Slice) -> int:
-    return part.rows
 
 
 def part_result(one: Pass[T], slices: Iterable[Slice]) -> tuple[T, ...]:

@@ -10,6 +10,7 @@ from functools import partial
 from glob import glob, has_magic
 from io import StringIO
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,11 @@ from pyarrow.fs import LocalFileSystem
 
 from dpinfer.errors import DataError, SourceFailedError, type_of
 from dpinfer.kernel.sources.base import Slice, Source
-from dpinfer.kernel.sources.frames import refuse_repeated
-from dpinfer.kernel.sources.streams import StreamSource, refuse_weights, slices_of
+from dpinfer.kernel.sources.reader import StreamSource, refuse_repeated, refuse_weights, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["DatasetSource", "open_dataset", "open_path"]
 
 _PARQUET = (".parquet", ".pq", ".parq")
 _CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
@@ -80,19 +79,18 @@ class Files:
         self._state = self._look()
 
     def _look(self) -> list[tuple[int, ...] | None]:
-        return [_state_of(path) for path in self.paths]
+        found: list[tuple[int, ...] | None] = []
+        for path in self.paths:
+            try:
+                one = os.stat(path)
+                found.append((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return found
 
     def changed(self) -> bool:
         """Whether a file is another one by now, or gone."""
         return self._look() != self._state
-
-
-def _state_of(path: str) -> tuple[int, ...] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _FromFiles(Source):
@@ -113,6 +111,16 @@ class _FromFiles(Source):
     def opened(self) -> Iterator[Source]:
         """Give what one run reads; files that change meanwhile end it."""
         yield _Unchanged(self, self._files)
+
+    def find_in_others(self, names: Iterable[str], others: Iterable[Callable[[], Iterable[str]]]) -> None:
+        """Look for columns that the first file lacks in what tells the columns of others."""
+        wanted = set(names) - set(self.columns)
+        for columns in others:
+            if not wanted:
+                return
+            found = [name for name in columns() if name in wanted]
+            self.columns += tuple(found)
+            wanted.difference_update(found)
 
 
 class _Unchanged(Source):
@@ -171,15 +179,13 @@ class _Part:
         with _file_of(self.fragment, self.metadata, texts) as file:
             held = file.schema_arrow.names
             mine = [name for name in self.names if name in held]
-            if not mine:  # a file that lacks all of them has rows nevertheless
-                yield from _bare(file.metadata.row_group(self.group).num_rows, self.most)
+            if mine:
+                rows = {"batch_size": self.most, "row_groups": [self.group]}
+                yield from file.iter_batches(**rows, columns=mine, use_threads=False)
                 return
-            yield from file.iter_batches(batch_size=self.most, row_groups=[self.group], columns=mine, use_threads=False)
-
-
-def _bare(rows: int, most: int) -> Iterator[pa.RecordBatch]:
-    for first in range(0, rows, most):
-        yield pa.record_batch({"": pa.nulls(min(most, rows - first))})
+            left = file.metadata.row_group(self.group).num_rows  # a file that lacks all of them has rows nevertheless
+            for first in range(0, left, self.most):
+                yield pa.record_batch({"": pa.nulls(min(self.most, left - first))})
 
 
 def _file_of(fragment: Any, metadata: Any = None, texts: Sequence[str] = ()) -> pq.ParquetFile:
@@ -220,13 +226,8 @@ class DatasetSource(_FromFiles):
 
     def find(self, names: Iterable[str]) -> None:
         """Look for columns that the first file lacks in the footers of others."""
-        wanted = set(names) - set(self.columns)
-        for fragment in self._dataset.get_fragments():
-            if not wanted:
-                return
-            found = [name for name in fragment.physical_schema.names if name in wanted]
-            self.columns += tuple(found)
-            wanted.difference_update(found)
+        fragments = self._dataset.get_fragments()
+        self.find_in_others(names, (partial(attrgetter("physical_schema.names"), one) for one in fragments))
 
     def parts(self, names: Sequence[str], most: int) -> Iterator[Iterable[Slice]]:
         """Give every row group, or fragment, as a part."""
@@ -296,11 +297,7 @@ class CsvSource(_FromFiles, StreamSource):
 
     def find(self, names: Iterable[str]) -> None:
         """Look for columns that the first file lacks in the headers of others."""
-        wanted = set(names) - set(self.columns)
-        for path in self._files.paths if wanted else ():
-            found = [name for name in _header(path) if name in wanted]
-            self.columns += tuple(found)
-            wanted.difference_update(found)
+        self.find_in_others(names, (partial(_header, path) for path in self._files.paths))
 
     def _texts(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for path in self._files.paths:
@@ -308,25 +305,20 @@ class CsvSource(_FromFiles, StreamSource):
 
 
 def _header(path: str) -> list[str]:
-    return _header_of(_beginning(path))[0]
+    return _header_of(path)[0]
 
 
-def _beginning(path: str) -> str:
+def _header_of(path: str) -> tuple[list[str], str]:
+    """Return the names in the first record, and the beginning of what comes after it, which is not parsed."""
     with pa.input_stream(path, compression="detect") as stream:
-        found: str = stream.read(_BLOCK).decode("utf-8-sig", "replace")
-    return found
-
-
-def _header_of(text: str) -> tuple[list[str], str]:
-    """Return the names in the first record, and what comes after it, which is not parsed."""
-    rest = StringIO(text, newline="")
+        rest = StringIO(stream.read(_BLOCK).decode("utf-8-sig", "replace"), newline="")
     names = next(csv.reader(iter(rest.readline, "")), [])
     return names, rest.read()
 
 
 def _texts_of(path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Read columns of a file as text, which need not be valid."""
-    if not _header_of(_beginning(path))[1]:
+    if not _header_of(path)[1]:
         return  # a header alone, for which the parser fails
     reader = pacsv.open_csv(
         path,

@@ -7,9 +7,7 @@ import numpy as np
 from scipy import special, stats
 
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.interpolants import Interpolant
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Interpolant, RoundFrame, RoundSum, Term
 from dpinfer.schema import Boolean, Real, Schema
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.grid import UNIT

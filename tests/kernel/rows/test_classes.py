@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.classes import ClassCounts, OctaveRows
 from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.marginals import ClassCounts, OctaveRows
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
@@ -90,8 +90,8 @@ def test_one_row_moves_each_count_by_one_and_as_many_as_are_priced(name, rows):
     counted = COUNTED[name]
     alone = [added(counted, [row]) for row in rows]
     for one, other in zip(alone, alone[1:] + alone[:1], strict=True):
-        assert np.abs(one).sum() <= counted.counts_moved("add_remove")
-        assert np.abs(one - other).sum() <= counted.counts_moved("replace_one")
+        assert np.abs(one).sum() <= counted.change(np.ones(1), "add_remove", "l1")
+        assert np.abs(one - other).sum() <= counted.change(np.ones(1), "replace_one", "l1")
         assert np.abs(one - other).max() <= 1
     np.testing.assert_array_equal(added(counted, rows), np.sum(alone, axis=0))
 

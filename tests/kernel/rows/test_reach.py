@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.reach import Boxes
+from dpinfer.kernel.rows.features import Boxes, Features
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.grid import UNIT, widened

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpinfer.kernel.rows.resampled import ReplicateSum
+from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.grid import UNIT

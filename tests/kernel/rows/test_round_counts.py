@@ -12,9 +12,7 @@ import dpinfer as dpi
 from dpinfer.errors import OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import Term
+from dpinfer.kernel.rows.iterations import Bins, RoundCounts, RoundFrame, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums

@@ -9,16 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.kernel.measurement import measures
 from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.rounds import SLACK, Term
+from dpinfer.kernel.rows.iterations import SLACK, Bins, RoundCounts, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
-from dpinfer.kernel.wording import measures
 from dpinfer.privacy.units import NEIGHBORS, ZCDP
 from tests.kernel.rows.round_bounds import (
     ROWS,

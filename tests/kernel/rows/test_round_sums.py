@@ -9,9 +9,7 @@ from scipy import special
 
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.interpolants import Interpolant
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Interpolant, RoundFrame, RoundSum, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 import dpinfer as dpi
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.round_counts import Bins, RoundCounts
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import RoundSum, Term
+from dpinfer.kernel.rows.iterations import Bins, RoundCounts, RoundFrame, RoundSum, Term
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.regression.gram import GramDesign

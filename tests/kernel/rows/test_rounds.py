@@ -12,9 +12,7 @@ import dpinfer as dpi
 from dpinfer.errors import NotProvedError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.interpolants import LARGEST, Interpolant
-from dpinfer.kernel.rows.round_frame import RoundFrame
-from dpinfer.kernel.rows.rounds import SLACK, RoundSum, Term
+from dpinfer.kernel.rows.iterations import LARGEST, SLACK, Interpolant, RoundFrame, RoundSum, Term
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.design import columns_of
 from dpinfer.schema.basis import basis_of

@@ -5,11 +5,9 @@ import pytest
 
 from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.price import price_stage
-from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
 from dpinfer.kernel.rows.features import Features, RowClip
-from dpinfer.kernel.rows.persons import PersonSum
 from dpinfer.kernel.rows.products import GramSum
-from dpinfer.kernel.rows.queries import QuerySum
 from dpinfer.kernel.rows.tree import TreeSum
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS, ZCDP, PureDP

@@ -14,7 +14,7 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.errors import DataError
-from dpinfer.kernel import blocks, spill
+from dpinfer.kernel import blocks, people
 from dpinfer.kernel.sources import open_source
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 10), g=dpi.Category(["a", "b"]))
@@ -80,7 +80,7 @@ def test_rows_that_cannot_wait_on_disk_are_refused_before_the_charge(ask, option
     def full(**_):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(spill, "TemporaryFile", full)
+    monkeypatch.setattr(people, "TemporaryFile", full)
     data = guarded(pl.from_arrow(TABLE).lazy(), **options)
     with pytest.raises(DataError, match=r"the system refuses them \(Too many open files\)"):
         ask(data).measure(PRICE)
@@ -90,7 +90,7 @@ def test_rows_that_cannot_wait_on_disk_are_refused_before_the_charge(ask, option
 
 
 def test_nothing_else_needs_the_disk(monkeypatch):
-    monkeypatch.setattr(spill, "TemporaryFile", None)
+    monkeypatch.setattr(people, "TemporaryFile", None)
     dpi.mean("x", guarded(TABLE.to_reader())).measure(PRICE)
     dpi.mean("x", guarded(TABLE, id="id", max_rows=2)).measure(PRICE)
 
@@ -155,7 +155,7 @@ def test_the_order_in_which_rows_come_makes_no_difference_to_a_block(monkeypatch
     parts = []
     for table in (TABLE, shuffled):
         labels = (np.rint(table["x"].to_numpy() * (size - 1) / 10).astype(np.intp) * 7) % 16
-        monkeypatch.setattr(dpi.kernel.simulated.SimulatedDraws, "labels", lambda *_, labels=labels: labels)
+        monkeypatch.setattr(dpi.kernel.sampling.SimulatedDraws, "labels", lambda *_, labels=labels: labels)
         data = dpi.PublicData(table.to_reader(), SCHEMA, rng=np.random.default_rng(0))
         dpi.sample_aggregate("x ~ 1", data, model=smf.ols, blocks=8, bounds={"Intercept": (0, 10)}).measure(PRICE)
         parts.append(seen["parts"])

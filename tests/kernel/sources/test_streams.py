@@ -199,9 +199,9 @@ def test_every_row_gets_one_label_and_a_person_one(monkeypatch, tmp_path):
             scatter(self, buckets, rows)
 
     monkeypatch.setattr(blocks, "Spill", Noted)
-    labels = dpi.kernel.simulated.SimulatedDraws.labels
+    labels = dpi.kernel.sampling.SimulatedDraws.labels
     monkeypatch.setattr(
-        dpi.kernel.simulated.SimulatedDraws, "labels", lambda self, size, k: drawn.append(size) or labels(self, size, k)
+        dpi.kernel.sampling.SimulatedDraws, "labels", lambda self, size, k: drawn.append(size) or labels(self, size, k)
     )
     for options, units in (({}, 100), ({"id": "id", "max_rows": 3}, 34)):
         drawn.clear()
@@ -225,8 +225,8 @@ def test_secret_weights_from_a_stream_follow_their_law():
     """
     x = np.linspace(0, 10, 10)
     table = pa.table({"x": x, "g": ["a"] * 10})
-    from dpinfer.kernel.draws import PrivateDraws
-    from dpinfer.kernel.replicates import replicate_sums
+    from dpinfer.kernel.sampling import PrivateDraws
+    from dpinfer.kernel.sums import replicate_sums
 
     asked = dpi.bootstrap("x", weights="double_or_nothing", replicates=4000)
     rows = asked.measurement(dpi.GDP(1), schema=SCHEMA).stages[0].rows

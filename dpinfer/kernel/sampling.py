@@ -1,0 +1,231 @@
+"""Who draws: exact samplers and the operating system for confidential rows, seeded generators in simulation."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpinfer.errors import LedgerError, PrivacyUnitError
+from dpinfer.privacy.accounting import too_little_noise
+from dpinfer.privacy.units import GDP
+from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from dpinfer.privacy.accounting import ChoiceLaw
+    from dpinfer.privacy.units import Privacy
+    from dpinfer.release.laws import Family
+
+    Bytes = Callable[[int, int], bytes]
+
+
+LARGEST_SCALE = 2.0**56
+"""Scales above this would meet the ends of the sampler's 64-bit integers."""
+
+
+LEAST_SCALES: dict[Family, float] = {
+    "gaussian": 2.0**-4,
+    "laplace": 2.0**-8,
+    "tulap": 2.0**-8 * TULAP_GRID,
+    "gumbel": 2.0**-256,
+    "exponential": 2.0**-256,
+    "above": 2.0**-8,
+}
+"""Below these noise is 0 but for a chance of about e^-128 or e^-256, and its variance soon vanishes in a float. A
+choice has no variance: it is served as good as exact, as long as its cost is a float in every currency."""
+
+
+def room(law: NoiseLaw) -> float:
+    """Return the least noise of a law over the least that is served; below 1 it is refused."""
+    least = min((scale for scale in (*law.scales, law.shared) if scale > 0), default=LARGEST_SCALE)
+    return least / LEAST_SCALES[law.family]
+
+
+def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
+    """Refuse noise that the sampler cannot draw exactly, or that inference could not tell from none.
+
+    The price is that which brought it, for the message.
+    """
+    if room(law) < 1:
+        curved = law.family in CHOICES and isinstance(price, GDP)  # the noise of a choice is not in proportion to mu
+        raise too_little_noise(None if curved else price, room(law))
+    largest = max((*law.scales, law.shared))
+    if largest > LARGEST_SCALE:
+        raise PrivacyUnitError(
+            f"the price asks for noise of scale {largest:.3g} grid steps; at most {LARGEST_SCALE:.3g} can be drawn "
+            "exactly: ask for a larger share of the budget"
+        )
+
+
+def private_noise(law: NoiseLaw) -> list[int]:
+    """Draw noise for a release of confidential data.
+
+    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020). Their bits come from the cryptographic generator that
+    OpenDP carries, which the operating system seeds and which seeds itself anew in a forked process; a restored
+    snapshot of a virtual machine may repeat it.
+    """
+    check_scales(law)
+    if law.family == "tulap":
+        whole = NoiseLaw("laplace", tuple(scale / TULAP_GRID for scale in law.scales))
+        return [
+            draw * TULAP_GRID + (secrets.randbelow(TULAP_GRID) - TULAP_GRID // 2) * (scale > 0)
+            for draw, scale in zip(private_noise(whole), law.scales, strict=True)
+        ]
+    alike: dict[float, list[int]] = {}
+    for place, scale in enumerate(law.scales):
+        alike.setdefault(scale, []).append(place)
+    drawn = [0] * len(law.scales)
+    for scale, where in alike.items():
+        for _ in range(law.draws if scale > 0 else 0):
+            for place, value in zip(where, _sample(law.family, scale, len(where)), strict=True):
+                drawn[place] += value
+    return drawn
+
+
+def _sample(family: Family, scale: float, size: int) -> Sequence[int]:
+    from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
+
+    opendp.enable_features("contrib")
+    domain = opendp.vector_domain(opendp.atom_domain(T="i64"), size=size)
+    if family == "gaussian":
+        mechanism = opendp.m.make_gaussian(domain, opendp.l2_distance(T="f64"), scale=scale)
+    else:
+        mechanism = opendp.m.make_laplace(domain, opendp.l1_distance(T="f64"), scale=scale)
+    return [int(value) for value in mechanism([0] * size)]
+
+
+_LOWEST = 2**62
+"""Scores so far below the largest are as good as lost; nearer ones fit into 64 bits once it is taken off."""
+
+
+def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+    """Draw the place of the largest noisy score; the scale of the noise is in steps of the scores.
+
+    OpenDP compares scores with continuous noise that it draws digit by digit, as many as the comparison needs: the
+    probabilities are exact, and there are no ties. The largest score is taken off first and what lies 2^62 steps below
+    is raised to that, so that scores fit into 64 bits: the first changes no difference between scores, the second makes
+    the range of a change no larger.
+    """
+    from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
+
+    opendp.enable_features("contrib")
+    measure = opendp.zero_concentrated_divergence() if law == "gumbel" else opendp.max_divergence()
+    domain = opendp.vector_domain(opendp.atom_domain(T="i64"))
+    mechanism = opendp.m.make_noisy_max(domain, opendp.linf_distance(T="i64"), measure, scale=scale)
+    top = max(scores)
+    return int(mechanism([max(score - top, -_LOWEST) for score in scores]))
+
+
+class Draws(ABC):
+    """Every random choice of a run."""
+
+    private: bool
+    """Whether the rows are confidential."""
+
+    @abstractmethod
+    def noise(self, law: NoiseLaw) -> list[int]:
+        """Draw noise (m,)."""
+
+    @abstractmethod
+    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+        """Draw the place of the largest noisy score."""
+
+    @abstractmethod
+    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
+        """Draw a label from 0 to ``labels - 1`` for each of ``size`` units."""
+
+    @abstractmethod
+    def bytes(self) -> Bytes:
+        """Return what draws the bytes behind random weights: a function of the first unit and of how many bytes."""
+
+
+class PrivateDraws(Draws):
+    """Draws for confidential rows of one run. No seed, no buffer that a fork could duplicate, nothing kept.
+
+    A copy of the process that was made after the charge has paid for nothing: it draws nothing.
+    """
+
+    private = True
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def _check(self) -> None:
+        if os.getpid() != self._process:
+            raise LedgerError("this process was forked after the charge, which pays for one release only")
+
+    def noise(self, law: NoiseLaw) -> list[int]:
+        """Draw noise exactly; see `private_noise`."""
+        self._check()
+        return private_noise(law)
+
+    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+        """Draw the place of the largest noisy score exactly; see `private_choice`."""
+        self._check()
+        return private_choice(scores, law, scale)
+
+    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
+        """Draw labels from the operating system's generator, alike in probability to within 2^-40."""
+        self._check()
+        drawn = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+        return (drawn % np.uint64(labels)).astype(np.intp)
+
+    def bytes(self) -> Bytes:
+        """Return the operating system's generator, which hands out no byte twice whatever forks or restores."""
+        self._check()
+        return lambda _, size: os.urandom(size)
+
+
+def seeded_bytes(seed: int) -> Bytes:
+    """Return bytes that anybody can draw again: those of public weights, and of simulations."""
+    return lambda start, size: np.random.Generator(np.random.Philox(key=[seed, start])).bytes(size)
+
+
+class SimulatedDraws(Draws):
+    """Seeded draws, which protect nobody.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    """
+
+    private = False
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def noise(self, law: NoiseLaw) -> list[int]:
+        """Draw noise with numpy."""
+        return simulated_noise(law, self._rng)
+
+    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
+        """Draw the place of the largest noisy score with numpy."""
+        return simulated_choice(scores, law, scale, self._rng)
+
+    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
+        """Draw labels with numpy."""
+        return self._rng.integers(0, labels, size)
+
+    def bytes(self) -> Bytes:
+        """Return seeded bytes, placed by the number of the first unit."""
+        return seeded_bytes(int(self._rng.integers(2**63)))
+
+
+def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:
+    """Draw noise for simulation with numpy; it protects nobody."""
+    return [int(value) for value in law.rvs(1, rng)[0]]
+
+
+def simulated_choice(scores: Sequence[int], law: ChoiceLaw, scale: float, rng: np.random.Generator) -> int:
+    """Draw the same for simulation with numpy; it protects nobody."""
+    top = max(scores)
+    gaps = np.array([float(score - top) for score in scores])
+    noise = rng.gumbel(size=gaps.size) if law == "gumbel" else rng.exponential(size=gaps.size)
+    return int(np.argmax(gaps / scale + noise))
