@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dpinfer.reporting.costs import Total
-    from dpinfer.reporting.report import Entry
+    from dpinfer.reporting.page import Entry
     from dpinfer.schema.schema import Schema
 
 __all__ = ["NEIGHBOURS", "REFERENCES", "Citations", "methods_paragraphs", "power_sentence", "unprotected"]

@@ -15,18 +15,23 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
+import numpy as np
+import pandas as pd
+
 from dpinfer.display.report import Report, Table, style_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pandas as pd
     from matplotlib.figure import Figure
+
+    from dpinfer.release.release import AnyRelease
 
 __all__ = [
     "MARKER",
     "Block",
     "Code",
+    "Entry",
     "Html",
     "Listed",
     "Note",
@@ -275,6 +280,41 @@ class Picture:
             f'alt="{alt}" src="{data_uri("image/png", light.png)}"></picture>'
             f"<figcaption>{inline(self.caption)}{named}</figcaption></figure>"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One result of a page.
+
+    Attributes
+    ----------
+    heading : str
+    given : object
+        The result.
+    report : Report
+        What is shown of it.
+    releases : tuple of Release or CombinedRelease
+        What it was made from; empty where that is not known.
+    """
+
+    heading: str
+    given: object
+    report: Report
+    releases: tuple[AnyRelease, ...]
+
+    @cached_property
+    def picture(self) -> Picture | None:
+        """Its own figure, if it has one."""
+        plot = None if isinstance(self.given, pd.DataFrame) else getattr(self.given, "plot", None)
+        if plot is None:
+            return None
+
+        def draw() -> Figure:
+            first = np.ravel(np.asarray(plot(), dtype=object))[0]
+            figure: Figure = first.get_figure(root=True)
+            return figure
+
+        return Picture("", draw, f"{self.heading}: the numbers of the table, drawn.")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 import dpinfer._version as version
@@ -22,15 +21,25 @@ from dpinfer.privacy.ledger import Ledger, ledger_facts
 from dpinfer.release.release import Release, release_report
 from dpinfer.reporting.costs import totals
 from dpinfer.reporting.methods import NEIGHBOURS, Citations, methods_paragraphs, power_sentence, unprotected
-from dpinfer.reporting.page import Html, Listed, Note, Picture, Reportable, Section, Tables, Text, data_uri, page_html
+from dpinfer.reporting.page import (
+    Entry,
+    Html,
+    Listed,
+    Note,
+    Picture,
+    Reportable,
+    Section,
+    Tables,
+    Text,
+    data_uri,
+    page_html,
+)
 from dpinfer.results.wording import title_guarantee
 from dpinfer.schema.schema import schema_report
 from dpinfer.writing import check_writable, write_whole
 
 if TYPE_CHECKING:
     import os
-
-    from matplotlib.figure import Figure
 
     from dpinfer.release.release import AnyRelease
     from dpinfer.reporting.page import Block
@@ -186,41 +195,6 @@ def _several(given: object) -> list[Any]:
     if given is None:
         return []
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """One result of a page.
-
-    Attributes
-    ----------
-    heading : str
-    given : object
-        The result.
-    report : Report
-        What is shown of it.
-    releases : tuple of Release or CombinedRelease
-        What it was made from; empty where that is not known.
-    """
-
-    heading: str
-    given: object
-    report: Report
-    releases: tuple[AnyRelease, ...]
-
-    @cached_property
-    def picture(self) -> Picture | None:
-        """Its own figure, if it has one."""
-        plot = None if isinstance(self.given, pd.DataFrame) else getattr(self.given, "plot", None)
-        if plot is None:
-            return None
-
-        def draw() -> Figure:
-            first = np.ravel(np.asarray(plot(), dtype=object))[0]
-            figure: Figure = first.get_figure(root=True)
-            return figure
-
-        return Picture("", draw, f"{self.heading}: the numbers of the table, drawn.")
 
 
 def _read_entries(results: object) -> list[Entry]:
