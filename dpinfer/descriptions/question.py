@@ -11,17 +11,15 @@ import numpy as np
 from dpinfer.descriptions.binomial import ExactProportionQuestion
 from dpinfer.descriptions.binomial_inference import EXACT_METHODS
 from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.inference.moment_inference import METHODS
-from dpinfer.inference.released import Released
 from dpinfer.kernel.rehearsal import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.cell_sums import MOMENTS, MOST_ESTIMATES, TABLES, MomentsQuestion, SumPlan, describe, infer_sums
-from dpinfer.procedures.conditions import quoted
-from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import measured, whole
-from dpinfer.procedures.table_axes import axes_of, axis_name, column_texts, edges_of
+from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured, quoted, whole
+from dpinfer.procedures.procedure import sizes_shown
 from dpinfer.release.laws import MOST_DRAWS
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.moment_inference import METHODS
 
 if TYPE_CHECKING:
     import os
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Data
     from dpinfer.privacy.units import Privacy
+    from dpinfer.procedures.cell_sums import MeasuredMarginals
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults, TableResults
@@ -151,7 +150,7 @@ class Description(MomentsQuestion):
         InferenceError, MissingFromReleaseError
             If the release was made for another question.
         """
-        tables = self._asked_of(release)[1].marginal_tables()
+        tables: MeasuredMarginals | None = self._asked_of(release)[1].marginal_tables()
         if tables is not None:
             tables.check()
             names, options = tuple(map(axis_name, self.axes)), {"inference": self.inference, "target": self.target}

@@ -26,8 +26,23 @@ from dpinfer.errors import (
     named,
     type_of,
 )
-from dpinfer.inference.moment_inference import MomentInference, batch_moments, moment_oracle
-from dpinfer.inference.moments import (
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.persons import PersonSum
+from dpinfer.kernel.stage import Context, Stage, Sum
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.options import compiled_where, refuse_simulated, told_where, where_notes
+from dpinfer.procedures.procedure import Estimated, Procedure, context_of
+from dpinfer.release import Release
+from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.release.release import encode
+from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
+from dpinfer.results.printing import alike_flags, separate_flags
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import axis_from_dict, compile_expression
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.moment_inference import MomentInference, batch_moments, moment_oracle
+from dpinfer.statistics.moments import (
     Estimates,
     MomentSums,
     correlations,
@@ -37,29 +52,11 @@ from dpinfer.inference.moments import (
     totals,
     variances,
 )
-from dpinfer.inference.noise import NoiseSums, variables_of
-from dpinfer.inference.released import Released
-from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.persons import PersonSum
-from dpinfer.kernel.stage import Context, Stage, Sum
-from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
-from dpinfer.procedures.options import refuse_simulated
-from dpinfer.procedures.procedure import Estimated, Procedure
-from dpinfer.procedures.stored import context_of
-from dpinfer.release import Release
-from dpinfer.release.laws import NORMAL_DRAWS
-from dpinfer.release.release import encode
-from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
-from dpinfer.results.people import alike_flags, separate_flags
-from dpinfer.schema.basis import basis_of
-from dpinfer.schema.expressions import axis_from_dict, compile_expression
+from dpinfer.statistics.noise import NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import NoiseLaw, StageRelease
@@ -69,6 +66,7 @@ if TYPE_CHECKING:
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import BatchEstimates, Oracle
 
     Exponent = tuple[int, ...]
 

@@ -11,12 +11,20 @@ import pandas as pd
 
 from dpinfer.errors import MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.effects import Difference, Points, Slope, column_effects, level_name, reference_level
-from dpinfer.results.links import MeanFunction
-from dpinfer.results.margins import MARGIN_LABELS, MarginalEffects
+from dpinfer.results.margins import (
+    MARGIN_LABELS,
+    Difference,
+    MarginalEffects,
+    MeanFunction,
+    Points,
+    Slope,
+    column_effects,
+    level_name,
+    reference_level,
+)
 from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows, public_points
 from dpinfer.results.printing import interval_labels
+from dpinfer.results.testing import check_alpha
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -24,12 +32,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from dpinfer.inference.base import Inference
     from dpinfer.regression.inference import AverageChange, AverageSlope
     from dpinfer.release.release import AnyRelease
-    from dpinfer.results.effects import Effect
-    from dpinfer.results.links import Curve
+    from dpinfer.results.margins import Curve, Effect
     from dpinfer.schema.formula import FormulaDesign
+    from dpinfer.statistics.inference import Inference
 
     Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from dpinfer.release.release import Release, release_report
 from dpinfer.reporting.costs import totals
 from dpinfer.reporting.methods import NEIGHBOURS, Citations, methods_paragraphs, power_sentence, unprotected
 from dpinfer.reporting.page import Html, Listed, Note, Picture, Reportable, Section, Tables, Text, data_uri, page_html
-from dpinfer.results.wording import title_guarantee
+from dpinfer.results.printing import title_guarantee
 from dpinfer.schema.schema import schema_report
 from dpinfer.writing import check_writable, write_whole
 

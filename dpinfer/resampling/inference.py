@@ -14,11 +14,9 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.display.progress import watch
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue, variance_of
-from dpinfer.inference.moments import positive, rescaled
-from dpinfer.inference.restrictions import independent
 from dpinfer.statistics.arrays import root_of, symmetric
+from dpinfer.statistics.inference import BaseInference, Contrasts, independent, rows_of, simulated_pvalue, variance_of
+from dpinfer.statistics.moments import positive, rescaled
 from dpinfer.statistics.numerical import bisected
 
 if TYPE_CHECKING:

@@ -2,28 +2,203 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.results import plots, summary
-from dpinfer.results.estimates import PrivateEstimates
-from dpinfer.results.grids import PublicGrids
-from dpinfer.results.margin_plots import margins_frame, plot_margins
-from dpinfer.results.prediction import MeanPrediction, design_rows
-from dpinfer.results.printing import Exported
-from dpinfer.results.terms import pairwise_tests, term_tests
-from dpinfer.results.wording import format_nobs, short_guarantee, title_guarantee
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dpinfer.display.report import number
+from dpinfer.errors import UnknownColumnError
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, draw_intervals
+from dpinfer.results.estimates import PrivateEstimates, build_summary, build_summary2, summary_frame
+from dpinfer.results.margins import PublicGrids, margins_frame, plot_margins
+from dpinfer.results.multiple_tests import pairwise_tests, term_tests
+from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows
+from dpinfer.results.printing import (
+    Exported,
+    cell_table,
+    column_labels,
+    column_notes,
+    format_nobs,
+    guarantee,
+    guarantee_facts,
+    interval_labels,
+    short_guarantee,
+    summary_of,
+    title_guarantee,
+)
+from dpinfer.results.testing import check_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pandas as pd
     from matplotlib.axes import Axes
     from statsmodels.iolib.summary2 import Summary as Summary2
     from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
 
+    from dpinfer.release import Release
     from dpinfer.results.printing import PrivateSummary
+    from dpinfer.statistics.inference import BatchEstimates
 
-__all__ = ["PrivateResults"]
+__all__ = ["Estimates", "PrivateResults", "coefficient_frame", "plot_coefficients"]
+
+
+def coefficient_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFrame:
+    """Return estimates, intervals, and the part of each interval that sampling accounts for.
+
+    Parameters
+    ----------
+    results : PrivateEstimates
+        The results.
+    alpha : float
+        One minus the confidence.
+
+    Returns
+    -------
+    DataFrame (p, 5)
+        Columns "estimate", "lower", "upper", "sampling_lower", "sampling_upper", by term.
+
+    Raises
+    ------
+    OptionError
+        Where ``alpha`` is not strictly between 0 and 1.
+
+    Notes
+    -----
+    Each arm of an interval is shortened by the square root of the sampling share of the variance. For a Wald
+    interval that is exactly the interval without privacy noise; for another method it is a drawing. An
+    infinite arm has the normal quantile times the sampling standard error as its sampling part.
+    """
+    ends = results.conf_int(check_alpha(alpha))
+    estimate = results.params.to_numpy()
+    sampling = results.bse_sampling.to_numpy()
+    ratio = sampling / results.bse.to_numpy()
+    fallback = stats.norm.isf(alpha / 2) * sampling
+    arms = {}
+    for name, sign, end in (("sampling_lower", -1.0, ends[0]), ("sampling_upper", 1.0, ends[1])):
+        arm = np.maximum(sign * (end.to_numpy() - estimate), 0.0)
+        bounded = np.isfinite(arm)
+        arms[name] = estimate + sign * np.where(bounded, np.where(bounded, arm, 0.0) * ratio, fallback)
+    columns = {"estimate": estimate, "lower": ends[0], "upper": ends[1], **arms}
+    return pd.DataFrame(columns, index=results.params.index)
+
+
+def plot_coefficients(
+    results: PrivateEstimates,
+    ax: Axes | None = None,
+    *,
+    alpha: float = 0.05,
+    terms: Sequence[str] | None = None,
+    color: str | None = None,
+    legend: bool = True,
+    zero: bool = True,
+) -> Axes:
+    """Draw ``coefficient_frame``; parameters, returns and errors as ``PrivateResults.plot_coefficients``.
+
+    ``zero`` says whether zero is marked, and always within the axis.
+    """
+    frame = _selected(coefficient_frame(results, alpha), terms)
+    frame.index = pd.Index(column_labels(results.release, frame.index))
+    (response,) = column_labels(results.release, [results.response])
+    title = f"{response}: {title_guarantee(results.release)}"
+    label = f"coefficient ({results.inference.method} inference)"
+    return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=zero, label=label, title=title)
+
+
+def _selected(frame: pd.DataFrame, terms: Sequence[str] | None) -> pd.DataFrame:
+    if terms is None:
+        slopes = [name for name in frame.index if name not in CONSTANTS]
+        return frame.loc[slopes or list(frame.index)]
+    for name in terms:
+        if name not in frame.index:
+            raise UnknownColumnError(name, frame.index, "the coefficients")
+    return frame.loc[list(terms)]
+
+
+class Estimates(PlottedIntervals, Exported):
+    """Estimates from one release, with statsmodels' names.
+
+    Parameters
+    ----------
+    estimate : callable
+        ``estimate(alpha)`` returns `BatchEstimates` of one release.
+    release : Release
+
+    Attributes
+    ----------
+    release : Release
+    flags : tuple of str
+        Warnings.
+    """
+
+    def __init__(self, estimate: Callable[[float], BatchEstimates], release: Release) -> None:
+        self._estimate, self.release = estimate, release
+
+    @cached_property
+    def _found(self) -> BatchEstimates:
+        return self._estimate(0.05)
+
+    def _series(self, values: object) -> pd.Series[float]:
+        return pd.Series(values, index=list(self._found.names))
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Estimates by name."""
+        return self._series(self._found.params[0])
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors, privacy noise included."""
+        return self._series(self._found.bse[0])
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """P-values of zero."""
+        return self._series(self._found.pvalues[0])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings of the inference."""
+        return ("the inference is flagged as unreliable",) if bool(self._found.flagged[0]) else ()
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``: a row for each estimate, columns 0 and 1."""
+        found = self._estimate(alpha)
+        return pd.DataFrame(found.intervals[0], index=list(found.names))
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the one table behind `summary`."""
+        ends, (lower, upper) = self.conf_int(alpha), interval_labels(alpha)
+        return pd.DataFrame(
+            {
+                "coef": self.params,
+                "std err": self.bse,
+                "P>|z|": self.pvalues,
+                lower: ends[0],
+                upper: ends[1],
+            }
+        )
+
+    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+        """Return the table as text, HTML, LaTeX or markdown, with the guarantee."""
+        frame = self.summary_frame(alpha)
+        cells = [[number(value) for value in row] for row in frame.to_numpy()]
+        table = cell_table(cells, list(frame.columns), column_labels(self.release, self.params.index))
+        title = str(self.release.question["text"])
+        notes = [guarantee(self.release), *column_notes(self.release)]
+        return summary_of(title, guarantee_facts(self.release), [], table, notes, self.flags)
+
+    def _interval_figure(self, alpha: float) -> IntervalFigure:
+        ends = self.conf_int(alpha)
+        frame = pd.DataFrame({"estimate": self.params, "lower": ends[0], "upper": ends[1]})
+        frame.index = pd.Index(column_labels(self.release, frame.index))
+        title = f"{self.release.question['text']}: {title_guarantee(self.release)}"
+        return IntervalFigure(frame, "estimate", title)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {', '.join(self._found.names)}>"
 
 
 class PrivateResults(Exported, PublicGrids, PrivateEstimates):
@@ -230,7 +405,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        return summary.summary_frame(self, alpha)
+        return summary_frame(self, alpha)
 
     def summary(
         self,
@@ -263,7 +438,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is no level or ``xname`` has the wrong length.
         """
-        return summary.build_summary(self, yname=yname, xname=xname, title=title, alpha=alpha)
+        return build_summary(self, yname=yname, xname=xname, title=title, alpha=alpha)
 
     def summary2(
         self,
@@ -292,9 +467,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             As ``summary``.
         """
-        return summary.build_summary2(
-            self, yname=yname, xname=xname, title=title, alpha=alpha, float_format=float_format
-        )
+        return build_summary2(self, yname=yname, xname=xname, title=title, alpha=alpha, float_format=float_format)
 
     def coefficient_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return what ``plot_coefficients`` draws.
@@ -315,7 +488,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        return plots.coefficient_frame(self, alpha)
+        return coefficient_frame(self, alpha)
 
     def plot_coefficients(
         self,
@@ -353,7 +526,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        return plots.plot_coefficients(self, ax, alpha=alpha, terms=terms, color=color, legend=legend)
+        return plot_coefficients(self, ax, alpha=alpha, terms=terms, color=color, legend=legend)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot coefficients with intervals; `plot_coefficients` has more options.
@@ -370,7 +543,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         -------
         matplotlib.axes.Axes
         """
-        return plots.plot_coefficients(self, ax, alpha=alpha, color=color)
+        return plot_coefficients(self, ax, alpha=alpha, color=color)
 
     def margins_frame(
         self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05

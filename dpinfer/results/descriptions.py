@@ -13,25 +13,41 @@ import pandas as pd
 
 from dpinfer.display.report import number
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.results.base import PrivateResults
-from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.drawing import draw_intervals
-from dpinfer.results.plots import coefficient_frame
-from dpinfer.results.printing import PrivateSummary, estimate_table, interval_labels, summary_of
-from dpinfer.results.style import SMALL, given_or_new, grouped, heat_table, ink, legend, restrain, titled
-from dpinfer.results.summary import explain, header_facts
-from dpinfer.results.wording import column_caption, column_labels, title_guarantee
+from dpinfer.results.base import PrivateResults, coefficient_frame
+from dpinfer.results.drawing import (
+    SMALL,
+    draw_intervals,
+    given_or_new,
+    grouped,
+    heat_table,
+    ink,
+    legend,
+    restrain,
+    titled,
+)
+from dpinfer.results.estimates import explain, header_facts
+from dpinfer.results.printing import (
+    PrivateSummary,
+    column_caption,
+    column_labels,
+    estimate_table,
+    interval_labels,
+    summary_of,
+    title_guarantee,
+)
+from dpinfer.results.testing import check_alpha
+from dpinfer.statistics.combination import SUSPICIOUS, Consistency, ConsistencyTest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
 
-    from dpinfer.inference.base import Inference
     from dpinfer.release.release import AnyRelease
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import Inference
 
-__all__ = ["CountedTable", "DescriptionResults", "ProportionResults", "TableResults", "level_name"]
+__all__ = ["CombinedResults", "CountedTable", "DescriptionResults", "ProportionResults", "TableResults", "level_name"]
 
 _BIN = re.compile(r"\[(.+), (.+)[)\]]")
 
@@ -445,3 +461,86 @@ def _ends(frame: pd.DataFrame) -> tuple[float, float]:
     finite = np.append(values[np.isfinite(values)], 0.0)
     margin = 0.05 * float(np.ptp(finite))
     return float(finite.min()) - margin, float(finite.max()) + margin
+
+
+class CombinedResults(DescriptionResults):
+    """Estimates from several releases, each weighted by its precision.
+
+    Everything that `DescriptionResults` have, and whether the releases agree.
+
+    Parameters
+    ----------
+    inference, release, **options
+        As in `DescriptionResults`.
+    consistency : Consistency
+        Measured and fitted values.
+    labels : sequence of (int, str)
+        Release and quantity of each measured value.
+    """
+
+    def __init__(
+        self,
+        inference: Inference,
+        release: AnyRelease,
+        *,
+        consistency: Consistency,
+        labels: Sequence[tuple[int, str]],
+        **options: Any,
+    ) -> None:
+        super().__init__(inference, release, **options)
+        self._consistency, self._measured = consistency, tuple(labels)
+
+    def _labels(self) -> dict[str, Any]:
+        return {**super()._labels(), "consistency": self._consistency, "labels": self._measured}
+
+    def consistency_test(self) -> ConsistencyTest:
+        """Test whether the releases may describe the same data.
+
+        Returns
+        -------
+        ConsistencyTest
+            Statistic (the sum of squared standardised residuals), degrees of freedom, p-value and method: with normal
+            noise chi-squared, otherwise simulated from the laws of the noise with a public seed.
+        """
+        return self._consistency.test
+
+    def measured_frame(self) -> pd.DataFrame:
+        """Return what was measured beside what was fitted.
+
+        Returns
+        -------
+        DataFrame
+            A row per measured quantity, labelled by release (from 1) and quantity; columns "measured", "std err" of
+            its own noise, "fitted", and "residual" in standard deviations.
+        """
+        found = self._consistency
+        return pd.DataFrame(
+            {
+                "measured": found.measured,
+                "std err": np.sqrt(found.noise.variances),
+                "fitted": found.fitted,
+                "residual": found.residuals,
+            },
+            index=pd.MultiIndex.from_tuples(self._measured, names=["release", "quantity"]),
+        )
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Sentences that warn the reader; among them, that the releases contradict each other."""
+        test = self.consistency_test()
+        if test.pvalue >= SUSPICIOUS:
+            return super().flags
+        return (
+            *super().flags,
+            f"the releases contradict each other by more than their noise explains (p = {test.pvalue:.2g}): they may "
+            "not describe the same data",
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences printed below the tables, besides those on the guarantee."""
+        test = self.consistency_test()
+        if test.df == 0:
+            return (*self._notes, "Every measurement is needed: there is nothing to test their agreement with.")
+        told = f"{test.method}: {test.statistic:.4g} on {test.df} degrees of freedom, p = {test.pvalue:.3g}"
+        return (*self._notes, f"Agreement of the releases ({told}).")

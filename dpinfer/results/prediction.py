@@ -11,19 +11,16 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError, UnknownColumnError, kind_of, type_of
-from dpinfer.results.contrasts import check_alpha, standard_errors
 from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
 from dpinfer.results.printing import label_texts
+from dpinfer.results.testing import check_alpha, standard_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from dpinfer.inference.base import Inference
     from dpinfer.schema.formula import FormulaDesign
-
-    Array = NDArray[np.float64]
+    from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import Inference
 
 __all__ = ["CONSTANTS", "MeanPrediction", "design_rows", "public_frame", "public_points"]
 

@@ -12,24 +12,28 @@ from scipy import stats
 
 from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
-from dpinfer.inference.contrasts import simulated_critical
-from dpinfer.inference.moment_inference import intervals
-from dpinfer.inference.moments import diagonal
-from dpinfer.inference.noise import Components
-from dpinfer.inference.released import Released
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES, Described, SumPlan, levels_shown
-from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.options import texts_of
-from dpinfer.procedures.stored import context_of
-from dpinfer.procedures.table_axes import axis_name
+from dpinfer.procedures.options import axis_name, texts_of, where_notes
+from dpinfer.procedures.procedure import context_of
 from dpinfer.release.release import encode
-from dpinfer.results import wording
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.results import printing
 from dpinfer.results.descriptions import ProportionResults, TableResults
-from dpinfer.results.people import alike_flags, separate_flags
-from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, interval_labels, summary_of
-from dpinfer.results.style import given_or_new, grouped, restrain, titled
+from dpinfer.results.drawing import given_or_new, grouped, restrain, titled
+from dpinfer.results.printing import (
+    Exported,
+    PrivateSummary,
+    alike_flags,
+    estimate_table,
+    interval_labels,
+    separate_flags,
+    summary_of,
+)
+from dpinfer.results.testing import check_alpha
+from dpinfer.statistics.inference import Released, simulated_critical
+from dpinfer.statistics.moment_inference import intervals
+from dpinfer.statistics.moments import diagonal
+from dpinfer.statistics.noise import Components
 from dpinfer.tables import marginal_inference
 from dpinfer.tables.marginal_inference import MarginalInference, TableNoise
 
@@ -38,11 +42,11 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.inference.moments import Estimates
     from dpinfer.release import Release
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.axes import Axis
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.moments import Estimates
     from dpinfer.tables.marginal_inference import CenteredMargins, Joint, Subset
     from dpinfer.tables.workload import MarginalPlan
 
@@ -527,18 +531,18 @@ class MarginalResults(Exported):
         total = float(self.tables.unbiased(())[0])
         left = [("Marginals:", count(len(self.marginals))), ("Cells:", count(len(frame))), ("Target:", self.target)]
         right = [
-            *wording.guarantee_facts(self.release),
-            ("No. Observations:", wording.format_count(total, public=self.tables.nobs is not None)),
+            *printing.guarantee_facts(self.release),
+            ("No. Observations:", printing.format_count(total, public=self.tables.nobs is not None)),
         ]
         notes = [
-            wording.guarantee(self.release),
+            printing.guarantee(self.release),
             f"std err counts {'privacy noise alone' if self.target == 'data' else 'sampling and privacy noise'}. "
             "Estimates are unbiased and may be negative; intervals are of one cell each.",
             *self.notes,
         ]
         if len(frame) > _SHOWN:
             notes.append(f"The first {_SHOWN} of {count(len(frame))} cells; .summary_frame() has all.")
-        notes += [*wording.column_notes(self.release), *wording.charge_notes(self.release)]
+        notes += [*printing.column_notes(self.release), *printing.charge_notes(self.release)]
         shown = frame.iloc[:_SHOWN]
         names = [f"{marginal}: {cell}" for marginal, cell in shown.index]
         return summary_of("Private marginals", left, right, estimate_table(shown, names), notes, self.flags)
@@ -579,13 +583,13 @@ class MarginalResults(Exported):
         ax.set_xlabel(
             f"standard error of a cell, in rows; {1 - stats.norm.sf(1.96) * 2:.0%} intervals reach twice that"
         )
-        titled(ax, f"{len(names)} marginals, {wording.title_guarantee(self.release)}")
+        titled(ax, f"{len(names)} marginals, {printing.title_guarantee(self.release)}")
         grouped(ax.xaxis)
         restrain(ax, left=False)
         return ax
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self.marginals)} marginals, {wording.title_guarantee(self.release)}>"
+        return f"<{type(self).__name__}: {len(self.marginals)} marginals, {printing.title_guarantee(self.release)}>"
 
 
 def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:

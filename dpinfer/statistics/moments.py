@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpinfer.inference.noise import NoiseSums
     from dpinfer.statistics.arrays import Array, Mask, Places
+    from dpinfer.statistics.noise import NoiseSums
 
 __all__ = [
     "Estimates",

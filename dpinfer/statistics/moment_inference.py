@@ -9,21 +9,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.base import TARGETS, BaseInference
-from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
-from dpinfer.inference.noise import NoiseSums
-from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.statistics.arrays import root_of
+from dpinfer.statistics.inference import (
+    TARGETS,
+    BaseInference,
+    BatchEstimates,
+    Contrasts,
+    Oracle,
+    independent,
+    rows_of,
+    simulated_critical,
+    simulated_pvalue,
+    single,
+    variance_of,
+    wald_lengths,
+)
+from dpinfer.statistics.noise import NoiseSums
 from dpinfer.statistics.numerical import outermost_crossing
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.inference.moments import Estimates
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.moments import Estimates
 
 __all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "intervals", "moment_oracle", "pvalues"]
 
