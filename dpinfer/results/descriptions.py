@@ -13,7 +13,7 @@ import pandas as pd
 
 from dpinfer.display.report import number
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.results.base import PrivateResults, coefficient_frame
+from dpinfer.results.base import PrivateResults
 from dpinfer.results.drawing import (
     SMALL,
     draw_intervals,
@@ -213,7 +213,7 @@ class DescriptionResults(PrivateResults):
         -------
         matplotlib.axes.Axes
         """
-        release, frame = self.release, coefficient_frame(self, alpha)
+        release, frame = self.release, self.coefficient_frame(alpha)
         named = [column_labels(release, [name])[0] if name is not None else "" for name in self.index.names]
         if self.index.names[0] is None:
             frame.index = column_labels(release, self.index)
@@ -331,7 +331,7 @@ class TableResults(DescriptionResults):
 
     def _histogram(self, edges: Array, groups: int, ax: Axes | None, alpha: float, color: str | None) -> Axes:
         ax = given_or_new(ax, 6.4, 3.8)
-        frame = coefficient_frame(self, alpha)
+        frame = self.coefficient_frame(alpha)
         bins, middle = len(edges) - 1, (edges[:-1] + edges[1:]) / 2
         widths = np.diff(edges)
         even = bool(np.allclose(widths, widths[0]))
@@ -357,7 +357,7 @@ class TableResults(DescriptionResults):
         return ax
 
     def _bars(self, ax: Axes | None, alpha: float, color: str | None) -> Axes:
-        frame = coefficient_frame(self, alpha)
+        frame = self.coefficient_frame(alpha)
         size = len(frame)
         ax = given_or_new(ax, 6.4, float(np.clip(1.1 + 0.34 * size, 2.2, _TALLEST)))
         place = np.arange(size)

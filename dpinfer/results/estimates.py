@@ -7,31 +7,23 @@ given as ``cov_params_default``, and everything that rests on a reference distri
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import numpy as np
 import pandas as pd
 from statsmodels.base.data import PandasData
 from statsmodels.base.model import LikelihoodModelResults
 from statsmodels.base.wrapper import ResultsWrapper
-from statsmodels.iolib.summary2 import Summary as Summary2
 
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.prediction import CONSTANTS
 from dpinfer.results.printing import (
-    PrivateSummary,
-    cell_table,
     charge_notes,
-    column_labels,
     column_notes,
-    figure,
     format_nobs,
     guarantee,
     guarantee_facts,
-    interval_labels,
     measured_in,
-    summary_of,
-    without_parts,
 )
 from dpinfer.results.testing import (
     CoefficientTest,
@@ -50,7 +42,6 @@ if TYPE_CHECKING:
 
     from dpinfer.release.release import AnyRelease
     from dpinfer.results.printing import Facts
-    from dpinfer.results.testing import RegressionTestResults
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import Inference
@@ -62,14 +53,11 @@ __all__ = [
     "NamesOnlyData",
     "NamesOnlyModel",
     "PrivateEstimates",
-    "build_summary",
-    "build_summary2",
     "checked_covariance",
     "explain",
     "header_facts",
     "method_notes",
     "statistic_labels",
-    "summary_frame",
 ]
 
 _NO_ROWS = "a private result holds released quantities only, and this needs the rows"
@@ -581,36 +569,6 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         """
         return self._results.t_test(r_matrix, cov_p=cov_p, use_t=use_t)
 
-    @overload
-    def wald_test(
-        self,
-        r_matrix: object,
-        cov_p: None = ...,
-        invcov: None = ...,
-        use_f: bool | None = ...,
-        df_constraints: None = ...,
-        scalar: bool = ...,
-        *,
-        null: Literal["asymptotic"] = ...,
-        draws: Draws = ...,
-        seed: int = ...,
-    ) -> JointTest: ...
-
-    @overload
-    def wald_test(
-        self,
-        r_matrix: object,
-        cov_p: None = ...,
-        invcov: None = ...,
-        use_f: bool | None = ...,
-        df_constraints: None = ...,
-        scalar: bool = ...,
-        *,
-        null: Literal["simulated"],
-        draws: Draws = ...,
-        seed: int = ...,
-    ) -> RegressionTestResults: ...
-
     def wald_test(
         self,
         r_matrix: object,
@@ -623,7 +581,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         null: Literal["asymptotic", "simulated"] = "asymptotic",
         draws: Draws = "adaptive",
         seed: int = 0,
-    ) -> JointTest | RegressionTestResults:
+    ) -> Any:
         """Test linear restrictions jointly.
 
         Parameters
@@ -682,30 +640,6 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
             notes=self.notes,
         )
 
-    @overload
-    def f_test(
-        self,
-        r_matrix: object,
-        cov_p: None = ...,
-        invcov: None = ...,
-        *,
-        null: Literal["asymptotic"] = ...,
-        draws: Draws = ...,
-        seed: int = ...,
-    ) -> JointTest: ...
-
-    @overload
-    def f_test(
-        self,
-        r_matrix: object,
-        cov_p: None = ...,
-        invcov: None = ...,
-        *,
-        null: Literal["simulated"],
-        draws: Draws = ...,
-        seed: int = ...,
-    ) -> RegressionTestResults: ...
-
     def f_test(
         self,
         r_matrix: object,
@@ -715,7 +649,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         null: Literal["asymptotic", "simulated"] = "asymptotic",
         draws: Draws = "adaptive",
         seed: int = 0,
-    ) -> JointTest | RegressionTestResults:
+    ) -> Any:
         """Test linear restrictions jointly, the statistic written as F; see ``wald_test``.
 
         Parameters
@@ -775,56 +709,6 @@ def statistic_labels(results: PrivateEstimates) -> tuple[str, str]:
     return letter, f"P>|{letter}|" if method == "wald" else f"P ({method})"
 
 
-def summary_frame(results: PrivateEstimates, alpha: float = 0.05) -> pd.DataFrame:
-    """Return the one table behind every format.
-
-    Parameters
-    ----------
-    results : PrivateEstimates
-        The results.
-    alpha : float
-        One minus the confidence of the intervals.
-
-    Returns
-    -------
-    DataFrame
-        As ``PrivateResults.summary_frame`` describes.
-
-    Raises
-    ------
-    OptionError
-        Where ``alpha`` is not strictly between 0 and 1.
-    """
-    ends = results.conf_int(check_alpha(alpha))
-    statistic, pvalue = statistic_labels(results)
-    lower, upper = interval_labels(alpha)
-    bound = getattr(results.inference, "bias_bound", None)
-    return pd.DataFrame(
-        {
-            "coef": results.params,
-            "std err": results.bse,
-            "std err (sampling)": results.bse_sampling,
-            "std err (noise)": results.bse_noise,
-            statistic: results.tvalues,
-            pvalue: results.pvalues,
-            lower: ends[0],
-            upper: ends[1],
-            "noise share": results.noise_share,
-            **({} if bound is None else {"bias bound": bound}),
-        }
-    )
-
-
-def _cells(frame: pd.DataFrame) -> list[list[str]]:
-    """Write a coefficient frame as statsmodels writes numbers; noise shares as percentages."""
-    rows = []
-    for values in without_parts(frame).to_numpy(dtype=np.float64):
-        coef, *middle, pvalue, lower, upper, share = values
-        numbers = [figure(coef, 4), *(figure(value) for value in middle), f"{pvalue:#6.3f}"]
-        rows.append([*numbers, figure(lower), figure(upper), f"{share:.1%}"])
-    return rows
-
-
 def header_facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts]:
     """Return the label-value pairs of the left and the right half of the header."""
     inference = results.inference
@@ -849,55 +733,6 @@ def header_facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts
         *([("Covariance Type:", covariance)] if covariance else []),
     ]
     return left, right
-
-
-def _renamed(results: PrivateEstimates, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
-    frame = summary_frame(results, alpha)
-    if xname is None:
-        return frame
-    if len(xname) != len(frame):
-        raise OptionError("xname", list(xname), f"{len(frame)} names")
-    return frame.set_axis(list(xname), axis=0)
-
-
-def build_summary(
-    results: PrivateEstimates,
-    *,
-    yname: str | None = None,
-    xname: Sequence[str] | None = None,
-    title: str | None = None,
-    alpha: float = 0.05,
-) -> PrivateSummary:
-    """Build the summary; parameters, returns and errors as ``PrivateResults.summary``."""
-    frame = _renamed(results, xname, alpha)
-    title = title or f"{results.model_name} Results"
-    left, right = header_facts(results, yname or results.response)
-    headers = list(without_parts(frame).columns)
-    stubs = list(xname) if xname is not None else column_labels(results.release, frame.index)
-    table = cell_table(_cells(frame), headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"])
-    return summary_of(title, left, right, table, explain(results, frame), results.flags)
-
-
-def build_summary2(
-    results: PrivateEstimates,
-    *,
-    yname: str | None = None,
-    xname: Sequence[str] | None = None,
-    title: str | None = None,
-    alpha: float = 0.05,
-    float_format: str = "%.4f",
-) -> Summary2:
-    """Build the second layout; parameters, returns and errors as ``PrivateResults.summary2``."""
-    frame = _renamed(results, xname, alpha)
-    left, right = header_facts(results, yname or results.response)
-    table = Summary2()
-    table.add_dict(dict(left) | dict(right))
-    table.add_df(without_parts(frame), float_format=float_format)
-    table.settings[0]["float_format"] = float_format  # statsmodels takes the first table's for all
-    table.add_title(title or f"Results: {results.model_name}")
-    for note in [*explain(results, frame), *(f"Warning: {warning}" for warning in results.flags)]:
-        table.add_text(note)
-    return table
 
 
 def method_notes(results: PrivateEstimates, ends: NDArray[np.float64]) -> list[str]:
