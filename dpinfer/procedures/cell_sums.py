@@ -70,25 +70,6 @@ if TYPE_CHECKING:
 
     Exponent = tuple[int, ...]
 
-__all__ = [
-    "MOMENTS",
-    "MOST_ESTIMATES",
-    "TABLES",
-    "CountsQuestion",
-    "Described",
-    "MeasuredCounts",
-    "MeasuredMarginals",
-    "MomentsQuestion",
-    "SumPlan",
-    "SumsQuestion",
-    "check_summed",
-    "count_names",
-    "counts_in",
-    "counts_of_table",
-    "describe",
-    "infer_sums",
-    "levels_shown",
-]
 
 MOMENTS = ("mean", "total", "variance", "cov", "corr", "multinormal")
 """Kinds that sum monomials of columns."""

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.combination import LeastSquares
 
-__all__ = ["COUNTED", "NOWHERE", "JointTable", "combine"]
 
 COUNTED = (*TABLES, "linear", "binomial")
 """Kinds of releases that measure sums of counts."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Privacy
 
-__all__ = ["differences", "keep"]
 
 _NOTHING = object()
 _READING = {"inference", "replicates", "seed", "draws", "alternative", "conservative", "margin", "false_alarm"}

@@ -15,7 +15,6 @@ from dpinfer.errors import OptionError, type_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FUNCTIONS", "INSTEAD", "instead_of", "suggests"]
 
 _NO_DATA: tuple[Any, ...] = (str, bytes, Number, Sequence, Mapping, np.ndarray)
 """What stands in the place of the data by mistake."""

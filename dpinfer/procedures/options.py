@@ -23,37 +23,6 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-__all__ = [
-    "FINITE",
-    "NUMERIC",
-    "REPLICATES",
-    "SEED",
-    "TARGET",
-    "TRUTH",
-    "Allowed",
-    "Contrasts",
-    "axes_of",
-    "axis_name",
-    "check_bins",
-    "check_values",
-    "column_texts",
-    "compiled_where",
-    "edges_of",
-    "inferred",
-    "is_number",
-    "is_text",
-    "kept_where",
-    "measured",
-    "named",
-    "one_of",
-    "quoted",
-    "refuse_simulated",
-    "texts_of",
-    "told_where",
-    "unstored",
-    "where_notes",
-    "whole",
-]
 
 Contrasts = Mapping[str, Mapping[str, float]] | None
 """Weights by coefficient, of quantities by name; None for the coefficients themselves."""

@@ -46,21 +46,6 @@ if TYPE_CHECKING:
     from dpinfer.procedures.options import Contrasts
     from dpinfer.statistics.inference import BatchEstimates
 
-__all__ = [
-    "Estimated",
-    "Explanation",
-    "Procedure",
-    "context_of",
-    "first_error",
-    "hints",
-    "inferred",
-    "read_question",
-    "refuse_unknown_fields",
-    "sizes_shown",
-    "stored_fields",
-    "unstored",
-]
-
 
 def context_of(release: Release) -> Context:
     """Return what is public about the run that made a release."""

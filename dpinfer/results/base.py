@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates
 
-__all__ = ["Estimates", "PrivateResults"]
-
 
 class Estimates(PlottedIntervals, Exported):
     """Estimates from one release, with statsmodels' names.

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import Inference
 
-__all__ = ["CombinedResults", "CountedTable", "DescriptionResults", "ProportionResults", "TableResults", "level_name"]
 
 _BIN = re.compile(r"\[(.+), (.+)[)\]]")
 

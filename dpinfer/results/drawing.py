@@ -21,25 +21,6 @@ if TYPE_CHECKING:
 
     from dpinfer.statistics.arrays import Array
 
-__all__ = [
-    "FAINT",
-    "MARKED",
-    "SMALL",
-    "IntervalFigure",
-    "PlottedIntervals",
-    "draw_intervals",
-    "draw_law",
-    "dress_law",
-    "given_or_new",
-    "grouped",
-    "heat_colors",
-    "heat_table",
-    "ink",
-    "legend",
-    "restrain",
-    "shades",
-    "titled",
-]
 
 FAINT = "0.55"
 """A grey for lines that guide the eye: legible on white and on black."""

@@ -47,18 +47,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.inference import Inference
     from dpinfer.statistics.nulls import Draws
 
-__all__ = [
-    "METHODS",
-    "DataFreeResults",
-    "NamesOnlyData",
-    "NamesOnlyModel",
-    "PrivateEstimates",
-    "checked_covariance",
-    "explain",
-    "header_facts",
-    "method_notes",
-    "statistic_labels",
-]
 
 _NO_ROWS = "a private result holds released quantities only, and this needs the rows"
 _NO_LIKELIHOOD = "a private result has no likelihood: it is computed from noisy sums, not from the rows"

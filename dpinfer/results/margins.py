@@ -49,22 +49,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array
 
-__all__ = [
-    "MARGIN_LABELS",
-    "Curve",
-    "Difference",
-    "Effect",
-    "MarginalEffects",
-    "MeanFunction",
-    "Points",
-    "PublicGrids",
-    "Slope",
-    "column_effects",
-    "contrasts_of",
-    "is_factor",
-    "level_name",
-    "reference_level",
-]
 
 _FARTHEST = 300.0
 """Linear predictors are cut here for derivatives, so that their products stay finite."""

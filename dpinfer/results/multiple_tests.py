@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-__all__ = ["METHODS", "UNPROVED", "multipletests"]
-
 METHODS = ("holm", "bonferroni", "fdr_by")
 """Corrections that hold however the p-values depend on each other."""
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import Inference
 
-__all__ = ["CONSTANTS", "MeanPrediction", "design_rows", "public_frame", "public_points"]
 
 CONSTANTS = ("Intercept", "const", "1")
 """Names under which a column of ones is known."""

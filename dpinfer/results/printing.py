@@ -27,34 +27,6 @@ if TYPE_CHECKING:
 
     Facts = list[tuple[str, str]]
 
-__all__ = [
-    "Exported",
-    "PrivateSummary",
-    "Shown",
-    "alike_flags",
-    "cell_table",
-    "charge_notes",
-    "column_caption",
-    "column_labels",
-    "column_notes",
-    "escape_markdown",
-    "estimate_table",
-    "figure",
-    "format_count",
-    "format_nobs",
-    "guarantee",
-    "guarantee_facts",
-    "interval_labels",
-    "label_texts",
-    "measured_in",
-    "refuse_dependent_rows",
-    "separate_flags",
-    "short_guarantee",
-    "summary_of",
-    "table_width",
-    "title_guarantee",
-    "without_parts",
-]
 
 _BEYOND_STATSMODELS = {
     "\\": r"\textbackslash ",

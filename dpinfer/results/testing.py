@@ -45,20 +45,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.inference import Inference
     from dpinfer.statistics.nulls import Draws, NullDistribution
 
-__all__ = [
-    "CoefficientTest",
-    "Effect",
-    "JointTest",
-    "RegressionTestResults",
-    "TestResults",
-    "check_alpha",
-    "checked_truth",
-    "linear_constraints",
-    "restriction_texts",
-    "simulated_test",
-    "standard_errors",
-]
-
 
 def check_alpha(alpha: float, option: str = "alpha") -> float:
     """Return ``alpha`` where it is a level.

@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Places
     from dpinfer.statistics.inference import Released
 
-__all__ = [
-    "METHODS",
-    "SUSPICIOUS",
-    "CombinedNoise",
-    "Consistency",
-    "ConsistencyTest",
-    "LeastSquares",
-    "LinearNoise",
-    "added_noise",
-    "batch_queries",
-    "least_squares",
-    "measured_queries",
-    "query_oracle",
-    "weighted_means",
-]
 
 SUSPICIOUS = 1e-3
 """P-value of the consistency test below which results carry a warning."""

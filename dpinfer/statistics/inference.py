@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask, Places
     from dpinfer.statistics.noise import NoiseSums
 
-__all__ = [
-    "TARGETS",
-    "BaseInference",
-    "BatchEstimates",
-    "Contrasts",
-    "Inference",
-    "Oracle",
-    "Released",
-    "combined",
-    "contrast_rows",
-    "independent",
-    "joint_level",
-    "rows_of",
-    "simulated_critical",
-    "simulated_pvalue",
-    "single",
-    "variance_of",
-    "wald_lengths",
-    "wald_statistic",
-]
 
 TARGETS = ("population", "data")
 

@@ -11,7 +11,6 @@ import numpy as np
 from dpinfer.errors import OptionError
 from dpinfer.statistics.arrays import root_of
 from dpinfer.statistics.inference import (
-    TARGETS,
     BaseInference,
     BatchEstimates,
     Contrasts,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.statistics.moments import Estimates
 
-__all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "intervals", "moment_oracle", "pvalues"]
 
 METHODS = ("auto", "score", "wald", "simulated")
 
