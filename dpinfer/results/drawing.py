@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.colors import Colormap
 
     from dpinfer.statistics.arrays import Array
 
@@ -88,46 +87,25 @@ def shades(count: int) -> list[Any]:
     return list(colormaps["viridis"](np.linspace(0.8, 0.3, count))) if count > 1 else ["C0"]
 
 
-def heat_colors(ax: Axes, *, diverging: bool = False) -> Colormap:
-    """Return colours from the ground of the axes to the theme's first; from its second where signs differ."""
+def heat_table(
+    ax: Axes, values: Array, rows: Sequence[str], columns: Sequence[str], *, texts: Sequence[Sequence[str]]
+) -> None:
+    """Draw a table (r, c) as a heat map, each cell with its text, from the ground of the axes to the theme's first."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb  # noqa: PLC0415  (imported when first needed)
 
-    ends = ([MARKED] if diverging else []) + [ax.get_facecolor(), "C0"]
-    return LinearSegmentedColormap.from_list("dpinfer", [to_rgb(one) for one in ends])
-
-
-def heat_table(
-    ax: Axes,
-    values: Array,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    *,
-    texts: Sequence[Sequence[str]],
-    limit: float | None = None,
-) -> None:
-    """Draw a table (r, c) as a heat map, each cell with its text; with a limit colours run from it to either side."""
-    colors = heat_colors(ax, diverging=limit is not None)
-    low, high = (float(np.nanmin(values)), float(np.nanmax(values)))
-    bounds = (-limit, limit) if limit is not None else (min(low, 0.0), high if high > min(low, 0.0) else low + 1.0)
-    drawn = ax.pcolormesh(
-        np.arange(values.shape[1] + 1) - 0.5,
-        np.arange(values.shape[0] + 1) - 0.5,
-        values,
-        cmap=colors,
-        vmin=bounds[0],
-        vmax=bounds[1],
-        edgecolors=ax.get_facecolor(),
-        linewidth=1.0,
-    )
+    colors = LinearSegmentedColormap.from_list("dpinfer", [to_rgb(one) for one in (ax.get_facecolor(), "C0")])
+    low, high = min(float(np.nanmin(values)), 0.0), float(np.nanmax(values))
+    edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
+    look: dict[str, Any] = {"cmap": colors, "edgecolors": ax.get_facecolor(), "linewidth": 1.0}
+    drawn = ax.pcolormesh(*edges, values, vmin=low, vmax=high if high > low else low + 1.0, **look)
     ax.invert_yaxis()
-    for place in np.ndindex(values.shape):
-        shade: Any = drawn.to_rgba(values[place])
+    for down, across in np.ndindex(values.shape):
+        shade: Any = drawn.to_rgba(values[down, across])
         light = float(np.dot(shade[:3], [0.299, 0.587, 0.114])) > 0.55
-        text = texts[place[0]][place[1]]
-        ax.text(place[1], place[0], text, ha="center", va="center", fontsize=SMALL, color="black" if light else "white")
-    longest = max(map(len, columns), default=0)
-    ax.set_xticks(range(len(columns)), list(columns), rotation=45 if longest * len(columns) > _TITLE else 0,
-                  ha="right" if longest * len(columns) > _TITLE else "center")  # fmt: skip
+        centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
+        ax.text(across, down, texts[down][across], color="black" if light else "white", **centred)
+    turned = max(map(len, columns), default=0) * len(columns) > _TITLE
+    ax.set_xticks(range(len(columns)), list(columns), rotation=45 if turned else 0, ha="right" if turned else "center")
     ax.set_yticks(range(len(rows)), list(rows))
     ax.tick_params(length=0)
     restrain(ax, left=False, bottom=False)
@@ -188,64 +166,39 @@ def draw_intervals(
     """
     ax = given_or_new(ax, 6.4, min(1.4 + 0.42 * len(frame), _TALLEST))
     color = color or "C0"
-    low, high = _limits(frame, zero=zero)
+    values = frame.to_numpy(dtype=np.float64)
+    finite = np.append(values[np.isfinite(values)], [0.0] if zero else [])
+    low, high = float(finite.min()), float(finite.max())
+    margin = 0.08 * (high - low) or 1.0
+    low, high = low - margin, high + margin
     position = np.arange(len(frame), dtype=np.float64)
     if zero:
         ax.vlines(0.0, -0.5, len(frame) - 0.5, color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
-    clipped = frame.clip(low, high)
-    ax.hlines(
-        position,
-        clipped["lower"],
-        clipped["upper"],
-        color=color,
-        linewidth=1.4,
-        label=f"{100 * (1 - alpha):.4g}% interval, noise counted",
-    )
+    clipped, told = frame.clip(low, high), f"{100 * (1 - alpha):.4g}% interval, noise counted"
+    ax.hlines(position, clipped["lower"], clipped["upper"], color=color, linewidth=1.4, label=told)
     if "sampling_lower" in clipped:
         ends = clipped["sampling_lower"], clipped["sampling_upper"]
         ax.hlines(position, *ends, color=color, linewidth=6, alpha=0.45, label="part from sampling")
     ax.plot(frame["estimate"], position, "o", color=color, markersize=5, label="estimate")
     for column, edge, marker in (("lower", low, "<"), ("upper", high, ">")):
         unbounded = np.isinf(frame[column].to_numpy())
-        ax.plot(
-            np.full(unbounded.sum(), edge),
-            position[unbounded],
-            marker,
-            color=color,
-            markersize=7,
-            clip_on=False,
-        )
+        places = np.full(unbounded.sum(), edge), position[unbounded]
+        ax.plot(*places, marker, color=color, markersize=7, clip_on=False)
     ax.set_xlabel(label)
     titled(ax, title)
-    _dress(ax, frame, (low, high), legend=legend)
-    return ax
-
-
-def _limits(frame: pd.DataFrame, *, zero: bool) -> tuple[float, float]:
-    """Return where the horizontal axis ends: around all that is finite, and zero where it is marked."""
-    values = frame.to_numpy(dtype=np.float64)
-    finite = np.append(values[np.isfinite(values)], [0.0] if zero else [])
-    low, high = float(finite.min()), float(finite.max())
-    margin = 0.08 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
-def _dress(ax: Axes, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool) -> None:
-    ax.set_xlim(*limits)
+    ax.set_xlim(low, high)
     ax.set_yticks(np.arange(len(frame)), [str(name) for name in frame.index])
     restrain(ax)
     grouped(ax.xaxis)
-    room = _add_legend(ax, len(frame)) if legend else 0.0
+    room = 0.0  # below the last row, in rows, for the legend
+    if legend:
+        box = ax.get_window_extent().transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())  # type: ignore[union-attr]
+        wide = box.width > 5
+        ax.legend(loc="lower center", ncols=3 if wide else 1, frameon=False, fontsize=SMALL, borderaxespad=0.2)
+        share = min(0.6, (0.24 if wide else 0.62) / box.height)
+        room = len(frame) * share / (1 - share)
     ax.set_ylim(len(frame) - 0.5 + room, -0.5)
-
-
-def _add_legend(ax: Axes, rows: int) -> float:
-    """Add a legend below the last row and return the room, in rows, that it takes."""
-    box = ax.get_window_extent().transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())  # type: ignore[union-attr]
-    columns = 3 if box.width > 5 else 1
-    ax.legend(loc="lower center", ncols=columns, frameon=False, fontsize=SMALL, borderaxespad=0.2)
-    share = min(0.6, (0.24 if columns == 3 else 0.62) / box.height)
-    return rows * share / (1 - share)
+    return ax
 
 
 _TAIL = 0.001

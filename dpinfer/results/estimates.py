@@ -164,29 +164,23 @@ def checked_covariance(inference: Inference) -> Array:
         raise InferenceError("estimates and covariances must be finite")
     if not all(np.isnan(part[~known]).all() and np.isnan(part[:, ~known]).all() for part in parts):
         raise InferenceError("what is not determined has no covariance")
-    checked = _checked_total([part[block] for part in parts])
+    parts = [part[block] for part in parts]
+    if any((np.diag(part) < -1e-9 * np.diag(parts[0] + parts[1])).any() for part in parts):
+        raise InferenceError("a variance is negative: the noisy moments were not repaired")
+    checked = parts[0] + parts[1]
+    checked = (checked + checked.T) / 2
+    deviation = np.sqrt(np.diag(checked))
+    proper = bool((deviation > 0).all())
+    if proper:
+        try:
+            np.linalg.cholesky(checked / np.outer(deviation, deviation))
+        except np.linalg.LinAlgError:
+            proper = False
+    if not proper:
+        raise InferenceError("the covariance of the estimates must be positive definite")
     total = np.full((size, size), np.nan)
     total[block] = checked
     return total
-
-
-def _checked_total(parts: list[Array]) -> Array:
-    if any((np.diag(part) < -1e-9 * np.diag(parts[0] + parts[1])).any() for part in parts):
-        raise InferenceError("a variance is negative: the noisy moments were not repaired")
-    total = parts[0] + parts[1]
-    total = (total + total.T) / 2
-    deviation = np.sqrt(np.diag(total))
-    if not (deviation > 0).all() or not _positive_definite(total / np.outer(deviation, deviation)):
-        raise InferenceError("the covariance of the estimates must be positive definite")
-    return total
-
-
-def _positive_definite(matrix: Array) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
@@ -220,11 +214,7 @@ class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
             value = getattr(inference, name)
             if value is not None:
                 setattr(self, name, float(value))
-        self._set_adjusted_rsquared()
-
-    def _set_adjusted_rsquared(self) -> None:
-        nobs, rsquared = self.inference.nobs, self.inference.rsquared
-        size = len(self.params)
+        nobs, rsquared, size = inference.nobs, inference.rsquared, len(params)
         if nobs is not None and rsquared is not None and nobs > size:
             self.rsquared_adj = 1 - (nobs - self.k_constant) / (nobs - size) * (1 - rsquared)
 

@@ -86,11 +86,8 @@ def public_points(
         As ``design_rows``.
     """
     frame = public_frame(exog)
-    if (
-        frame is not None
-        and design is not None
-        and not (_has_parameters(frame, names) and not design.holds_cells(frame))
-    ):
+    named = frame is not None and all(name in frame.columns or name in CONSTANTS for name in names)
+    if frame is not None and design is not None and (not named or design.holds_cells(frame)):
         values = design.read(frame)
         return design.rows(values, len(frame)), values
     try:
@@ -126,10 +123,6 @@ def public_frame(exog: object, option: str = "exog") -> pd.DataFrame | None:
             raise OptionError(option, type_of(exog), "columns of one length")
         return pd.DataFrame(dict(exog), index=[0] if scalars else None)
     return exog if isinstance(exog, pd.DataFrame) else None
-
-
-def _has_parameters(frame: pd.DataFrame, names: Sequence[str]) -> bool:
-    return all(name in frame.columns or name in CONSTANTS for name in names)
 
 
 def _column(frame: pd.DataFrame, name: str) -> Array:

@@ -6,6 +6,7 @@ import copy
 import math
 import re
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from statsmodels.iolib.summary import Summary, forg
@@ -17,7 +18,7 @@ from dpinfer.errors import NotProvedError
 from dpinfer.release.release import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -91,21 +92,11 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     def _lines(self, width: int | None = None) -> list[str]:
         """Return numbered notes, then warnings, wrapped to ``width`` characters."""
-        lines = []
-        for place, note in enumerate(self.notes, 1):
-            lines.append((f"[{place}] ", note))
+        lines = [(f"[{place}] ", note) for place, note in enumerate(self.notes, 1)]
         lines += [("Warning: ", warning) for warning in self.warnings]
         if width is None:
             return [mark + sentence for mark, sentence in lines]
         return [textwrap.fill(mark + sentence, width, subsequent_indent=" " * len(mark)) for mark, sentence in lines]
-
-    def _escaped(self, table: dict[int, str]) -> PrivateSummary:
-        other = copy.deepcopy(self)
-        for cell in (cell for part in other.tables for row in part for cell in row):
-            cell.data = str(cell.data).translate(table)
-        for part in other.tables:
-            part.title = str(part.title).translate(table) if part.title else part.title
-        return other
 
     def _report(self) -> Report:
         header, body = ([[str(cell.data).strip() for cell in row] for row in table] for table in self.tables)
@@ -120,11 +111,12 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     def as_latex(self) -> str:
         """Return the summary as LaTeX, with names and notes escaped; it needs the booktabs package."""
-        part = self._escaped(_LATEX_CELL)
-        for table in part.tables:
+        joined, coefficients = copy.deepcopy(self.tables)
+        for table in (joined, coefficients):
             table.title = None  # statsmodels would write it as a comment, half escaped
-        joined = part.tables[0]
-        joined.extend(part.tables[1])
+            for cell in (cell for row in table for cell in row):
+                cell.data = str(cell.data).translate(_LATEX_CELL)
+        joined.extend(coefficients)
         notes = [line.translate(LATEX_TEXT) for line in self._lines()]
         title = self.title.translate(LATEX_TEXT)
         tabular = joined.as_latex_tabular()
@@ -139,13 +131,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         rule = [":---", *["---:"] * (len(rows[0]) - 1)]
         lines = [f"**{self.title}**", ""]
         lines += [f"- {label} {escape_markdown(value)}" for label, value in pairs]
-        lines += [
-            "",
-            *("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]),
-            "",
-            "Notes:",
-            "",
-        ]
+        lines += ["", *("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]), "", "Notes:", ""]
         return "\n".join(lines + [f"- {escape_markdown(line)}" for line in self._lines()]) + "\n"
 
     def _repr_markdown_(self) -> str:
@@ -187,16 +173,12 @@ def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
     """Build a table of the ``summary_frame`` of descriptions, its rows called by these names."""
     shown = without_parts(frame)
     styles = {"noise share": "{:.1%}".format, "count": count}
-    columns = [
-        [styles.get(name, _four_digits)(value) if not math.isnan(value) else _gap(name, shown) for value in shown[name]]
-        for name in shown.columns
-    ]
+    columns = []
+    for name in shown.columns:  # words for a missing estimate, which comes first, nothing for what belongs to it
+        write: Callable[[Any], str] = styles.get(str(name), partial(figure, digits=4))
+        gap = "not determined" if name == shown.columns[0] else ""
+        columns.append([gap if math.isnan(value) else write(value) for value in shown[name]])
     return cell_table(list(zip(*columns, strict=True)), list(shown.columns), names)
-
-
-def _gap(name: str, frame: pd.DataFrame) -> str:
-    """Write a missing number: words for the estimate, which comes first, nothing for what belongs to it."""
-    return "not determined" if name == frame.columns[0] else ""
 
 
 def figure(value: float, digits: int = 3) -> str:
@@ -205,17 +187,26 @@ def figure(value: float, digits: int = 3) -> str:
     return number(value, digits) if large else str(forg(float(value), prec=digits))
 
 
-def _four_digits(value: float) -> str:
-    return figure(value, 4)
-
-
 def summary_of(
     title: str, left: Facts, right: Facts, table: SimpleTable, notes: Sequence[str], warnings: Sequence[str] = ()
 ) -> PrivateSummary:
     """Put a header of facts, in two halves, above a table and as wide as it where there is room to grow."""
     rows = max(len(left), len(right))
     left, right = (half + [("", "")] * (rows - len(half)) for half in (left, right))
-    return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes, warnings)
+
+    def header(extra: int) -> SimpleTable:
+        halves = []
+        for half, stub in ((left, 0), (right, 21 + extra % 2)):
+            wide = max(fmt_2cols["colwidths"], *(len(value) for _, value in half)) + extra // 2
+            labels = [f"{'  ' * bool(stub and label)}{label}".ljust(stub) for label, _ in half]
+            values = [[value.rjust(wide)] for _, value in half]
+            halves.append(SimpleTable(values, stubs=labels, txt_fmt=copy.deepcopy(fmt_2cols)))
+        halves[0].title = title
+        halves[0].extend_right(halves[1])
+        return halves[0]
+
+    room = max(0, table_width(table) - table_width(header(0)))
+    return PrivateSummary(title, header(room), table, notes, warnings)
 
 
 class _Summarised(Protocol):
@@ -249,23 +240,6 @@ class Exported(Shown):
     def to_markdown(self: _Summarised, alpha: float = 0.05) -> str:
         """Return ``summary(alpha=alpha)`` as markdown."""
         return self.summary(alpha=alpha).as_markdown()
-
-
-def header_table(left: Facts, right: Facts, title: str, width: int) -> SimpleTable:
-    """Write label-value pairs in two halves of equal length, at least ``width`` characters wide where there is room."""
-
-    def build(extra: int) -> SimpleTable:
-        halves = []
-        for half, stub in ((left, 0), (right, 21 + extra % 2)):
-            wide = max(fmt_2cols["colwidths"], *(len(value) for _, value in half)) + extra // 2
-            labels = [f"{'  ' * bool(stub and label)}{label}".ljust(stub) for label, _ in half]
-            values = [[value.rjust(wide)] for _, value in half]
-            halves.append(SimpleTable(values, stubs=labels, txt_fmt=copy.deepcopy(fmt_2cols)))
-        halves[0].title = title
-        halves[0].extend_right(halves[1])
-        return halves[0]
-
-    return build(max(0, width - table_width(build(0))))
 
 
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w.(])")
