@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Data
     from dpinfer.privacy.units import Privacy
-    from dpinfer.procedures.cell_sums import MeasuredMarginals
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults, TableResults
@@ -150,13 +149,15 @@ class Description(MomentsQuestion):
         InferenceError, MissingFromReleaseError
             If the release was made for another question.
         """
-        tables: MeasuredMarginals | None = self._asked_of(release)[1].marginal_tables()
+        tables = self._asked_of(release)[1].marginal_tables()
         if tables is not None:
             tables.check()
             names, options = tuple(map(axis_name, self.axes)), {"inference": self.inference, "target": self.target}
-            if self.kind == "proportion":
-                return tables.proportions(names[-1], names[:-1], **options)
-            return tables.margin(names, **options)
+            shares = self.kind == "proportion"
+            answer: DescriptionResults = (
+                tables.proportions(names[-1], names[:-1], **options) if shares else tables.margin(names, **options)
+            )
+            return answer
         found, held = self._release_and_sums(release)
         if held.kind in MOMENTS:
             return infer_sums(found, held, **self._inference_options)

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import NoiseLaw, StageRelease
-    from dpinfer.results.descriptions import CountedTable
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.nodes import Expression
@@ -503,7 +502,7 @@ def infer_sums(
     inference: str = "auto",
     replicates: int = 999,
     seed: int = 0,
-    table: CountedTable | None = None,
+    table: Any = None,
     estimated: Callable[[Released], tuple[Estimates, Described]] | None = None,
 ) -> DescriptionResults:
     """Infer what a plan asks for from a release of its sums.
@@ -616,25 +615,6 @@ class MeasuredCounts:
     names: tuple[str, ...]
     where: str | None
     every_row: bool
-
-
-class MeasuredMarginals(Protocol):
-    """The marginals that a release holds, as other questions read them."""
-
-    @property
-    def plan(self) -> Any:
-        """What was measured; ``where`` is the condition on the rows."""
-
-    def check(self) -> None:
-        """Refuse a damaged release."""
-
-    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some columns."""
-
-    def proportions(
-        self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
-    ) -> DescriptionResults:
-        """Infer the shares of the levels of a column, in groups of others."""
 
 
 def counts_in(plan: SumPlan) -> MeasuredCounts:

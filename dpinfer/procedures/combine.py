@@ -331,7 +331,9 @@ def _check_together(releases: tuple[Release, ...]) -> None:
     _check_same("data set", [release.dataset for release in releases])
     _check_same("version of the data", [release.dataset_version for release in releases])
     _check_same("neighbours", [release.neighbors for release in releases])
-    _check_same("unit of protection", [_unit_of(schema) for schema in _each(releases, _schema_of)])
+    schemas = _each(releases, lambda release: release.schema)
+    units = [one.unit + (f", told apart by {one.people.id}" if one.people else "") for one in schemas]
+    _check_same("unit of protection", units)
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):
@@ -343,10 +345,6 @@ def _check_together(releases: tuple[Release, ...]) -> None:
                     "itself"
                 )
             charges[charge] = place
-
-
-def _unit_of(schema: Schema) -> str:
-    return schema.unit if schema.people is None else f"{schema.unit}, told apart by {schema.people.id}"
 
 
 def _check_same(what: str, found: Sequence[object]) -> None:
@@ -367,7 +365,7 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
         If two declare one differently.
     """
     columns: dict[str, tuple[int, Any]] = {}
-    for place, schema in enumerate(_each(releases, _schema_of), 1):
+    for place, schema in enumerate(_each(releases, lambda release: release.schema), 1):
         for name, column in schema.items():
             first, known = columns.setdefault(name, (place, column))
             if known != column:
@@ -377,10 +375,6 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
     people = releases[0].schema.people
     found = Schema({name: column for name, (_, column) in columns.items()})
     return found if people is None else found.with_people(people.id, people.max_rows)
-
-
-def _schema_of(release: Release) -> Schema:
-    return release.schema
 
 
 def _each(releases: tuple[Release, ...], read: Callable[[Release], Read]) -> list[Read]:
@@ -405,7 +399,7 @@ def _each(releases: tuple[Release, ...], read: Callable[[Release], Read]) -> lis
 
 
 def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedResults:
-    measured = _each(releases, _counted)
+    measured: list[MeasuredCounts] = _each(releases, lambda release: _held(release, "counts"))
     _check_same("where", [one.where for one in measured])
     noise = CombinedNoise(tuple((release.law, np.asarray(release.steps)) for release in releases))
     if not (noise.variances > 0).all():
@@ -445,11 +439,13 @@ def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedRe
     )
 
 
-def _counted(release: Release) -> MeasuredCounts:
-    """Return what counts a release holds."""
-    found: MeasuredCounts | None = read_question(release).counted()
+def _held(release: Release, what: str) -> Any:
+    """Return what counts or sums a release holds."""
+    asked = read_question(release)
+    found = asked.counted() if what == "counts" else asked.summed()
     if found is None:
-        raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")
+        lacking = "does not count rows" if what == "counts" else "holds no sums"
+        raise ReleaseFormatError(f"a release of kind {release.kind!r} that {lacking} is damaged")
     return found
 
 
@@ -509,7 +505,7 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
 
 def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResults:
     """Average the sums of releases of one question by inverse variances, and infer as from one release."""
-    plans = _each(releases, _summed)
+    plans: list[SumPlan] = _each(releases, lambda release: _held(release, "sums"))
     _check_same("where", [plan.where for plan in plans])
     for place, plan in enumerate(plans[1:], 2):
         if (plan.about, plan.target) != (plans[0].about, plans[0].target):
@@ -536,14 +532,6 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     )
 
 
-def _summed(release: Release) -> SumPlan:
-    """Return what sums a release holds."""
-    found: SumPlan | None = read_question(release).summed()
-    if found is None:
-        raise ReleaseFormatError(f"a release of kind {release.kind!r} that holds no sums is damaged")
-    return found
-
-
 def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:
     """Return the merged release, how the releases agree on its noisy sums, and which these are."""
     values = np.stack([release.array for release in releases])
@@ -553,7 +541,11 @@ def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArra
     if (public != public[0]).any() or (variances[:, ~noisy] > 0).any():
         raise InferenceError("the releases differ in sums that are public: they do not describe the same rows")
     estimate, variance, basis = weighted_means(values[:, noisy], variances[:, noisy])
-    noise = CombinedNoise(tuple(_noisy_part(release, noisy) for release in releases))
+    parts = []
+    for release in releases:
+        law = NoiseLaw(release.law.family, tuple(np.asarray(release.law.scales)[noisy].tolist()), release.law.draws)
+        parts.append((law, np.asarray(release.steps)[noisy]))
+    noise = CombinedNoise(tuple(parts))
     consistency = Consistency(values[:, noisy].ravel(), np.tile(estimate, len(releases)), basis, noise)
     if len(releases) == 1:
         return releases[0], consistency, noisy
@@ -570,8 +562,3 @@ def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArra
     law = NoiseLaw("laplace" if heavy else "gaussian", tuple(scales.tolist()))
     merged = replace(releases[0], stages=(StageRelease(releases[0].names, tuple(whole), tuple(steps.tolist()), law),))
     return merged, consistency, noisy
-
-
-def _noisy_part(release: Release, noisy: NDArray[np.bool_]) -> tuple[NoiseLaw, Array]:
-    scales = tuple(np.asarray(release.law.scales)[noisy].tolist())
-    return NoiseLaw(release.law.family, scales, release.law.draws), np.asarray(release.steps)[noisy]

@@ -17,7 +17,6 @@ from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:
     from dpinfer.kernel.stage import Data
-    from dpinfer.schema.columns import Column
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
@@ -139,15 +138,11 @@ def compiled_where(where: str | None, schema: Schema) -> Expression | None:
 def kept_where(where: str | None, schema: Schema) -> Expression | None:
     """Compile what is true of the rows that meet a condition and have a value in every column; None if of all rows."""
     asked = [] if where is None else [f"({where})"]
-    asked += [f"({_has_value(name, schema[name])})" for name in schema if schema[name].may_drop]
+    for name, column in schema.items():
+        own, first = quoted(name), repr(column.levels[0]) if isinstance(column, Category) else ""
+        if column.may_drop:  # a row without a value is dropped where it is read: these hold at all others
+            asked.append(f"(({own} == {first}) | ({own} != {first}))" if first else f"({own} == {own})")
     return compiled_where(" & ".join(asked), schema) if asked else None
-
-
-def _has_value(name: str, column: Column) -> str:
-    """Return a condition that holds at every row with a value: a row without one is dropped where it is read."""
-    if isinstance(column, Category):
-        return f"({quoted(name)} == {column.levels[0]!r}) | ({quoted(name)} != {column.levels[0]!r})"
-    return f"{quoted(name)} == {quoted(name)}"
 
 
 def told_where(where: str | None) -> str:
@@ -176,7 +171,12 @@ def edges_of(
     OptionError, SchemaError
     """
     right = "increasing edges, or a number of bins with bounds=(lower, upper)"
-    ends = _ends(bounds)
+    ends = None
+    if bounds is not None:
+        pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
+        if len(pair) != 2 or not all(map(FINITE.fits, pair)) or not pair[0] < pair[1]:
+            raise OptionError("bounds", bounds, "two finite numbers in order")
+        ends = float(pair[0]), float(pair[1])
     if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
         if ends is None and data is not None and not isinstance(data, Release):
             declared = data.schema[column]
@@ -194,15 +194,6 @@ def edges_of(
     return list(edges)
 
 
-def _ends(bounds: object) -> tuple[float, float] | None:
-    if bounds is None:
-        return None
-    pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
-    if len(pair) != 2 or not all(map(FINITE.fits, pair)) or not pair[0] < pair[1]:
-        raise OptionError("bounds", bounds, "two finite numbers in order")
-    return float(pair[0]), float(pair[1])
-
-
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
     """Return columns as a tuple; refuse anything but a text or a sequence of texts."""
     texts = texts_of(given)
@@ -217,11 +208,9 @@ def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
         return ()
     if isinstance(by, str) and not by.strip():
         raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
-    return tuple({"condition": text} if _is_condition(text) else {"column": text} for text in column_texts("by", by))
-
-
-def _is_condition(text: str) -> bool:
-    return any(mark in text for mark in ("<", ">", "==", "!=", " in "))
+    marks = ("<", ">", "==", "!=", " in ")
+    texts = column_texts("by", by)
+    return tuple({"condition" if any(mark in text for mark in marks) else "column": text} for text in texts)
 
 
 def axis_name(axis: Mapping[str, Any]) -> str:

@@ -72,14 +72,6 @@ def stored_fields(cls: type[Procedure]) -> tuple[Field[Any], ...]:
     return tuple(one for one in fields(cls) if one.metadata.get("role") != "unstored")
 
 
-def refuse_unknown_fields(cls: type[Procedure], question: Mapping[str, Any]) -> None:
-    """Refuse a stored question that has fields of another."""
-    known = {"procedure", "text", "schema", "read"} | {one.name for one in stored_fields(cls)}
-    unknown = [name for name in question if name not in known]
-    if unknown:
-        raise ReleaseFormatError(f"{names_of(unknown)}: unknown to {cls.__name__}")
-
-
 @lru_cache(maxsize=128)
 def hints(cls: type[Procedure]) -> dict[str, Any]:
     """Return the declared types of a question's fields."""
@@ -574,7 +566,7 @@ class Procedure(ABC):
         return None
 
     def marginal_tables(self) -> Any:
-        """Return the marginals that its release holds, `MeasuredMarginals`; None if it holds none."""
+        """Return the marginals that its release holds; None if it holds none."""
         return None
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:  # noqa: ARG002
@@ -612,7 +604,10 @@ class Procedure(ABC):
             If the question is damaged, or does not fit the sums that the release holds.
         """
         try:
-            refuse_unknown_fields(cls, release.question)
+            known = {"procedure", "text", "schema", "read"} | {one.name for one in stored_fields(cls)}
+            unknown = [name for name in release.question if name not in known]
+            if unknown:
+                raise ReleaseFormatError(f"{names_of(unknown)}: unknown to {cls.__name__}")
             asked = cls.from_dict(release.question)
             asked.check_release(release)
         except (DPInferError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:

@@ -6,7 +6,7 @@ Histograms are drawn as bars over a numeric axis, tables as bars or heat maps, o
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -58,18 +58,6 @@ _TALLEST = 12.0
 
 _WHOLE = 100.0
 """Size of the largest cell of a heat map from which all are shown as whole numbers."""
-
-
-class CountedTable(Protocol):
-    """A table of counts that was measured, as results ask it for more."""
-
-    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some of its columns."""
-        ...
-
-    def proportions(self, column: str, by: str | Sequence[str], *, inference: str) -> DescriptionResults:
-        """Infer the shares of the levels of a column."""
-        ...
 
 
 class DescriptionResults(PrivateResults):
@@ -281,15 +269,13 @@ class TableResults(DescriptionResults):
     ----------
     inference, release
         As in `DescriptionResults`.
-    table : CountedTable, optional
-        What answers `margin` and `proportions`.
+    table : object, optional
+        A measured table or marginals, whose ``margin`` and ``proportions`` answer those of the results.
     **labels
         As in `DescriptionResults`.
     """
 
-    def __init__(
-        self, inference: Inference, release: AnyRelease, *, table: CountedTable | None = None, **labels: Any
-    ) -> None:
+    def __init__(self, inference: Inference, release: AnyRelease, *, table: Any = None, **labels: Any) -> None:
         super().__init__(inference, release, **labels)
         self._table = table
 
@@ -406,7 +392,10 @@ class TableResults(DescriptionResults):
         MissingFromReleaseError
             If a column is not in the table.
         """
-        return self._counted.margin(columns, inference=self._inference.method, target=self._inference.target)
+        found: TableResults = self._counted.margin(
+            columns, inference=self._inference.method, target=self._inference.target
+        )
+        return found
 
     def proportions(self, column: str, by: str | Sequence[str] = ()) -> DescriptionResults:
         """Return the shares of the levels of a column, in groups of others; free of cost.
@@ -418,10 +407,11 @@ class TableResults(DescriptionResults):
         MissingFromReleaseError
             If a column is not in the table.
         """
-        return self._counted.proportions(column, by, inference=self._inference.method)
+        found: DescriptionResults = self._counted.proportions(column, by, inference=self._inference.method)
+        return found
 
     @property
-    def _counted(self) -> CountedTable:
+    def _counted(self) -> Any:
         if self._table is None:
             raise InferenceError("these counts are of no table that was measured")
         return self._table

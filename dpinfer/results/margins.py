@@ -6,7 +6,6 @@ them; predictions, comparisons and slopes in frames laid out as those of margina
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,7 @@ from dpinfer.results.testing import check_alpha
 from dpinfer.schema.columns import Boolean, Category, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -708,11 +707,8 @@ class PublicGrids:
         if term not in design.variables:
             raise UnknownColumnError(term, design.variables, "the formula")
         names = [name for name in design.variables if name != term]
-        others = pd.DataFrame(index=[0]) if at is None else at
-        if isinstance(at, Mapping):
-            scalars = all(np.ndim(column) == 0 for column in at.values())
-            others = pd.DataFrame(dict(at), index=[0] if scalars else None)
-        if not isinstance(others, pd.DataFrame):
+        others = public_frame({} if at is None else at, "at")
+        if others is None:
             raise OptionError("at", type_of(at), f"a dict or a DataFrame with public values of {', '.join(names)}")
         for name in names:
             if name not in others.columns:

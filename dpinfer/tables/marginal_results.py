@@ -60,7 +60,7 @@ _REPLICATES, _TOGETHER = 9_999, 500
 
 @dataclass(frozen=True, eq=False)
 class MarginalTables:
-    """The marginals of a release; implements `CountedTable`.
+    """The marginals of a release.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class MarginalTables:
         return Described(plan, quantities, axes)
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some columns; see `CountedTable`."""
+        """Infer the counts of some columns."""
         subset, described = self._few(columns), self._described(columns, ["count"], self.axes(columns))
         estimates = self.estimates(columns, target)
         joint = marginal_inference.joint_counts(self.found, subset, estimates, self.nobs)
@@ -211,7 +211,7 @@ class MarginalTables:
     def proportions(
         self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
     ) -> DescriptionResults:
-        """Infer the shares of the levels of a column, in groups of others; see `CountedTable`."""
+        """Infer the shares of the levels of a column, in groups of others."""
         columns = (*((by,) if isinstance(by, str) else by), column)
         subset, axes = self._few(columns), self.axes(columns)
         groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
