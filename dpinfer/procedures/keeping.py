@@ -13,13 +13,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import (
-    LedgerError,
-    OptionError,
-    ReleaseLostError,
-    ReleaseMismatchError,
-    ReleaseNotSavedError,
-)
+from dpinfer.errors import LedgerError, OptionError, ReleaseLostError, ReleaseMismatchError, ReleaseNotSavedError
 from dpinfer.privacy.store import LedgerMovedError
 from dpinfer.release.release import Release
 from dpinfer.release.request import Request

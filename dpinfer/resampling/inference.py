@@ -251,14 +251,6 @@ class AggregateInference(BaseInference):
 
     # Intervals and tests
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        return self._linear(contrasts).intervals(alpha)
-
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        return self._linear(contrasts).pvalues(values)
-
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
         restrictions, values, count = independent(restrictions, values)

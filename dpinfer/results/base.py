@@ -103,13 +103,7 @@ class Estimates(PlottedIntervals, Exported):
         """Return the one table behind `summary`."""
         ends, (lower, upper) = self.conf_int(alpha), interval_labels(alpha)
         return pd.DataFrame(
-            {
-                "coef": self.params,
-                "std err": self.bse,
-                "P>|z|": self.pvalues,
-                lower: ends[0],
-                upper: ends[1],
-            }
+            {"coef": self.params, "std err": self.bse, "P>|z|": self.pvalues, lower: ends[0], upper: ends[1]}
         )
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:

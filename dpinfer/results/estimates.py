@@ -17,14 +17,7 @@ from statsmodels.base.wrapper import ResultsWrapper
 
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.prediction import CONSTANTS
-from dpinfer.results.printing import (
-    charge_notes,
-    column_notes,
-    format_nobs,
-    guarantee,
-    guarantee_facts,
-    measured_in,
-)
+from dpinfer.results.printing import charge_notes, column_notes, format_nobs, guarantee, guarantee_facts, measured_in
 from dpinfer.results.testing import (
     CoefficientTest,
     JointTest,

@@ -172,7 +172,10 @@ class MeanPrediction(PlottedIntervals):
     @property
     def predicted_mean(self) -> pd.Series:
         """Series (m,): the mean, in units of the response."""
-        return self.linear_predictor if self.inverse_link is None else self._means(self.linear_predictor)
+        linear = self.linear_predictor
+        if self.inverse_link is None:
+            return linear
+        return pd.Series(self.inverse_link(linear.to_numpy(dtype=np.float64)), index=linear.index)
 
     @property
     def se_linear(self) -> pd.Series:
@@ -243,7 +246,3 @@ class MeanPrediction(PlottedIntervals):
     def _repr_html_(self) -> str:
         """Show `summary_frame` as HTML in a notebook."""
         return self._report().html()
-
-    def _means(self, linear: pd.Series) -> pd.Series:
-        assert self.inverse_link is not None
-        return pd.Series(self.inverse_link(linear.to_numpy(dtype=np.float64)), index=linear.index)

@@ -326,14 +326,6 @@ class LinearNoise(BaseInference):
         found: Array = (self.mixing * self.noise.variances) @ self.mixing.T
         return found + np.diag(np.diag(found) * (_JITTER if self.dependent else 0.0))
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        return self._linear(contrasts).intervals(alpha)
-
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        return self._linear(contrasts).pvalues(values)
-
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
 
@@ -407,11 +399,7 @@ def batch_queries(
 
 
 def query_oracle(
-    released: Released,
-    *,
-    sampling: Array,
-    alpha: float,
-    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+    released: Released, *, sampling: Array, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
 ) -> Oracle:
     """Say how wide an interval must be; arguments as `batch_queries`.
 

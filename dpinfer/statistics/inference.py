@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.noise import NoiseSums
 
 
-TARGETS = ("population", "data")
-
-
 class BaseInference:
     """What most inferences share: a choice of methods, no error variance, a normal reference."""
 
@@ -51,6 +48,18 @@ class BaseInference:
     def rsquared(self) -> float | None:
         """None: nothing is explained by other columns."""
         return None
+
+    def _linear(self, contrasts: Array) -> Any:
+        """Return linear combinations (k,) of the estimates as `Contrasts`, where these answer all that is asked."""
+        raise NotImplementedError
+
+    def intervals(self, contrasts: Array, alpha: float) -> Array:
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
+        return np.asarray(self._linear(contrasts).intervals(alpha))
+
+    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
+        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
+        return np.asarray(self._linear(contrasts).pvalues(values))
 
     def with_method(self, method: str) -> Self:
         """Return the same estimates under another inference method.
