@@ -99,17 +99,6 @@ class GLMResults(PrivateResults):
             design=design,
         )
 
-    def _labels(self) -> dict[str, Any]:
-        """Everything but the inference and the release that the results are made of."""
-        kept = {name: value for name, value in super()._labels().items() if name != "inverse_link"}
-        return {
-            **kept,
-            "link": self.link,
-            "counts": self._counts,
-            "average_slope": self._average_slope,
-            "average_changes": self._average_changes,
-        }
-
     def __repr__(self) -> str:
         return super().__repr__().replace("<PrivateResults", f"<{type(self).__name__}", 1)
 

@@ -114,17 +114,6 @@ class DescriptionResults(PrivateResults):
         """
         return self._inferred(method)
 
-    def _labels(self) -> dict[str, Any]:
-        """Everything but the inference and the release that the results are made of."""
-        return {
-            "model_name": self._model_name,
-            "response": self._response,
-            "notes": self._notes,
-            "quantity": self.quantity,
-            "index": self.index,
-            "sizes": self.sizes,
-        }
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._model_name} of {self._response}, {len(self.index)} estimates>"
 
@@ -278,9 +267,6 @@ class TableResults(DescriptionResults):
     def __init__(self, inference: Inference, release: AnyRelease, *, table: Any = None, **labels: Any) -> None:
         super().__init__(inference, release, **labels)
         self._table = table
-
-    def _labels(self) -> dict[str, Any]:
-        return {**super()._labels(), "table": self._table}
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot the counts: bins as bars over a numeric axis, levels of one column as bars, of several as a heat map.
@@ -478,9 +464,6 @@ class CombinedResults(DescriptionResults):
     ) -> None:
         super().__init__(inference, release, **options)
         self._consistency, self._measured = consistency, tuple(labels)
-
-    def _labels(self) -> dict[str, Any]:
-        return {**super()._labels(), "consistency": self._consistency, "labels": self._measured}
 
     def consistency_test(self) -> ConsistencyTest:
         """Test whether the releases may describe the same data.

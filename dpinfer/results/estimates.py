@@ -6,6 +6,7 @@ given as ``cov_params_default``, and everything that rests on a reference distri
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -383,17 +384,10 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         return self._inferred(method)
 
     def _inferred(self, method: str) -> Self:
-        return type(self)(self._inference.with_method(method), self._release, **self._labels())
-
-    def _labels(self) -> dict[str, Any]:
-        """Everything but the inference and the release that the results are made of."""
-        return {
-            "model_name": self._model_name,
-            "response": self._response,
-            "notes": self._notes,
-            "inverse_link": self._inverse_link,
-            "design": self._design,
-        }
+        found = copy.copy(self)
+        found._inference = self._inference.with_method(method)
+        found._results = DataFreeResults(found._inference, self._response)
+        return found
 
     # Estimates
 

@@ -72,13 +72,8 @@ class LogLinearResults(PrivateResults):
     ) -> None:
         options = {"model_name": "Private log-linear model", "response": "count", **labels, "inverse_link": np.exp}
         super().__init__(inference, release, design=design, **options)
-        self._own = {"table": table, "included": included, "formula": formula, "exclude": exclude, "design": design}
         self._table, self._included, self._factors, self._exclude = table, included, design, exclude
         self.formula = formula
-
-    def _labels(self) -> dict[str, Any]:
-        """Everything but the inference and the release that the results are made of."""
-        return {**super()._labels(), **self._own}
 
     def __repr__(self) -> str:
         return super().__repr__().replace("<PrivateResults", f"<{type(self).__name__}", 1)
