@@ -33,7 +33,7 @@ from dpinfer.reporting.summary_table import summary_table
 from dpinfer.resampling.aggregate import sample_aggregate
 from dpinfer.resampling.bootstrap import bootstrap
 from dpinfer.results import PrivateResults
-from dpinfer.results.testing.several import multipletests
+from dpinfer.results.multiple_tests import multipletests
 from dpinfer.schema import Ball, Boolean, Category, Date, Integer, Real, Schema
 from dpinfer.selection.question import above_threshold, exponential_mechanism, most_frequent
 from dpinfer.studies import audit, coverage_study, plan, power, privacy_cost

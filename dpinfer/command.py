@@ -116,7 +116,7 @@ def _check(asked: argparse.Namespace) -> int:
 
 def _audit(asked: argparse.Namespace) -> int:
     import dpinfer as dpi  # noqa: PLC0415
-    from dpinfer.procedures.stored import read_question  # noqa: PLC0415
+    from dpinfer.procedures.procedure import read_question  # noqa: PLC0415
 
     release = dpi.read_release(asked.file)
     question = read_question(release)

@@ -17,25 +17,22 @@ from dpinfer.descriptions.binomial_inference import (
 )
 from dpinfer.descriptions.results import BinomTestResults
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.inference.nulls import ALTERNATIVES, Alternative
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import MeasuredCounts, SumPlan, counts_in
-from dpinfer.procedures.explanation import first_error, sizes_shown
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import TARGET, Allowed, inferred, is_number, measured, one_of
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.procedure import Procedure, first_error, sizes_shown
 from dpinfer.release import Release
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_condition, condition_axis
+from dpinfer.statistics.nulls import ALTERNATIVES, Alternative
 
 if TYPE_CHECKING:
-    from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Data
     from dpinfer.privacy.units import Neighbors
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from dpinfer.release import NoiseLaw, StageRelease
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 
 __all__ = ["BinomTest", "ExactProportionQuestion", "SuccessQuestion", "binomtest"]
 

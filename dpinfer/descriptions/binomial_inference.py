@@ -1,7 +1,7 @@
 """Exact tests and intervals of a proportion from one noisy binomial count.
 
 The law of the released count, a binomial one with Tulap or discrete Gaussian noise, is known for every proportion:
-tests hold their level at every n, theta and price, not in a limit. See `dpinfer.inference.noise.noisy_binomial_cdf`.
+tests hold their level at every n, theta and price, not in a limit. See `dpinfer.statistics.noise.noisy_binomial_cdf`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.contrasts import Contrasts, rows_of
-from dpinfer.inference.noise import check_law, count_tail, noisy_binomial_cdf, noisy_binomial_sf
-from dpinfer.inference.nulls import ALTERNATIVES, Alternative
+from dpinfer.statistics.inference import BaseInference, BatchEstimates, Contrasts, Oracle, rows_of
+from dpinfer.statistics.noise import check_law, count_tail, noisy_binomial_cdf, noisy_binomial_sf
+from dpinfer.statistics.nulls import ALTERNATIVES, Alternative
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,8 +30,8 @@ import numpy as np
 from scipy import stats
 
 if TYPE_CHECKING:
-    from dpinfer.inference.nulls import Alternative
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.nulls import Alternative
 
 __all__ = ["FittedMeans", "GroupEstimates", "GroupMeans", "spread_pvalues"]
 

@@ -11,23 +11,32 @@ from dpinfer.descriptions.mean_test_inference import GroupMeans
 from dpinfer.descriptions.question import Description
 from dpinfer.descriptions.results import MeanTestResults, mean_flags
 from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError
-from dpinfer.inference.nulls import ALTERNATIVES, Alternative, Draws, batch_pvalues, check_draws, simulate
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.cell_sums import SumPlan, SumsQuestion, check_summed, infer_sums
-from dpinfer.procedures.conditions import told_where, where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import FINITE, NUMERIC, TRUTH, inferred, is_text, measured, one_of
-from dpinfer.procedures.table_axes import axes_of
-from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.procedures.options import (
+    FINITE,
+    NUMERIC,
+    TRUTH,
+    axes_of,
+    inferred,
+    is_text,
+    measured,
+    one_of,
+    told_where,
+    where_notes,
+)
+from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.expressions import compile_expression
+from dpinfer.statistics.nulls import ALTERNATIVES, Alternative, Draws, batch_pvalues, check_draws, simulate
 
 if TYPE_CHECKING:
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import NoiseLaw, Release
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import Released
 
 __all__ = ["MeanComparison", "f_oneway", "ttest_1samp", "ttest_ind", "ttest_rel"]
 

@@ -11,17 +11,15 @@ import numpy as np
 from dpinfer.descriptions.binomial import ExactProportionQuestion
 from dpinfer.descriptions.binomial_inference import EXACT_METHODS
 from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.inference.moment_inference import METHODS
-from dpinfer.inference.released import Released
 from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.cell_sums import MOMENTS, MOST_ESTIMATES, TABLES, MomentsQuestion, SumPlan, describe, infer_sums
-from dpinfer.procedures.conditions import quoted
-from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import measured, whole
-from dpinfer.procedures.table_axes import axes_of, axis_name, column_texts, edges_of
+from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured, quoted, whole
+from dpinfer.procedures.procedure import sizes_shown
 from dpinfer.release.laws import MOST_DRAWS
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.moment_inference import METHODS
 
 if TYPE_CHECKING:
     import os
@@ -155,9 +153,11 @@ class Description(MomentsQuestion):
         if tables is not None:
             tables.check()
             names, options = tuple(map(axis_name, self.axes)), {"inference": self.inference, "target": self.target}
-            if self.kind == "proportion":
-                return tables.proportions(names[-1], names[:-1], **options)
-            return tables.margin(names, **options)
+            shares = self.kind == "proportion"
+            answer: DescriptionResults = (
+                tables.proportions(names[-1], names[:-1], **options) if shares else tables.margin(names, **options)
+            )
+            return answer
         found, held = self._release_and_sums(release)
         if held.kind in MOMENTS:
             return infer_sums(found, held, **self._inference_options)

@@ -13,20 +13,18 @@ from dpinfer.descriptions.binomial_inference import binomial_estimate, binomial_
 from dpinfer.descriptions.mean_test_inference import spread_pvalues
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.release import NoiseLaw
-from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.drawing import draw_intervals
-from dpinfer.results.style import MARKED, legend
-from dpinfer.results.testing.base import TestResults
-from dpinfer.results.wording import column_labels
+from dpinfer.results.drawing import MARKED, draw_intervals, legend
+from dpinfer.results.printing import column_labels
+from dpinfer.results.testing import TestResults, check_alpha
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.descriptions.binomial_inference import ProportionEstimate
     from dpinfer.descriptions.mean_test_inference import GroupMeans
-    from dpinfer.inference.nulls import Alternative
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.nulls import Alternative
 
 __all__ = ["BinomTestResults", "ConfidenceInterval", "MeanTestResults", "mean_flags"]
 

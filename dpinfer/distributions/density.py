@@ -16,11 +16,9 @@ from dpinfer.kernel.price import amounts, price_stage
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
-from dpinfer.procedures.conditions import compiled_where, told_where
-from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, inferred, measured, named
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, named, told_where
+from dpinfer.procedures.procedure import Procedure, first_error
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.columns import Integer, Real

@@ -15,11 +15,23 @@ from dpinfer.errors import ReleaseFormatError
 from dpinfer.kernel.price import amounts
 from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Data, Place, Slot, Stage, Sum
-from dpinfer.procedures.conditions import compiled_where, told_where
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import REPLICATES, SEED, TARGET, TRUTH, Allowed, inferred, measured, named, one_of
+from dpinfer.procedures.options import (
+    REPLICATES,
+    SEED,
+    TARGET,
+    TRUTH,
+    Allowed,
+    axes_of,
+    axis_name,
+    compiled_where,
+    inferred,
+    measured,
+    named,
+    one_of,
+    told_where,
+)
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.table_axes import axes_of, axis_name
 from dpinfer.schema.columns import Integer
 from dpinfer.schema.expressions import axis_from_dict
 

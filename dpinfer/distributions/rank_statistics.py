@@ -34,15 +34,15 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.noise import LEAST
-from dpinfer.inference.nulls import Candidate
+from dpinfer.statistics.noise import LEAST
+from dpinfer.statistics.nulls import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.inference.noise import CountNoise
-    from dpinfer.inference.nulls import Alternative
     from dpinfer.statistics.arrays import Array, Mask, Places
+    from dpinfer.statistics.noise import CountNoise
+    from dpinfer.statistics.nulls import Alternative
 
     Fit = tuple[Array, Array]
     """Numbers of rows (R, G), and shares of the leaves (R, m) that groups have in common."""

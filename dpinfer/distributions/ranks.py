@@ -19,22 +19,33 @@ from scipy import stats
 from dpinfer.distributions import rank_statistics as statistics
 from dpinfer.distributions.results import RankTestResults, rank_flags
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
-from dpinfer.inference.noise import count_noise
-from dpinfer.inference.nulls import ALTERNATIVES, Alternative, Draws, check_draws, simulate
 from dpinfer.kernel.measurement import price_procedure
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.cell_sums import TABLES, SumPlan, SumsQuestion, counts_of_table
-from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import FINITE, NUMERIC, inferred, is_text, measured, one_of, unstored, whole
-from dpinfer.procedures.table_axes import axes_of, axis_name
+from dpinfer.procedures.options import (
+    FINITE,
+    NUMERIC,
+    axes_of,
+    axis_name,
+    inferred,
+    is_text,
+    measured,
+    one_of,
+    told_where,
+    unstored,
+    where_notes,
+    whole,
+)
+from dpinfer.procedures.procedure import first_error
 from dpinfer.release import Release
-from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.axes import BinsAxis, MirroredAxis
 from dpinfer.schema.columns import Integer
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.statistics.arrays import floats
+from dpinfer.statistics.noise import count_noise
+from dpinfer.statistics.nulls import ALTERNATIVES, Alternative, Draws, check_draws, simulate
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement

@@ -15,13 +15,11 @@ from dpinfer.distributions.bins import DensityEstimates, density_intervals, proj
 from dpinfer.distributions.rank_statistics import HIDING, Distance, GroupRanks, Groups, Judged, LeafTest, SignedRanks
 from dpinfer.distributions.tree import QuantileInference, cdf_interval, fit_tree, simultaneous_width
 from dpinfer.errors import InferenceError, OptionError
-from dpinfer.results import printing, wording
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.results import printing
 from dpinfer.results.descriptions import DescriptionResults
-from dpinfer.results.people import alike_flags
-from dpinfer.results.printing import Exported, PrivateSummary, interval_labels
-from dpinfer.results.style import FAINT, given_or_new, grouped, legend, restrain, titled
-from dpinfer.results.testing.base import Effect, TestResults
+from dpinfer.results.drawing import FAINT, given_or_new, grouped, legend, restrain, titled
+from dpinfer.results.printing import Exported, PrivateSummary, alike_flags, interval_labels
+from dpinfer.results.testing import Effect, TestResults, check_alpha
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -220,19 +218,20 @@ class CDFResults(Exported):
         """Return a table of quantiles, with the guarantee and the band's width."""
         found = self.quantile(_SHOWN).summary_frame(alpha).drop(columns="count")
         table = printing.estimate_table(found, printing.label_texts(found.index))
-        nobs = wording.format_count(self.nobs, public=self.nobs_is_public)
+        nobs = printing.format_count(self.nobs, public=self.nobs_is_public)
         left = [("Column:", self.column), ("No. Observations:", nobs), ("Leaves:", f"{self.rows.leaves:,}")]
         band = f"Band ({1 - alpha:.0%}):", f"+- {self.band_width(alpha).max():.4g}"
         notes = [
-            wording.guarantee(self.release),
+            printing.guarantee(self.release),
             "The band holds the whole distribution function with the stated probability; intervals are for one "
             "quantile each. Sampling and privacy noise both count."
             if self.target == "population"
             else "Band and intervals are about these rows: only privacy noise counts.",
-            *wording.column_notes(self.release),
-            *wording.charge_notes(self.release),
+            *printing.column_notes(self.release),
+            *printing.charge_notes(self.release),
         ]
-        title, right = f"Private distribution function of {self.column}", [*wording.guarantee_facts(self.release), band]
+        title = f"Private distribution function of {self.column}"
+        right = [*printing.guarantee_facts(self.release), band]
         return printing.summary_of(title, left, right, table, notes, self.quantile(0.5).flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
@@ -247,7 +246,7 @@ class CDFResults(Exported):
         -------
         matplotlib.axes.Axes
         """
-        halves, labels = self._halves(alpha), wording.column_labels(self.release, self.labels)
+        halves, labels = self._halves(alpha), printing.column_labels(self.release, self.labels)
         ax = given_or_new(ax, 6.5, 4)
         for place, (label, tree, half) in enumerate(zip(labels, self.trees, halves, strict=True)):
             color = f"C{place}"
@@ -257,7 +256,7 @@ class CDFResults(Exported):
             ax.fill_between(ends, np.repeat(lower, 2), np.repeat(upper, 2), color=color, alpha=0.2, lw=0)
             ax.plot(tree.edges, tree.cdf, color=color, lw=1.6, label=label or None)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="share of rows", ylim=(0, 1))
-        titled(ax, f"{1 - alpha:.0%} band, {wording.title_guarantee(self.release)}")
+        titled(ax, f"{1 - alpha:.0%} band, {printing.title_guarantee(self.release)}")
         restrain(ax)
         grouped(ax.xaxis)
         if self.labels != [""]:
@@ -265,7 +264,7 @@ class CDFResults(Exported):
         return ax
 
     def __repr__(self) -> str:
-        return f"<CDFResults: {self.column}, {self.rows.leaves:,} leaves, {wording.title_guarantee(self.release)}>"
+        return f"<CDFResults: {self.column}, {self.rows.leaves:,} leaves, {printing.title_guarantee(self.release)}>"
 
 
 # Densities
@@ -456,17 +455,17 @@ class DensityResults(Exported):
         if self.target == "population":
             about = "population in each bin: sampling and privacy noise both count."
         bins = f"{self.bins:,} ({'given' if self.fine is None else 'chosen privately'})"
-        nobs = wording.format_count(self.nobs, public=self.nobs_is_public)
+        nobs = printing.format_count(self.nobs, public=self.nobs_is_public)
         left = [("Bins:", bins), ("No. Observations:", nobs), ("Target:", self.target)]
         share = f"{error.noise / error.variance:.1%}" if error.variance > 0 else "none"
-        right = [*wording.guarantee_facts(self.release), ("Noise share of variance:", share)]
+        right = [*printing.guarantee_facts(self.release), ("Noise share of variance:", share)]
         step = -(-self.bins // _MOST_LINES)
         heads, part = ["density", "std err", *interval_labels(alpha), "noise share"], frame.iloc[::step]
         stubs = [f"{low:.6g} to {high:.6g}" for low, high in zip(part["lower"], part["upper"], strict=True)]
         shown = part[heads].map("{:.4g}".format).assign(**{heads[-1]: part[heads[-1]].map("{:.1%}".format)})
         biased = "" if error.bias is None else f", {error.bias:.3g} (standard error {error.bias_error:.2g}) from bias"
         notes = [
-            wording.guarantee(self.release),
+            printing.guarantee(self.release),
             f"Intervals are pointwise, about the mean density of the {about}",
             f"Integrated squared error: {error.sampling:.3g} from sampling, {error.noise:.3g} from noise{biased}.",
             "Values are clamped to the declared bounds: what lies beyond is counted in the outer bins.",
@@ -475,7 +474,7 @@ class DensityResults(Exported):
             notes.append("The density is per whole number; edges lie half-way between whole numbers.")
         notes += [f"Rows: {self.where}."] if self.where else []
         notes += [f"One bin in {step} is shown; frame() has all."] if step > 1 else []
-        notes += [*wording.column_notes(self.release), *wording.charge_notes(self.release)]
+        notes += [*printing.column_notes(self.release), *printing.charge_notes(self.release)]
         title, table = f"Private density of {self.column}", printing.cell_table(shown.to_numpy().tolist(), heads, stubs)
         return printing.summary_of(title, left, right, table, notes, self.flags)
 
@@ -507,14 +506,14 @@ class DensityResults(Exported):
         ax.stairs(frame["density"], self.edges, baseline=None, color=color, lw=1.4, label="density")
         ax.axhline(0.0, color=FAINT, lw=0.8, zorder=0)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="density")
-        titled(ax, f"{self.column}: {wording.title_guarantee(self.release)}")
+        titled(ax, f"{self.column}: {printing.title_guarantee(self.release)}")
         restrain(ax)
         grouped(ax.xaxis)
         legend(ax)
         return ax
 
     def __repr__(self) -> str:
-        return f"<DensityResults: {self.column}, {self.bins:,} bins, {wording.title_guarantee(self.release)}>"
+        return f"<DensityResults: {self.column}, {self.bins:,} bins, {printing.title_guarantee(self.release)}>"
 
 
 # Rank and distribution tests

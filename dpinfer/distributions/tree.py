@@ -22,8 +22,7 @@ from scipy import stats
 from scipy.linalg import block_diag
 from scipy.optimize import isotonic_regression
 
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.contrasts import Contrasts, rows_of, single, variance_of
+from dpinfer.statistics.inference import BaseInference, Contrasts, rows_of, single, variance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

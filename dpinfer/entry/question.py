@@ -11,24 +11,22 @@ import numpy as np
 from dpinfer.entry.inference import QUALITY, Quality, occupied_from, octave_bounds
 from dpinfer.entry.results import BoundsResults, QualityResults
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
-from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries
 from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES
-from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import Allowed, Contrasts, inferred, is_number, measured, one_of, texts_of, whole
-from dpinfer.procedures.procedure import Procedure
+from dpinfer.procedures.procedure import Procedure, first_error
+from dpinfer.statistics.combination import METHODS, batch_queries, measured_queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.inference.batch import BatchEstimates
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.inference import BatchEstimates, Released
 
 __all__ = ["Bounds", "CellCounts", "DataQuality", "bounds", "quality"]
 

@@ -12,11 +12,11 @@ from scipy import stats
 
 from dpinfer.entry.inference import bounded
 from dpinfer.errors import InferenceError, names_of
-from dpinfer.results import wording
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.results import printing
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.results.drawing import given_or_new
 from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
-from dpinfer.results.style import given_or_new
+from dpinfer.results.testing import check_alpha
 from dpinfer.schema.columns import CELL_CLASSES, ROWS_KEPT, limits_of
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.entry.inference import Quality
-    from dpinfer.inference.linear_noise import LinearNoise
     from dpinfer.release import Release
     from dpinfer.results.printing import Facts
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.combination import LinearNoise
 
     Ends = Mapping[str, tuple[float, float]]
 
@@ -83,9 +83,9 @@ class CellCountResults(DescriptionResults):
         """
         frame, left, reading, more = self._shown(alpha)
         release, names = self.release, list(frame.index if xname is None else xname)
-        notes = [wording.guarantee(release), reading, *wording.column_notes(release), *wording.charge_notes(release)]
+        notes = [printing.guarantee(release), reading, *printing.column_notes(release), *printing.charge_notes(release)]
         table = cell_table(frame.to_numpy().tolist(), list(map(str, frame)), names)
-        right, title = wording.guarantee_facts(release), title or self._model_name
+        right, title = printing.guarantee_facts(release), title or self._model_name
         return summary_of(title, left, right, table, [*notes, *more], self.flags)
 
     def __str__(self) -> str:
@@ -171,8 +171,8 @@ class QualityResults(CellCountResults):
         cells = shares.map(lambda share: "" if np.isnan(share) else f"{share:.1%}")
         cells["+/-"] = [f"{100 * margin:.1f}" for margin in frame["share margin"]]
         left = [
-            ("Rows:", wording.format_count(found.rows, public=found.public is not None)),
-            ("Rows kept by a model of all:", wording.format_count(found.counts[-1], public=False)),
+            ("Rows:", printing.format_count(found.rows, public=found.public is not None)),
+            ("Rows kept by a model of all:", printing.format_count(found.counts[-1], public=False)),
         ]
         reading = (
             f"Shares of all rows; +/- is the largest half width of their {1 - alpha:.0%} intervals, in percentage "
@@ -187,7 +187,7 @@ class QualityResults(CellCountResults):
 
     def __repr__(self) -> str:
         said = f"{len(self._quality.schema)} columns, {len(self.advice)} sentences of advice"
-        return f"<QualityResults: {said}, {wording.title_guarantee(self.release)}>"
+        return f"<QualityResults: {said}, {printing.title_guarantee(self.release)}>"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Draw a bar for each column, of the shares of its classes.
@@ -219,7 +219,7 @@ class QualityResults(CellCountResults):
         ax.set_xlim(0, 1.0)
         ax.set_xlabel(f"share of rows (+/- {frame['share margin'].max():.2g} for noise, {1 - alpha:.0%})")
         ax.spines[["top", "right"]].set_visible(False)
-        ax.set_title(f"Data quality: {wording.title_guarantee(self.release)}", fontsize="medium")
+        ax.set_title(f"Data quality: {printing.title_guarantee(self.release)}", fontsize="medium")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize="small")
         return ax
 
@@ -298,4 +298,4 @@ class BoundsResults(CellCountResults):
 
     def __repr__(self) -> str:
         said = f"{len(self._found)} columns, {len(self._missing)} not determined"
-        return f"<BoundsResults: {said}, {wording.title_guarantee(self.release)}>"
+        return f"<BoundsResults: {said}, {printing.title_guarantee(self.release)}>"

@@ -15,9 +15,8 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.families.estimation import KAPPA_RELIABLE, FamilyFit, influence, score_at, score_covariance, take
-from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.contrasts import Contrasts, contrast_rows
 from dpinfer.statistics.arrays import inverse_form
+from dpinfer.statistics.inference import BatchEstimates, Contrasts, Oracle, contrast_rows
 from dpinfer.statistics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from scipy.stats import qmc
 
 from dpinfer.families.distributions import Normal
 from dpinfer.families.estimation import SumNoise, clamped_problem, estimate
-from dpinfer.inference.moments import Sizes, linearised
 from dpinfer.schema.columns import Real
 from dpinfer.schema.schema import Schema
 from dpinfer.statistics.arrays import root_of
+from dpinfer.statistics.moments import Sizes, linearised
 from dpinfer.statistics.numerical import bisected, composite_nodes
 
 if TYPE_CHECKING:
-    from dpinfer.inference.moments import Estimates, Growth, MomentSums
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.moments import Estimates, Growth, MomentSums
 
 __all__ = ["clamped_product", "estimate_multinormal"]
 

@@ -16,30 +16,27 @@ from dpinfer.families.estimation import ClampedProblem, FamilyFit, SumNoise, cla
 from dpinfer.families.inference import batch, oracle
 from dpinfer.families.multinormal import estimate_multinormal
 from dpinfer.families.results import FamilyResults, family_inference
-from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.privacy.units import ZCDP, Neighbors, PureDP
 from dpinfer.procedures.cell_sums import Described, MomentsQuestion, SumPlan, check_summed, infer_sums
-from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import refuse_simulated
-from dpinfer.procedures.procedure import Estimated
-from dpinfer.procedures.stored import context_of
-from dpinfer.procedures.table_axes import axes_of
-from dpinfer.results.people import alike_flags
+from dpinfer.procedures.options import axes_of, compiled_where, refuse_simulated, told_where, where_notes
+from dpinfer.procedures.procedure import Estimated, context_of
+from dpinfer.results.printing import alike_flags
+from dpinfer.statistics.inference import Released
 
 if TYPE_CHECKING:
     from dpinfer.descriptions.question import Proportion
-    from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.inference.moments import Estimates
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import BatchEstimates, Oracle
+    from dpinfer.statistics.moments import Estimates
 
 __all__ = ["ExpFam", "MultivariateNormal", "expfam"]
 

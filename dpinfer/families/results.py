@@ -12,10 +12,8 @@ from scipy import stats
 
 from dpinfer.families.estimation import KAPPA_RELIABLE, FamilyFit, simulated
 from dpinfer.families.inference import in_units, intervals, located, on_scale, pvalues
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue
-from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.results.descriptions import DescriptionResults
+from dpinfer.statistics.inference import BaseInference, Contrasts, independent, rows_of, simulated_pvalue, wald_lengths
 
 if TYPE_CHECKING:
     from dpinfer.release.release import Release
@@ -28,7 +26,7 @@ _STEP = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class FamilyInference(BaseInference):
-    """Parameters of an exponential family; implements `dpinfer.inference.base.Inference`.
+    """Parameters of an exponential family; implements `dpinfer.statistics.inference.Inference`.
 
     A single parameter is inferred by the method on the scale of its link; any other combination of the
     parameters by the delta method, with a normal reference ("simulated": with simulated pivots).
@@ -48,7 +46,7 @@ class FamilyInference(BaseInference):
     replicates, seed : int
         Number of simulated releases and their public seed, for "simulated".
     names, params, cov_sampling, cov_noise, nobs, nobs_is_public, target, flags
-        As in `dpinfer.inference.base.Inference`; covariances by the delta method.
+        As in `dpinfer.statistics.inference.Inference`; covariances by the delta method.
     """
 
     release: Release

@@ -2,6 +2,4 @@
 
 from dpinfer.procedures.procedure import Procedure
 
-__all__ = [
-    "Procedure",
-]
+__all__ = ["Procedure"]

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,8 +26,22 @@ from dpinfer.errors import (
     named,
     type_of,
 )
-from dpinfer.inference.moment_inference import MomentInference, batch_moments, moment_oracle
-from dpinfer.inference.moments import (
+from dpinfer.kernel.rows.cells import CellSum, PersonSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.stage import Context, Stage, Sum
+from dpinfer.privacy.units import PureDP
+from dpinfer.procedures.options import compiled_where, refuse_simulated, told_where, where_notes
+from dpinfer.procedures.procedure import Estimated, Procedure, context_of
+from dpinfer.release import Release
+from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.release.release import encode
+from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
+from dpinfer.results.printing import alike_flags, separate_flags
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import axis_from_dict, compile_expression
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.moment_inference import MomentInference, batch_moments, moment_oracle
+from dpinfer.statistics.moments import (
     Estimates,
     MomentSums,
     correlations,
@@ -37,59 +51,23 @@ from dpinfer.inference.moments import (
     totals,
     variances,
 )
-from dpinfer.inference.noise import NoiseSums, variables_of
-from dpinfer.inference.released import Released
-from dpinfer.kernel.rows.cells import CellSum, PersonSum
-from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.stage import Context, Stage, Sum
-from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
-from dpinfer.procedures.options import refuse_simulated
-from dpinfer.procedures.procedure import Estimated, Procedure
-from dpinfer.procedures.stored import context_of
-from dpinfer.release import Release
-from dpinfer.release.laws import NORMAL_DRAWS
-from dpinfer.release.release import encode
-from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
-from dpinfer.results.people import alike_flags, separate_flags
-from dpinfer.schema.basis import basis_of
-from dpinfer.schema.expressions import axis_from_dict, compile_expression
+from dpinfer.statistics.noise import NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpinfer.inference.batch import BatchEstimates, Oracle
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import NoiseLaw, StageRelease
-    from dpinfer.results.descriptions import CountedTable
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import BatchEstimates, Oracle
 
     Exponent = tuple[int, ...]
 
-__all__ = [
-    "MOMENTS",
-    "MOST_ESTIMATES",
-    "TABLES",
-    "CountsQuestion",
-    "Described",
-    "MeasuredCounts",
-    "MeasuredMarginals",
-    "MomentsQuestion",
-    "SumPlan",
-    "SumsQuestion",
-    "check_summed",
-    "count_names",
-    "counts_in",
-    "counts_of_table",
-    "describe",
-    "infer_sums",
-    "levels_shown",
-]
 
 MOMENTS = ("mean", "total", "variance", "cov", "corr", "multinormal")
 """Kinds that sum monomials of columns."""
@@ -523,7 +501,7 @@ def infer_sums(
     inference: str = "auto",
     replicates: int = 999,
     seed: int = 0,
-    table: CountedTable | None = None,
+    table: Any = None,
     estimated: Callable[[Released], tuple[Estimates, Described]] | None = None,
 ) -> DescriptionResults:
     """Infer what a plan asks for from a release of its sums.
@@ -636,25 +614,6 @@ class MeasuredCounts:
     names: tuple[str, ...]
     where: str | None
     every_row: bool
-
-
-class MeasuredMarginals(Protocol):
-    """The marginals that a release holds, as other questions read them."""
-
-    @property
-    def plan(self) -> Any:
-        """What was measured; ``where`` is the condition on the rows."""
-
-    def check(self) -> None:
-        """Refuse a damaged release."""
-
-    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some columns."""
-
-    def proportions(
-        self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
-    ) -> DescriptionResults:
-        """Infer the shares of the levels of a column, in groups of others."""
 
 
 def counts_in(plan: SumPlan) -> MeasuredCounts:

@@ -1,38 +1,231 @@
-"""Several releases about the same data, combined by generalised least squares."""
+"""Several releases about the same data, combined by generalised least squares.
+
+Counts are combined over the joint table of all their columns: every measured quantity is a sum over its cells.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError, type_of
-from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
-from dpinfer.inference.linear_noise import METHODS, LinearNoise
-from dpinfer.procedures.cell_sums import MOMENTS, SumsQuestion
-from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.joint_table import COUNTED, JointTable
+from dpinfer.procedures.cell_sums import MOMENTS, TABLES, MeasuredCounts, SumsQuestion, count_names
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.stored import read_question
+from dpinfer.procedures.options import where_notes
+from dpinfer.procedures.procedure import read_question
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.laws import StageRelease
 from dpinfer.release.release import CombinedRelease, SeveralCosts
-from dpinfer.results.combined import CombinedResults
+from dpinfer.results.descriptions import CombinedResults
+from dpinfer.schema.axes import axis_to_dict, cuts_of, part_in_words
+from dpinfer.schema.columns import Integer, limits_of
 from dpinfer.schema.schema import Schema
+from dpinfer.statistics.combination import (
+    METHODS,
+    CombinedNoise,
+    Consistency,
+    LinearNoise,
+    least_squares,
+    weighted_means,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-    from dpinfer.inference.combination import LeastSquares
-    from dpinfer.procedures.cell_sums import MeasuredCounts, SumPlan
+    from dpinfer.procedures.cell_sums import SumPlan
     from dpinfer.results.descriptions import DescriptionResults
+    from dpinfer.schema.axes import Axis
+    from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.combination import LeastSquares
 
-    Array = NDArray[np.float64]
 
-__all__ = ["combine"]
+COUNTED = (*TABLES, "linear", "binomial")
+"""Kinds of releases that measure sums of counts."""
+
+NOWHERE = "(none)"
+"""Label of rows that are in no part of an axis."""
+
+_MOST_CELLS = 2**12
+_MOST_VALUES = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A common refinement of axes that partition rows by the same column.
+
+    Attributes
+    ----------
+    name : str
+    labels : tuple
+    places : dict of axis key to ndarray of int (atoms,)
+        Where each atom is in each axis; -1 where it is in no part.
+    """
+
+    name: str
+    labels: tuple[Any, ...]
+    places: dict[str, NDArray[np.intp]]
+
+
+class JointTable:
+    """The cells that several releases of counts are sums of.
+
+    Parameters
+    ----------
+    schema : Schema
+        All columns of all releases.
+    measured : sequence of MeasuredCounts
+
+    Attributes
+    ----------
+    parts : tuple
+        One for each axis, or for all axes that read the same column and nothing else: their common refinement.
+        Rows that may be in no part of an axis, such as those with a missing value, have a label of their own.
+    touched : ndarray of int (G,)
+        Cells of the product of all parts that some release counts.
+
+    Raises
+    ------
+    InferenceError
+        If there are too many cells.
+    """
+
+    def __init__(self, schema: Schema, measured: Sequence[MeasuredCounts]) -> None:
+        self.measured = tuple(measured)
+        axes = {_key(axis): axis for one in measured for axis in one.axes}
+        self.parts = tuple(_refined(group, schema) for group in _grouped(axes.values(), schema))
+        self.shape = tuple(len(part.labels) for part in self.parts)
+        if prod(self.shape) > _MOST_CELLS:
+            sizes = " x ".join(f"{len(part.labels)} of {part.name}" for part in self.parts)
+            raise InferenceError(
+                f"the releases are combined over the joint table of all their columns, of {prod(self.shape):,} cells "
+                f"({sizes}); at most {_MOST_CELLS:,} are possible: combine fewer releases, or coarser ones"
+            )
+        counted = np.zeros(prod(self.shape), dtype=bool)
+        for one in measured:
+            counted |= self._places(one) >= 0
+        self.touched = np.flatnonzero(counted)
+
+    def _places(self, one: MeasuredCounts) -> NDArray[np.intp]:
+        """Cell of one release's table for each cell of the product of parts; -1 where it is in none."""
+        index = np.zeros(self.shape, dtype=np.intp)
+        inside = np.ones(self.shape, dtype=bool)
+        for axis in one.axes:
+            key = _key(axis)
+            which = next(place for place, part in enumerate(self.parts) if key in part.places)
+            line = [1] * len(self.shape)
+            line[which] = -1
+            place = self.parts[which].places[key].reshape(line)
+            index = index * len(axis.labels) + place
+            inside &= place >= 0
+        return np.where(inside, index, -1).ravel()
+
+    @cached_property
+    def designs(self) -> tuple[Array, ...]:
+        """For each release its measured quantities as sums of the touched cells, (m, G)."""
+        found = []
+        for one in self.measured:
+            places = self._places(one)[self.touched]
+            if one.weights is None:
+                design = (places == np.arange(len(one.names))[:, None]).astype(np.float64)
+            else:
+                design = np.where(places >= 0, one.weights[:, places], 0.0)
+            found.append(design)
+        return tuple(found)
+
+    @property
+    def cells(self) -> list[tuple[Any, ...]]:
+        """Labels of the touched cells."""
+        places = np.unravel_index(self.touched, self.shape) if self.shape else ()
+        return [
+            tuple(part.labels[place] for part, place in zip(self.parts, row, strict=True))
+            for row in (zip(*(axis.tolist() for axis in places), strict=True) if self.shape else [()])
+        ]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the touched cells."""
+        named = [part.name for part in self.parts]
+        found = [", ".join(f"{name}={label}" for name, label in zip(named, cell, strict=True)) for cell in self.cells]
+        return count_names(found)
+
+
+def _key(axis: Axis) -> str:
+    return json.dumps(axis_to_dict(axis), sort_keys=True)
+
+
+def _grouped(axes: Iterable[Axis], schema: Schema) -> list[list[Axis]]:
+    """Put axes together that are functions of one column whose values can be gone through."""
+    groups: dict[str, list[Axis]] = {}
+    for axis in axes:
+        simple = len(axis.columns) == 1 and (bool(cuts_of(axis)) or _finite(axis.columns[0], schema))
+        groups.setdefault(axis.columns[0] if simple else _key(axis), []).append(axis)
+    return list(groups.values())
+
+
+def _finite(name: str, schema: Schema) -> bool:
+    column = schema[name]
+    return bool(column.level_texts) or (isinstance(column, Integer) and column.width < _MOST_VALUES)
+
+
+def _refined(axes: list[Axis], schema: Schema) -> _Part:
+    """Refine axes of one group: an atom for each combination of parts that some value is in."""
+    drops = any(schema[name].may_drop for axis in axes for name in axis.columns)
+    if len(axes) == 1:
+        (axis,) = axes
+        nowhere = drops or not axis.covers
+        places = np.append(np.arange(len(axis.labels)), [-1] * nowhere)
+        return _Part(axis.name, (*axis.labels, *([NOWHERE] * nowhere)), {_key(axis): places})
+    values = _representatives(axes, schema)
+    combined = np.stack([axis.place({axis.columns[0]: values}) for axis in axes])
+    if drops:
+        combined = np.column_stack([combined, np.full(len(axes), -1)])
+    _, first = np.unique(combined, axis=1, return_index=True)
+    atoms = combined[:, np.sort(first)]
+    lost = (atoms < 0).all(axis=0)
+    atoms = np.column_stack([atoms[:, ~lost], atoms[:, lost]])
+    finest = _finest(atoms)
+    name = axes[0].columns[0] if finest is None else axes[finest].name
+    used = axes if finest is None else [axes[finest]]
+    rows = atoms if finest is None else atoms[[finest]]
+    labels = tuple(_atom_label(used, atom) for atom in rows.T.tolist())
+    return _Part(name, labels, {_key(axis): place for axis, place in zip(axes, atoms, strict=True)})
+
+
+def _representatives(axes: list[Axis], schema: Schema) -> Array:
+    """Values of a column among which is one for each combination of parts that a value can have."""
+    (name,) = axes[0].columns
+    lower, upper = limits_of(schema[name])
+    if _finite(name, schema):
+        return np.arange(lower, upper + 1)
+    edges = np.unique([lower, upper, *(cut for axis in axes for cut in cuts_of(axis))])
+    return np.sort(np.concatenate([edges, 0.5 * edges[:-1] + 0.5 * edges[1:]]))
+
+
+def _finest(atoms: NDArray[np.intp]) -> int | None:
+    """Return the axis that tells all atoms apart, if there is one."""
+    for place, row in enumerate(atoms):
+        if len(set(row.tolist())) == len(row):
+            return place
+    return None
+
+
+def _atom_label(axes: list[Axis], atom: list[int]) -> Any:
+    inside = [(axis, place) for axis, place in zip(axes, atom, strict=True) if place >= 0]
+    if not inside:
+        return NOWHERE
+    if len(axes) == 1:
+        return inside[0][0].labels[inside[0][1]]
+    return " & ".join(part_in_words(axis, place) for axis, place in inside)
+
 
 Read = TypeVar("Read")
 
@@ -138,7 +331,9 @@ def _check_together(releases: tuple[Release, ...]) -> None:
     _check_same("data set", [release.dataset for release in releases])
     _check_same("version of the data", [release.dataset_version for release in releases])
     _check_same("neighbours", [release.neighbors for release in releases])
-    _check_same("unit of protection", [_unit_of(schema) for schema in _each(releases, _schema_of)])
+    schemas = _each(releases, lambda release: release.schema)
+    units = [one.unit + (f", told apart by {one.people.id}" if one.people else "") for one in schemas]
+    _check_same("unit of protection", units)
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):
@@ -150,10 +345,6 @@ def _check_together(releases: tuple[Release, ...]) -> None:
                     "itself"
                 )
             charges[charge] = place
-
-
-def _unit_of(schema: Schema) -> str:
-    return schema.unit if schema.people is None else f"{schema.unit}, told apart by {schema.people.id}"
 
 
 def _check_same(what: str, found: Sequence[object]) -> None:
@@ -174,7 +365,7 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
         If two declare one differently.
     """
     columns: dict[str, tuple[int, Any]] = {}
-    for place, schema in enumerate(_each(releases, _schema_of), 1):
+    for place, schema in enumerate(_each(releases, lambda release: release.schema), 1):
         for name, column in schema.items():
             first, known = columns.setdefault(name, (place, column))
             if known != column:
@@ -184,10 +375,6 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
     people = releases[0].schema.people
     found = Schema({name: column for name, (_, column) in columns.items()})
     return found if people is None else found.with_people(people.id, people.max_rows)
-
-
-def _schema_of(release: Release) -> Schema:
-    return release.schema
 
 
 def _each(releases: tuple[Release, ...], read: Callable[[Release], Read]) -> list[Read]:
@@ -212,7 +399,7 @@ def _each(releases: tuple[Release, ...], read: Callable[[Release], Read]) -> lis
 
 
 def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedResults:
-    measured = _each(releases, _counted)
+    measured: list[MeasuredCounts] = _each(releases, lambda release: _held(release, "counts"))
     _check_same("where", [one.where for one in measured])
     noise = CombinedNoise(tuple((release.law, np.asarray(release.steps)) for release in releases))
     if not (noise.variances > 0).all():
@@ -252,11 +439,13 @@ def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedRe
     )
 
 
-def _counted(release: Release) -> MeasuredCounts:
-    """Return what counts a release holds."""
-    found = read_question(release).counted()
+def _held(release: Release, what: str) -> Any:
+    """Return what counts or sums a release holds."""
+    asked = read_question(release)
+    found = asked.counted() if what == "counts" else asked.summed()
     if found is None:
-        raise ReleaseFormatError(f"a release of kind {release.kind!r} that does not count rows is damaged")
+        lacking = "does not count rows" if what == "counts" else "holds no sums"
+        raise ReleaseFormatError(f"a release of kind {release.kind!r} that {lacking} is damaged")
     return found
 
 
@@ -316,7 +505,7 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
 
 def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResults:
     """Average the sums of releases of one question by inverse variances, and infer as from one release."""
-    plans = _each(releases, _summed)
+    plans: list[SumPlan] = _each(releases, lambda release: _held(release, "sums"))
     _check_same("where", [plan.where for plan in plans])
     for place, plan in enumerate(plans[1:], 2):
         if (plan.about, plan.target) != (plans[0].about, plans[0].target):
@@ -343,14 +532,6 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     )
 
 
-def _summed(release: Release) -> SumPlan:
-    """Return what sums a release holds."""
-    found = read_question(release).summed()
-    if found is None:
-        raise ReleaseFormatError(f"a release of kind {release.kind!r} that holds no sums is damaged")
-    return found
-
-
 def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:
     """Return the merged release, how the releases agree on its noisy sums, and which these are."""
     values = np.stack([release.array for release in releases])
@@ -360,7 +541,11 @@ def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArra
     if (public != public[0]).any() or (variances[:, ~noisy] > 0).any():
         raise InferenceError("the releases differ in sums that are public: they do not describe the same rows")
     estimate, variance, basis = weighted_means(values[:, noisy], variances[:, noisy])
-    noise = CombinedNoise(tuple(_noisy_part(release, noisy) for release in releases))
+    parts = []
+    for release in releases:
+        law = NoiseLaw(release.law.family, tuple(np.asarray(release.law.scales)[noisy].tolist()), release.law.draws)
+        parts.append((law, np.asarray(release.steps)[noisy]))
+    noise = CombinedNoise(tuple(parts))
     consistency = Consistency(values[:, noisy].ravel(), np.tile(estimate, len(releases)), basis, noise)
     if len(releases) == 1:
         return releases[0], consistency, noisy
@@ -377,8 +562,3 @@ def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArra
     law = NoiseLaw("laplace" if heavy else "gaussian", tuple(scales.tolist()))
     merged = replace(releases[0], stages=(StageRelease(releases[0].names, tuple(whole), tuple(steps.tolist()), law),))
     return merged, consistency, noisy
-
-
-def _noisy_part(release: Release, noisy: NDArray[np.bool_]) -> tuple[NoiseLaw, Array]:
-    scales = tuple(np.asarray(release.law.scales)[noisy].tolist())
-    return NoiseLaw(release.law.family, scales, release.law.draws), np.asarray(release.steps)[noisy]

@@ -10,17 +10,11 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import suppress
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.errors import (
-    LedgerError,
-    OptionError,
-    ReleaseLostError,
-    ReleaseMismatchError,
-    ReleaseNotSavedError,
-)
+from dpinfer.errors import LedgerError, OptionError, ReleaseLostError, ReleaseMismatchError, ReleaseNotSavedError
 from dpinfer.privacy.store import LedgerMovedError
-from dpinfer.procedures.stored import stored_fields
 from dpinfer.release.release import Release
 from dpinfer.release.request import Request
 from dpinfer.release.saving import Reservation, SavedRelease
@@ -29,9 +23,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.stage import Data
     from dpinfer.privacy.ledger import Ledger
     from dpinfer.privacy.units import Privacy
-    from dpinfer.procedures.procedure import Procedure
 
-__all__ = ["differences", "keep"]
 
 _NOTHING = object()
 _READING = {"inference", "replicates", "seed", "draws", "alternative", "conservative", "margin", "false_alarm"}
@@ -39,7 +31,7 @@ _READING = {"inference", "replicates", "seed", "draws", "alternative", "conserva
 the statistic of a bootstrap, the probabilities of a quantile."""
 
 
-def keep(procedure: Procedure, data: Data, privacy: Privacy, *, save: object, reuse: object) -> Release:
+def keep(procedure: Any, data: Data, privacy: Privacy, *, save: object, reuse: object) -> Release:
     """Return the kept release of a question, or measure and keep it; see `Procedure.measure`."""
     if not isinstance(reuse, bool):
         raise OptionError("reuse", reuse, "True or False")
@@ -68,7 +60,7 @@ def keep(procedure: Procedure, data: Data, privacy: Privacy, *, save: object, re
 class _Asking:
     """A question of confidential rows at a price, with what identifies it."""
 
-    def __init__(self, procedure: Procedure, data: Data, ledger: Ledger, privacy: Privacy, *, reuse: bool) -> None:
+    def __init__(self, procedure: Any, data: Data, ledger: Ledger, privacy: Privacy, *, reuse: bool) -> None:
         context = data.context(privacy)
         self.procedure, self.data, self.ledger, self.privacy, self.reuse = procedure, data, ledger, privacy, reuse
         resolved = procedure.resolve(context)
@@ -188,9 +180,7 @@ class _Asking:
             return None
 
 
-def differences(
-    procedure: Procedure, stored: Request, asked: Request, *, columns: bool = True
-) -> list[tuple[str, str, str]]:
+def differences(procedure: Any, stored: Request, asked: Request, *, columns: bool = True) -> list[tuple[str, str, str]]:
     """Say in what a stored question differs from the one asked, as far as it changes what is measured.
 
     Without ``columns`` none is read: the schema of a release then holds one for form's sake, which is not compared.
@@ -213,13 +203,13 @@ def differences(
     return [*(one for one in sides if one[1] != one[2]), *asked_else, *schemas]
 
 
-def _of_question(procedure: Procedure, stored: Any, asked: Any) -> list[tuple[str, str, str]]:
+def _of_question(procedure: Any, stored: Any, asked: Any) -> list[tuple[str, str, str]]:
     if stored.get("procedure") != asked.get("procedure"):
         return [("question", str(stored.get("text")), str(asked.get("text")))]
     names = [
         one.name
-        for one in stored_fields(type(procedure))
-        if one.metadata.get("role") != "inferred" or one.name not in _READING
+        for one in fields(procedure)
+        if (role := one.metadata.get("role")) != "unstored" and (role != "inferred" or one.name not in _READING)
     ]
     return [
         (f"question, {name}", _written(stored.get(name, _NOTHING)), _written(asked.get(name, _NOTHING)))

@@ -15,7 +15,6 @@ from dpinfer.errors import OptionError, type_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FUNCTIONS", "INSTEAD", "instead_of", "suggests"]
 
 _NO_DATA: tuple[Any, ...] = (str, bytes, Number, Sequence, Mapping, np.ndarray)
 """What stands in the place of the data by mistake."""
@@ -96,17 +95,13 @@ def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if place is not None and len(args) > place and keywords.keys() <= taken.keys():
             extra = len(args) > len(positional) or "data" in keywords
             if extra or isinstance(args[place], _NO_DATA):
-                raise OptionError("data", type_of(args[place]), _spelling(function.__name__, taken, positional))
+                named = [one for one, parameter in taken.items() if parameter.kind is parameter.KEYWORD_ONLY]
+                shown = f"{function.__name__}({', '.join([*positional, *(f'{one}=...' for one in named[:1])])})"
+                right = f"data after what is asked, and all else by keyword: {shown}"
+                raise OptionError("data", type_of(args[place]), right)
         return function(*args, **keywords)
 
     return checked
-
-
-def _spelling(name: str, taken: Mapping[str, inspect.Parameter], positional: Sequence[str]) -> str:
-    """Show a call with everything in its place."""
-    named = [one for one, parameter in taken.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    shown = ", ".join([*positional, *(f"{one}=..." for one in named[:1])])
-    return f"data after what is asked, and all else by keyword: {name}({shown})"
 
 
 _OLS = 'dpi.ols("y ~ x", data)'

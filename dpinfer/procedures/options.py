@@ -1,36 +1,27 @@
-"""The options of a question: how its fields are declared, and which values they take."""
+"""The options of a question: how fields are declared and which values they take; conditions, groups and bins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.errors import NotProvedError, OptionError, SchemaError
+from dpinfer.kernel.rows.cells import MOST_SUMS
+from dpinfer.release import Release
+from dpinfer.schema.columns import Category, Real
+from dpinfer.schema.expressions import Names, compile_condition
+from dpinfer.statistics.arrays import floats
 
-__all__ = [
-    "FINITE",
-    "NUMERIC",
-    "REPLICATES",
-    "SEED",
-    "TARGET",
-    "TRUTH",
-    "Allowed",
-    "Contrasts",
-    "check_values",
-    "inferred",
-    "is_number",
-    "is_text",
-    "measured",
-    "named",
-    "one_of",
-    "refuse_simulated",
-    "texts_of",
-    "unstored",
-    "whole",
-]
+if TYPE_CHECKING:
+    from dpinfer.kernel.stage import Data
+    from dpinfer.schema.nodes import Expression
+    from dpinfer.schema.schema import Schema
+
+    Columns = str | Sequence[str]
+
 
 Contrasts = Mapping[str, Mapping[str, float]] | None
 """Weights by coefficient, of quantities by name; None for the coefficients themselves."""
@@ -137,3 +128,115 @@ def refuse_simulated(inference: str) -> None:
     """
     if inference == "simulated":
         raise NotProvedError('inference="simulated" has no form for many releases at once; use .infer one by one')
+
+
+def compiled_where(where: str | None, schema: Schema) -> Expression | None:
+    """Compile the condition, if there is one; errors as `compile_condition`."""
+    return None if where is None else compile_condition(where, schema)
+
+
+def kept_where(where: str | None, schema: Schema) -> Expression | None:
+    """Compile what is true of the rows that meet a condition and have a value in every column; None if of all rows."""
+    asked = [] if where is None else [f"({where})"]
+    for name, column in schema.items():
+        own, first = quoted(name), repr(column.levels[0]) if isinstance(column, Category) else ""
+        if column.may_drop:  # a row without a value is dropped where it is read: these hold at all others
+            asked.append(f"(({own} == {first}) | ({own} != {first}))" if first else f"({own} == {own})")
+    return compiled_where(" & ".join(asked), schema) if asked else None
+
+
+def told_where(where: str | None) -> str:
+    """Return the part of a question's text that names the condition."""
+    return f", where {where}" if where else ""
+
+
+def where_notes(where: str | None) -> list[str]:
+    """Return the note on the rows, if there is a condition."""
+    return [f"Rows: {where}."] if where else []
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column as an expression: in backticks where it is no identifier, or a keyword."""
+    names = Names()
+    return names.restore(names.quote(f"`{name}`"))
+
+
+def edges_of(
+    column: str, bins: object, bounds: tuple[float, float] | None = None, data: Data | Release | None = None
+) -> list[float]:
+    """Read the edges of bins: given, or equally spaced over bounds.
+
+    Raises
+    ------
+    OptionError, SchemaError
+    """
+    right = "increasing edges, or a number of bins with bounds=(lower, upper)"
+    ends = None
+    if bounds is not None:
+        pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
+        if len(pair) != 2 or not all(map(FINITE.fits, pair)) or not pair[0] < pair[1]:
+            raise OptionError("bounds", bounds, "two finite numbers in order")
+        ends = float(pair[0]), float(pair[1])
+    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
+        if ends is None and data is not None and not isinstance(data, Release):
+            declared = data.schema[column]
+            if not isinstance(declared, Real):
+                raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
+            ends = (float(declared.lower), float(declared.upper))
+        if ends is None or not 1 <= bins <= MOST_SUMS:
+            raise OptionError("bins", bins, right)
+        return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
+    if ends is not None:
+        raise OptionError("bounds", bounds, "None where bins= gives the edges")
+    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
+    if edges is None or len(edges) < 2:
+        raise OptionError("bins", bins, right)
+    return list(edges)
+
+
+def column_texts(option: str, given: Columns) -> tuple[str, ...]:
+    """Return columns as a tuple; refuse anything but a text or a sequence of texts."""
+    texts = texts_of(given)
+    if not texts:
+        raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
+    return texts
+
+
+def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
+    """Name the axes of a table: columns, or conditions where a text holds a comparison."""
+    if isinstance(by, Sequence) and not isinstance(by, str) and not by:
+        return ()
+    if isinstance(by, str) and not by.strip():
+        raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
+    marks = ("<", ">", "==", "!=", " in ")
+    texts = column_texts("by", by)
+    return tuple({"condition" if any(mark in text for mark in marks) else "column": text} for text in texts)
+
+
+def axis_name(axis: Mapping[str, Any]) -> str:
+    """Return what an axis is called in tables: its column, its condition, or the expression that it mirrors.
+
+    Raises
+    ------
+    KeyError
+        If it is damaged.
+    """
+    kind = next((kind for kind in ("condition", "mirrored") if kind in axis), "column")
+    return str(axis[kind])
+
+
+def check_bins(asked: Mapping[str, Sequence[float] | None], axes: Sequence[Mapping[str, Any]], schema: Schema) -> None:
+    """Refuse counts, by axes, whose bins differ from those asked for, by column; None where no bins were given.
+
+    Raises
+    ------
+    OptionError
+    """
+    stored = {axis_name(axis): axis.get("edges") for axis in axes}
+    for name, edges in asked.items():
+        theirs = stored.get(name)
+        leveled = name in schema and schema[name].level_texts
+        if edges is None and theirs is not None and leveled:
+            raise OptionError("bins", None, f"the bins of the release, {theirs}: it has no levels")
+        if edges is not None and name in stored and list(theirs or ()) != list(edges):
+            raise OptionError("bins", list(edges), f"the bins of the release: {theirs}")

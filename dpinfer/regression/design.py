@@ -11,7 +11,7 @@ import numpy as np
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.iterations import RoundFrame
-from dpinfer.procedures.conditions import compiled_where, quoted
+from dpinfer.procedures.options import compiled_where, quoted
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category, Integer, Real, limits_of
 from dpinfer.schema.expressions import compile_expression, constant_expression

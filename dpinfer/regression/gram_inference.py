@@ -16,18 +16,6 @@ from scipy import stats
 
 from dpinfer.display.progress import watch
 from dpinfer.errors import InferenceError
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.contrasts import (
-    Contrasts,
-    contrast_rows,
-    rows_of,
-    simulated_critical,
-    simulated_pvalue,
-    variance_of,
-)
-from dpinfer.inference.nulls import Restricted
-from dpinfer.inference.restrictions import independent, wald_lengths, wald_statistic
 from dpinfer.regression.gram import (
     KAPPA_RELIABLE,
     GramFit,
@@ -39,8 +27,23 @@ from dpinfer.regression.gram import (
     noise_action,
 )
 from dpinfer.regression.near_empty import Ridge, ridges
-from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.statistics.arrays import noise_level, symmetric
+from dpinfer.statistics.inference import (
+    BaseInference,
+    BatchEstimates,
+    Contrasts,
+    Oracle,
+    contrast_rows,
+    independent,
+    rows_of,
+    simulated_critical,
+    simulated_pvalue,
+    variance_of,
+    wald_lengths,
+    wald_statistic,
+)
+from dpinfer.statistics.nulls import Restricted
 from dpinfer.statistics.numerical import outermost_crossing
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 

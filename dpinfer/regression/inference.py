@@ -34,11 +34,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from scipy import optimize, special, stats
 
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.contrasts import rows_of
-from dpinfer.inference.restrictions import independent
 from dpinfer.regression.clipping import folded_quantile, folded_tail
 from dpinfer.regression.iterations import floored
+from dpinfer.statistics.inference import BaseInference, independent, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

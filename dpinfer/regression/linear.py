@@ -11,18 +11,16 @@ import numpy as np
 from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError, type_of
 from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
-from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.explanation import sizes_shown
 from dpinfer.procedures.keywords import INSTEAD, suggests
-from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated, texts_of
-from dpinfer.procedures.procedure import Estimated, Procedure
+from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated, texts_of, where_notes
+from dpinfer.procedures.procedure import Estimated, Procedure, sizes_shown
 from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
 from dpinfer.regression.gram_inference import METHODS, batch_linear, linear_inference, linear_oracle
 from dpinfer.regression.near_empty import level_columns
 from dpinfer.regression.question import COVARIANCES, Newton
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.people import alike_flags
+from dpinfer.results.printing import alike_flags
 from dpinfer.schema.basis import represent
 from dpinfer.schema.formula import FormulaDesign, two_sided
 
@@ -30,14 +28,13 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data, Stage
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 
 __all__ = ["OLS", "Gram", "gram", "ols"]
 

@@ -10,11 +10,19 @@ import numpy as np
 
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.explanation import sizes_shown
-from dpinfer.procedures.options import TARGET, TRUTH, Allowed, inferred, is_number, is_text, measured, one_of
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.stored import context_of
+from dpinfer.procedures.options import (
+    TARGET,
+    TRUTH,
+    Allowed,
+    inferred,
+    is_number,
+    is_text,
+    measured,
+    one_of,
+    told_where,
+    where_notes,
+)
+from dpinfer.procedures.procedure import Procedure, context_of, sizes_shown
 from dpinfer.regression.design import Columns, columns_of
 from dpinfer.regression.inference import METHODS, RegressionInference, solved
 from dpinfer.regression.iterations import Plan, Start

@@ -11,12 +11,20 @@ import pandas as pd
 
 from dpinfer.errors import MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.effects import Difference, Points, Slope, column_effects, level_name, reference_level
-from dpinfer.results.links import MeanFunction
-from dpinfer.results.margins import MARGIN_LABELS, MarginalEffects
+from dpinfer.results.margins import (
+    MARGIN_LABELS,
+    Difference,
+    MarginalEffects,
+    MeanFunction,
+    Points,
+    Slope,
+    column_effects,
+    level_name,
+    reference_level,
+)
 from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows, public_points
 from dpinfer.results.printing import interval_labels
+from dpinfer.results.testing import check_alpha
 from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
@@ -24,12 +32,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from dpinfer.inference.base import Inference
     from dpinfer.regression.inference import AverageChange, AverageSlope
     from dpinfer.release.release import AnyRelease
-    from dpinfer.results.effects import Effect
-    from dpinfer.results.links import Curve
+    from dpinfer.results.margins import Curve, Effect
     from dpinfer.schema.formula import FormulaDesign
+    from dpinfer.statistics.inference import Inference
 
     Array = NDArray[np.float64]
 
@@ -91,17 +98,6 @@ class GLMResults(PrivateResults):
             inverse_link=None if self._mean.is_identity else self._mean.mean,
             design=design,
         )
-
-    def _labels(self) -> dict[str, Any]:
-        """Everything but the inference and the release that the results are made of."""
-        kept = {name: value for name, value in super()._labels().items() if name != "inverse_link"}
-        return {
-            **kept,
-            "link": self.link,
-            "counts": self._counts,
-            "average_slope": self._average_slope,
-            "average_changes": self._average_changes,
-        }
 
     def __repr__(self) -> str:
         return super().__repr__().replace("<PrivateResults", f"<{type(self).__name__}", 1)

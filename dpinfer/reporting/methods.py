@@ -19,9 +19,9 @@ from dpinfer.privacy.units import GDP, ZCDP
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import Release
 from dpinfer.reporting.costs import totals
-from dpinfer.results.combined import CombinedResults
+from dpinfer.results.descriptions import CombinedResults
 from dpinfer.results.margins import MarginalEffects
-from dpinfer.results.testing.base import TestResults
+from dpinfer.results.testing import TestResults
 from dpinfer.tables.chi_squared_results import ChiSquareResults
 from dpinfer.tables.loglinear_results import LogLinearResults, LogLinearTestResults
 

@@ -34,7 +34,7 @@ from dpinfer.reporting.page import (
     data_uri,
     page_html,
 )
-from dpinfer.results.wording import title_guarantee
+from dpinfer.results.printing import title_guarantee
 from dpinfer.schema.schema import schema_report
 from dpinfer.writing import check_writable, write_whole
 

@@ -18,11 +18,18 @@ from statsmodels.iolib.table import SimpleTable
 from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import OptionError, type_of
 from dpinfer.reporting.costs import charges_of, total_notes
-from dpinfer.results.adapter import DataFreeResults
-from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.estimates import PrivateEstimates
-from dpinfer.results.printing import LATEX_TEXT, escape_markdown, table_width
-from dpinfer.results.wording import charge_notes, column_labels, format_nobs, guarantee, short_guarantee
+from dpinfer.results.estimates import DataFreeResults, PrivateEstimates
+from dpinfer.results.printing import (
+    LATEX_TEXT,
+    charge_notes,
+    column_labels,
+    escape_markdown,
+    format_nobs,
+    guarantee,
+    short_guarantee,
+    table_width,
+)
+from dpinfer.results.testing import check_alpha
 
 if TYPE_CHECKING:
     from dpinfer.release.release import AnyRelease

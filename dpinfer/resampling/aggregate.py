@@ -12,11 +12,21 @@ import numpy as np
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
-from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TRUTH, Allowed, inferred, is_number, measured, one_of, texts_of, unstored
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.stored import context_of
+from dpinfer.procedures.options import (
+    TRUTH,
+    Allowed,
+    compiled_where,
+    inferred,
+    is_number,
+    measured,
+    one_of,
+    texts_of,
+    told_where,
+    unstored,
+    where_notes,
+)
+from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.release import Release, StageRelease
 from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_lines, number_of_blocks, small_blocks
 from dpinfer.resampling.inference import AggregateInference, BlockSums, edge_warnings

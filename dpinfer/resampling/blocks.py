@@ -17,8 +17,8 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Slot, Stage, Sum
 from dpinfer.privacy.units import Privacy, PureDP
-from dpinfer.procedures.conditions import kept_where
-from dpinfer.procedures.explanation import first_error, sizes_shown
+from dpinfer.procedures.options import kept_where
+from dpinfer.procedures.procedure import first_error, sizes_shown
 from dpinfer.release.release import decode
 from dpinfer.schema.grid import constant_basis
 

@@ -18,9 +18,19 @@ from dpinfer.kernel.rows.products import GramSum, ReplicateSum, Resampling
 from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.cell_sums import SumPlan
-from dpinfer.procedures.conditions import compiled_where, quoted, told_where, where_notes
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, Allowed, inferred, measured, one_of, whole
+from dpinfer.procedures.options import (
+    TARGET,
+    Allowed,
+    compiled_where,
+    inferred,
+    measured,
+    one_of,
+    quoted,
+    told_where,
+    where_notes,
+    whole,
+)
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.resampling.arithmetic import Arithmetic

@@ -14,11 +14,9 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.display.progress import watch
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_pvalue, variance_of
-from dpinfer.inference.moments import positive, rescaled
-from dpinfer.inference.restrictions import independent
 from dpinfer.statistics.arrays import root_of, symmetric
+from dpinfer.statistics.inference import BaseInference, Contrasts, independent, rows_of, simulated_pvalue, variance_of
+from dpinfer.statistics.moments import positive, rescaled
 from dpinfer.statistics.numerical import bisected
 
 if TYPE_CHECKING:
@@ -252,14 +250,6 @@ class AggregateInference(BaseInference):
         return (*found, *self.notes)
 
     # Intervals and tests
-
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        return self._linear(contrasts).intervals(alpha)
-
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        return self._linear(contrasts).pvalues(values)
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""

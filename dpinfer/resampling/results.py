@@ -49,9 +49,6 @@ class AggregateResults(PrivateResults):
         """Return the same estimates under another method of inference; see `PrivateResults.with_inference`."""
         return self._inferred(method)
 
-    def _labels(self) -> dict[str, Any]:
-        return {**super()._labels(), "link": self._link}
-
     def get_prediction(self, exog: object) -> MeanPrediction:
         """Return predicted means at public design points; see `PrivateResults.get_prediction`.
 

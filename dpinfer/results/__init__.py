@@ -1,11 +1,10 @@
 """Results on statsmodels: tables, tests, intervals and plots from released quantities only."""
 
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.combined import CombinedResults
-from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
+from dpinfer.results.descriptions import CombinedResults, DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.prediction import MeanPrediction
-from dpinfer.results.testing.base import TestResults
+from dpinfer.results.testing import TestResults
 
 __all__ = [
     "CombinedResults",

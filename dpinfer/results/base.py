@@ -2,28 +2,128 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dpinfer.results import plots, summary
-from dpinfer.results.estimates import PrivateEstimates
-from dpinfer.results.grids import PublicGrids
-from dpinfer.results.margin_plots import margins_frame, plot_margins
-from dpinfer.results.prediction import MeanPrediction, design_rows
-from dpinfer.results.printing import Exported
-from dpinfer.results.terms import pairwise_tests, term_tests
-from dpinfer.results.wording import format_nobs, short_guarantee, title_guarantee
+import numpy as np
+import pandas as pd
+from scipy import stats
+from statsmodels.iolib.summary2 import Summary as Summary2
+from statsmodels.stats import multitest
+from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
+
+from dpinfer.display.report import number
+from dpinfer.errors import OptionError, UnknownColumnError
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, draw_intervals
+from dpinfer.results.estimates import PrivateEstimates, explain, header_facts, statistic_labels
+from dpinfer.results.margins import PublicGrids
+from dpinfer.results.multiple_tests import METHODS
+from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows
+from dpinfer.results.printing import (
+    Exported,
+    cell_table,
+    column_labels,
+    column_notes,
+    figure,
+    format_nobs,
+    guarantee,
+    guarantee_facts,
+    interval_labels,
+    short_guarantee,
+    summary_of,
+    title_guarantee,
+    without_parts,
+)
+from dpinfer.results.testing import check_alpha, linear_constraints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pandas as pd
     from matplotlib.axes import Axes
-    from statsmodels.iolib.summary2 import Summary as Summary2
-    from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
 
+    from dpinfer.release import Release
     from dpinfer.results.printing import PrivateSummary
+    from dpinfer.schema.formula import FormulaDesign
+    from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import BatchEstimates
 
-__all__ = ["PrivateResults"]
+
+class Estimates(PlottedIntervals, Exported):
+    """Estimates from one release, with statsmodels' names.
+
+    Parameters
+    ----------
+    estimate : callable
+        ``estimate(alpha)`` returns `BatchEstimates` of one release.
+    release : Release
+
+    Attributes
+    ----------
+    release : Release
+    flags : tuple of str
+        Warnings.
+    """
+
+    def __init__(self, estimate: Callable[[float], BatchEstimates], release: Release) -> None:
+        self._estimate, self.release = estimate, release
+
+    @cached_property
+    def _found(self) -> BatchEstimates:
+        return self._estimate(0.05)
+
+    def _series(self, values: object) -> pd.Series[float]:
+        return pd.Series(values, index=list(self._found.names))
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """Estimates by name."""
+        return self._series(self._found.params[0])
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Standard errors, privacy noise included."""
+        return self._series(self._found.bse[0])
+
+    @property
+    def pvalues(self) -> pd.Series[float]:
+        """P-values of zero."""
+        return self._series(self._found.pvalues[0])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Warnings of the inference."""
+        return ("the inference is flagged as unreliable",) if bool(self._found.flagged[0]) else ()
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return intervals of level ``1 - alpha``: a row for each estimate, columns 0 and 1."""
+        found = self._estimate(alpha)
+        return pd.DataFrame(found.intervals[0], index=list(found.names))
+
+    def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return the one table behind `summary`."""
+        ends, (lower, upper) = self.conf_int(alpha), interval_labels(alpha)
+        return pd.DataFrame(
+            {"coef": self.params, "std err": self.bse, "P>|z|": self.pvalues, lower: ends[0], upper: ends[1]}
+        )
+
+    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+        """Return the table as text, HTML, LaTeX or markdown, with the guarantee."""
+        frame = self.summary_frame(alpha)
+        cells = [[number(value) for value in row] for row in frame.to_numpy()]
+        table = cell_table(cells, list(frame.columns), column_labels(self.release, self.params.index))
+        title = str(self.release.question["text"])
+        notes = [guarantee(self.release), *column_notes(self.release)]
+        return summary_of(title, guarantee_facts(self.release), [], table, notes, self.flags)
+
+    def _interval_figure(self, alpha: float) -> IntervalFigure:
+        ends = self.conf_int(alpha)
+        frame = pd.DataFrame({"estimate": self.params, "lower": ends[0], "upper": ends[1]})
+        frame.index = pd.Index(column_labels(self.release, frame.index))
+        title = f"{self.release.question['text']}: {title_guarantee(self.release)}"
+        return IntervalFigure(frame, "estimate", title)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {', '.join(self._found.names)}>"
 
 
 class PrivateResults(Exported, PublicGrids, PrivateEstimates):
@@ -165,14 +265,27 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where restrictions cannot be read, or no term contains a text.
         """
-        return term_tests(
-            self,
-            self._design,
-            skip_single=skip_single,
-            extra_constraints=extra_constraints,
-            combine_terms=combine_terms,
-            scalar=scalar,
-        )
+        names = self._inference.names
+        places = {name: (place,) for place, name in enumerate(names)} if self._design is None else self._design.terms
+        tested: list[tuple[str, Any]] = [
+            (term, list(columns)) for term, columns in places.items() if len(columns) > 1 or not skip_single
+        ]
+        for part in [combine_terms] if isinstance(combine_terms, str) else combine_terms or []:
+            joined = [place for term, columns in places.items() if part in term for place in columns]
+            if not joined:
+                raise OptionError("combine_terms", part, f"a part of the name of a term: {', '.join(places)}")
+            tested.append((part, joined))
+        tested = [(label, (np.eye(len(names))[columns], np.zeros(len(columns)))) for label, columns in tested]
+        tested += [(label, linear_constraints(given, names)) for label, given in extra_constraints or []]
+        found = [self.wald_test(restrictions, scalar=scalar) for _, restrictions in tested]
+        use_f = bool(self.use_t)
+        columns = {
+            "statistic": [one.statistic for one in found],
+            "pvalue": [float(one.pvalue) for one in found],
+            "df_constraint": [int(one.df_num if use_f else one.df_denom) for one in found],
+        } | ({"df_denom": [float(one.df_denom) for one in found]} if use_f else {})
+        table = pd.DataFrame(columns, index=[label for label, _ in tested])
+        return WaldTestResults(None, "F" if use_f else "chi2", None, table=table)
 
     def t_test_pairwise(
         self,
@@ -205,7 +318,27 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where the term is no factor by itself, or an option has no such value.
         """
-        return pairwise_tests(self, self._design, term_name, method=method, alpha=alpha, factor_labels=factor_labels)
+        check_alpha(alpha)
+        methods = [method] if isinstance(method, str) else list(method)
+        for one in methods:
+            if multitest.multitest_alias.get(one, "lfdr") == "lfdr":  # listed by statsmodels, and not served
+                raise OptionError("method", one, METHODS)
+        coding, places, levels = _factor(self._design, term_name)
+        if factor_labels is not None:
+            if len(factor_labels) != len(levels):
+                raise OptionError("factor_labels", factor_labels, f"{len(levels)} labels")
+            levels = tuple(map(str, factor_labels))
+        first, second = np.triu_indices(len(levels), 1)
+        contrasts = np.zeros((len(first), len(self._inference.names)))
+        contrasts[:, list(places)] = coding[second] - coding[first]
+        labels = [f"{levels[j]}-{levels[i]}" for i, j in zip(first, second, strict=True)]
+        test = self.t_test(contrasts)
+        frame = test.summary_frame(xname=labels)
+        for one in methods:
+            with np.errstate(divide="ignore"):  # of a p-value of 1
+                rejected, adjusted, *_ = multitest.multipletests(np.atleast_1d(test.pvalue), method=one, alpha=alpha)
+            frame[f"pvalue-{one}"], frame[f"reject-{one}"] = adjusted, rejected
+        return MultiCompResult(frame, contrasts, term_name, labels, coding)
 
     # Tables and plots
 
@@ -230,7 +363,29 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        return summary.summary_frame(self, alpha)
+        ends = self.conf_int(check_alpha(alpha))
+        statistic, pvalue = statistic_labels(self)
+        lower, upper = interval_labels(alpha)
+        bound = getattr(self.inference, "bias_bound", None)
+        columns = {
+            "coef": self.params,
+            "std err": self.bse,
+            "std err (sampling)": self.bse_sampling,
+            "std err (noise)": self.bse_noise,
+            statistic: self.tvalues,
+            pvalue: self.pvalues,
+            lower: ends[0],
+            upper: ends[1],
+            "noise share": self.noise_share,
+        }
+        return pd.DataFrame(columns | ({} if bound is None else {"bias bound": bound}))
+
+    def _coefficients(self, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
+        """Return the frame of coefficients under other names."""
+        frame = PrivateResults.summary_frame(self, alpha)
+        if xname is not None and len(xname) != len(frame):
+            raise OptionError("xname", list(xname), f"{len(frame)} names")
+        return frame if xname is None else frame.set_axis(list(xname), axis=0)
 
     def summary(
         self,
@@ -263,7 +418,17 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is no level or ``xname`` has the wrong length.
         """
-        return summary.build_summary(self, yname=yname, xname=xname, title=title, alpha=alpha)
+        frame = self._coefficients(xname, alpha)
+        shown, cells = without_parts(frame), []
+        for values in shown.to_numpy(dtype=np.float64):  # as statsmodels writes numbers
+            coef, *middle, pvalue, lower, upper, share = values
+            numbers = [figure(coef, 4), *map(figure, middle), f"{pvalue:#6.3f}"]
+            cells.append([*numbers, figure(lower), figure(upper), f"{share:.1%}"])
+        stubs = list(xname) if xname is not None else column_labels(self.release, frame.index)
+        table = cell_table(cells, list(shown.columns), stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"])
+        left, right = header_facts(self, yname or self.response)
+        title = title or f"{self.model_name} Results"
+        return summary_of(title, left, right, table, explain(self, frame), self.flags)
 
     def summary2(
         self,
@@ -292,9 +457,16 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             As ``summary``.
         """
-        return summary.build_summary2(
-            self, yname=yname, xname=xname, title=title, alpha=alpha, float_format=float_format
-        )
+        frame = self._coefficients(xname, alpha)
+        left, right = header_facts(self, yname or self.response)
+        table = Summary2()
+        table.add_dict(dict(left) | dict(right))
+        table.add_df(without_parts(frame), float_format=float_format)
+        table.settings[0]["float_format"] = float_format  # statsmodels takes the first table's for all
+        table.add_title(title or f"Results: {self.model_name}")
+        for note in [*explain(self, frame), *(f"Warning: {warning}" for warning in self.flags)]:
+            table.add_text(note)
+        return table
 
     def coefficient_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return what ``plot_coefficients`` draws.
@@ -314,8 +486,22 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         ------
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
+
+        Notes
+        -----
+        Each arm of an interval is shortened by the square root of the sampling share of the variance. For a Wald
+        interval that is exactly the interval without privacy noise; for another method it is a drawing. An
+        infinite arm has the normal quantile times the sampling standard error as its sampling part.
         """
-        return plots.coefficient_frame(self, alpha)
+        ends = self.conf_int(check_alpha(alpha))
+        estimate, sampling = self.params.to_numpy(), self.bse_sampling.to_numpy()
+        ratio, fallback = sampling / self.bse.to_numpy(), stats.norm.isf(alpha / 2) * sampling
+        columns = {"estimate": estimate, "lower": ends[0], "upper": ends[1]}
+        for name, sign, end in (("sampling_lower", -1.0, ends[0]), ("sampling_upper", 1.0, ends[1])):
+            arm = np.maximum(sign * (end.to_numpy() - estimate), 0.0)
+            bounded = np.isfinite(arm)
+            columns[name] = estimate + sign * np.where(bounded, np.where(bounded, arm, 0.0) * ratio, fallback)
+        return pd.DataFrame(columns, index=self.params.index)
 
     def plot_coefficients(
         self,
@@ -353,7 +539,17 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        return plots.plot_coefficients(self, ax, alpha=alpha, terms=terms, color=color, legend=legend)
+        frame = self.coefficient_frame(alpha)
+        for name in terms or ():
+            if name not in frame.index:
+                raise UnknownColumnError(name, frame.index, "the coefficients")
+        slopes = [name for name in frame.index if name not in CONSTANTS]
+        frame = frame.loc[(slopes or list(frame.index)) if terms is None else list(terms)]
+        frame.index = pd.Index(column_labels(self.release, frame.index))
+        (response,) = column_labels(self.release, [self.response])
+        title = f"{response}: {title_guarantee(self.release)}"
+        label = f"coefficient ({self.inference.method} inference)"
+        return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot coefficients with intervals; `plot_coefficients` has more options.
@@ -370,76 +566,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         -------
         matplotlib.axes.Axes
         """
-        return plots.plot_coefficients(self, ax, alpha=alpha, color=color)
-
-    def margins_frame(
-        self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05
-    ) -> pd.DataFrame:
-        """Return what ``plot_margins`` draws: predicted means along one column of the schema.
-
-        Parameters
-        ----------
-        term : str
-            A column that the formula reads.
-        at : dict or DataFrame, optional
-            Public values of all other columns that it reads; several values make several curves.
-        grid : sequence, optional
-            Public values of ``term``; by default its levels, or points evenly over its declared bounds.
-        alpha : float
-            One minus the confidence.
-
-        Returns
-        -------
-        DataFrame
-            A row for each curve and point: "curve" (0, 1, ...), the columns that the formula reads, and those of
-            ``get_prediction(...).summary_frame(alpha)``.
-
-        Raises
-        ------
-        UnknownColumnError
-            Where the formula does not read ``term``, or ``at`` lacks a column.
-        OptionError
-            Where there is no formula, or a value is no number or declared level.
-        FormulaError
-            Where a term is not defined at a point.
-        """
-        return margins_frame(self, self._design, term, at, grid=grid, alpha=alpha)
-
-    def plot_margins(
-        self,
-        term: str,
-        at: object = None,
-        ax: Axes | None = None,
-        *,
-        grid: Sequence[object] | None = None,
-        alpha: float = 0.05,
-        color: str | None = None,
-        legend: bool = True,
-    ) -> Axes:
-        """Plot the predicted mean along one column, the others at public values, with a pointwise band.
-
-        Parameters
-        ----------
-        term, at, grid, alpha
-            As in ``margins_frame``.
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
-        color : str, optional
-            Colour of a single curve.
-        legend : bool
-            Whether to draw a legend where there are several curves.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The axes. An infinite end is drawn to the edge.
-
-        Raises
-        ------
-        UnknownColumnError, OptionError, FormulaError
-            As ``margins_frame``.
-        """
-        return plot_margins(self, self._design, term, at, ax, grid=grid, alpha=alpha, color=color, legend=legend)
+        return self.plot_coefficients(ax, alpha=alpha, color=color)
 
     @property
     def default_model_infos(self) -> dict[str, Callable[[Any], str]]:
@@ -449,3 +576,20 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
             "Guarantee": lambda results: short_guarantee(results.release),
             "Neighbours": lambda results: str(results.release.neighbors),
         }
+
+
+def _factor(design: FormulaDesign | None, term_name: str) -> tuple[Array, tuple[int, ...], tuple[str, ...]]:
+    """Return the coding (levels, columns) of a term that is one factor, its columns, and its levels."""
+    factors: dict[str, tuple[Any, ...]] = {}
+    for term, places in ({} if design is None else design.terms).items():
+        assert design is not None
+        columns = [design.columns[place] for place in places]
+        involved = {name for column in columns for name, _ in column.codings}
+        if len(involved) == 1 and all(column.codings and column.expression.constant == 1.0 for column in columns):
+            coding = np.array([column.codings[0][1] for column in columns], dtype=np.float64).T
+            factors[term] = (coding, places, design.schema[involved.pop()].level_texts)
+    if term_name not in factors:
+        known = ", ".join(factors) or "there is none here"
+        raise OptionError("term_name", term_name, f"a term that is one factor, without interactions: {known}")
+    coding, places, levels = factors[term_name]
+    return coding, places, levels

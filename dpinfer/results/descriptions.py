@@ -6,7 +6,7 @@ Histograms are drawn as bars over a numeric axis, tables as bars or heat maps, o
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,24 +14,39 @@ import pandas as pd
 from dpinfer.display.report import number
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.contrasts import check_alpha
-from dpinfer.results.drawing import draw_intervals
-from dpinfer.results.plots import coefficient_frame
-from dpinfer.results.printing import PrivateSummary, estimate_table, interval_labels, summary_of
-from dpinfer.results.style import SMALL, given_or_new, grouped, heat_table, ink, legend, restrain, titled
-from dpinfer.results.summary import explain, header_facts
-from dpinfer.results.wording import column_caption, column_labels, title_guarantee
+from dpinfer.results.drawing import (
+    SMALL,
+    draw_intervals,
+    given_or_new,
+    grouped,
+    heat_table,
+    ink,
+    legend,
+    restrain,
+    titled,
+)
+from dpinfer.results.estimates import explain, header_facts
+from dpinfer.results.printing import (
+    PrivateSummary,
+    column_caption,
+    column_labels,
+    estimate_table,
+    interval_labels,
+    summary_of,
+    title_guarantee,
+)
+from dpinfer.results.testing import check_alpha
+from dpinfer.statistics.combination import SUSPICIOUS, Consistency, ConsistencyTest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
 
-    from dpinfer.inference.base import Inference
     from dpinfer.release.release import AnyRelease
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import Inference
 
-__all__ = ["CountedTable", "DescriptionResults", "ProportionResults", "TableResults", "level_name"]
 
 _BIN = re.compile(r"\[(.+), (.+)[)\]]")
 
@@ -43,18 +58,6 @@ _TALLEST = 12.0
 
 _WHOLE = 100.0
 """Size of the largest cell of a heat map from which all are shown as whole numbers."""
-
-
-class CountedTable(Protocol):
-    """A table of counts that was measured, as results ask it for more."""
-
-    def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some of its columns."""
-        ...
-
-    def proportions(self, column: str, by: str | Sequence[str], *, inference: str) -> DescriptionResults:
-        """Infer the shares of the levels of a column."""
-        ...
 
 
 class DescriptionResults(PrivateResults):
@@ -110,17 +113,6 @@ class DescriptionResults(PrivateResults):
             Where there is no such method.
         """
         return self._inferred(method)
-
-    def _labels(self) -> dict[str, Any]:
-        """Everything but the inference and the release that the results are made of."""
-        return {
-            "model_name": self._model_name,
-            "response": self._response,
-            "notes": self._notes,
-            "quantity": self.quantity,
-            "index": self.index,
-            "sizes": self.sizes,
-        }
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._model_name} of {self._response}, {len(self.index)} estimates>"
@@ -197,7 +189,7 @@ class DescriptionResults(PrivateResults):
         -------
         matplotlib.axes.Axes
         """
-        release, frame = self.release, coefficient_frame(self, alpha)
+        release, frame = self.release, self.coefficient_frame(alpha)
         named = [column_labels(release, [name])[0] if name is not None else "" for name in self.index.names]
         if self.index.names[0] is None:
             frame.index = column_labels(release, self.index)
@@ -266,20 +258,15 @@ class TableResults(DescriptionResults):
     ----------
     inference, release
         As in `DescriptionResults`.
-    table : CountedTable, optional
-        What answers `margin` and `proportions`.
+    table : object, optional
+        A measured table or marginals, whose ``margin`` and ``proportions`` answer those of the results.
     **labels
         As in `DescriptionResults`.
     """
 
-    def __init__(
-        self, inference: Inference, release: AnyRelease, *, table: CountedTable | None = None, **labels: Any
-    ) -> None:
+    def __init__(self, inference: Inference, release: AnyRelease, *, table: Any = None, **labels: Any) -> None:
         super().__init__(inference, release, **labels)
         self._table = table
-
-    def _labels(self) -> dict[str, Any]:
-        return {**super()._labels(), "table": self._table}
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot the counts: bins as bars over a numeric axis, levels of one column as bars, of several as a heat map.
@@ -315,7 +302,7 @@ class TableResults(DescriptionResults):
 
     def _histogram(self, edges: Array, groups: int, ax: Axes | None, alpha: float, color: str | None) -> Axes:
         ax = given_or_new(ax, 6.4, 3.8)
-        frame = coefficient_frame(self, alpha)
+        frame = self.coefficient_frame(alpha)
         bins, middle = len(edges) - 1, (edges[:-1] + edges[1:]) / 2
         widths = np.diff(edges)
         even = bool(np.allclose(widths, widths[0]))
@@ -341,7 +328,7 @@ class TableResults(DescriptionResults):
         return ax
 
     def _bars(self, ax: Axes | None, alpha: float, color: str | None) -> Axes:
-        frame = coefficient_frame(self, alpha)
+        frame = self.coefficient_frame(alpha)
         size = len(frame)
         ax = given_or_new(ax, 6.4, float(np.clip(1.1 + 0.34 * size, 2.2, _TALLEST)))
         place = np.arange(size)
@@ -391,7 +378,10 @@ class TableResults(DescriptionResults):
         MissingFromReleaseError
             If a column is not in the table.
         """
-        return self._counted.margin(columns, inference=self._inference.method, target=self._inference.target)
+        found: TableResults = self._counted.margin(
+            columns, inference=self._inference.method, target=self._inference.target
+        )
+        return found
 
     def proportions(self, column: str, by: str | Sequence[str] = ()) -> DescriptionResults:
         """Return the shares of the levels of a column, in groups of others; free of cost.
@@ -403,10 +393,11 @@ class TableResults(DescriptionResults):
         MissingFromReleaseError
             If a column is not in the table.
         """
-        return self._counted.proportions(column, by, inference=self._inference.method)
+        found: DescriptionResults = self._counted.proportions(column, by, inference=self._inference.method)
+        return found
 
     @property
-    def _counted(self) -> CountedTable:
+    def _counted(self) -> Any:
         if self._table is None:
             raise InferenceError("these counts are of no table that was measured")
         return self._table
@@ -445,3 +436,83 @@ def _ends(frame: pd.DataFrame) -> tuple[float, float]:
     finite = np.append(values[np.isfinite(values)], 0.0)
     margin = 0.05 * float(np.ptp(finite))
     return float(finite.min()) - margin, float(finite.max()) + margin
+
+
+class CombinedResults(DescriptionResults):
+    """Estimates from several releases, each weighted by its precision.
+
+    Everything that `DescriptionResults` have, and whether the releases agree.
+
+    Parameters
+    ----------
+    inference, release, **options
+        As in `DescriptionResults`.
+    consistency : Consistency
+        Measured and fitted values.
+    labels : sequence of (int, str)
+        Release and quantity of each measured value.
+    """
+
+    def __init__(
+        self,
+        inference: Inference,
+        release: AnyRelease,
+        *,
+        consistency: Consistency,
+        labels: Sequence[tuple[int, str]],
+        **options: Any,
+    ) -> None:
+        super().__init__(inference, release, **options)
+        self._consistency, self._measured = consistency, tuple(labels)
+
+    def consistency_test(self) -> ConsistencyTest:
+        """Test whether the releases may describe the same data.
+
+        Returns
+        -------
+        ConsistencyTest
+            Statistic (the sum of squared standardised residuals), degrees of freedom, p-value and method: with normal
+            noise chi-squared, otherwise simulated from the laws of the noise with a public seed.
+        """
+        return self._consistency.test
+
+    def measured_frame(self) -> pd.DataFrame:
+        """Return what was measured beside what was fitted.
+
+        Returns
+        -------
+        DataFrame
+            A row per measured quantity, labelled by release (from 1) and quantity; columns "measured", "std err" of
+            its own noise, "fitted", and "residual" in standard deviations.
+        """
+        found = self._consistency
+        return pd.DataFrame(
+            {
+                "measured": found.measured,
+                "std err": np.sqrt(found.noise.variances),
+                "fitted": found.fitted,
+                "residual": found.residuals,
+            },
+            index=pd.MultiIndex.from_tuples(self._measured, names=["release", "quantity"]),
+        )
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Sentences that warn the reader; among them, that the releases contradict each other."""
+        test = self.consistency_test()
+        if test.pvalue >= SUSPICIOUS:
+            return super().flags
+        return (
+            *super().flags,
+            f"the releases contradict each other by more than their noise explains (p = {test.pvalue:.2g}): they may "
+            "not describe the same data",
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences printed below the tables, besides those on the guarantee."""
+        test = self.consistency_test()
+        if test.df == 0:
+            return (*self._notes, "Every measurement is needed: there is nothing to test their agreement with.")
+        told = f"{test.method}: {test.statistic:.4g} on {test.df} degrees of freedom, p = {test.pvalue:.3g}"
+        return (*self._notes, f"Agreement of the releases ({told}).")

@@ -1,19 +1,115 @@
-"""Estimates drawn as points with their intervals."""
+"""How every figure looks, and the two that many results share: intervals, and a statistic beside its law."""
 
 from __future__ import annotations
 
+import textwrap
 from abc import abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dpinfer.results.style import FAINT, SMALL, given_or_new, grouped, restrain, titled
+from dpinfer.display.report import number
+from dpinfer.errors import OptionError, type_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
-__all__ = ["IntervalFigure", "PlottedIntervals", "draw_intervals"]
+    from dpinfer.statistics.arrays import Array
+
+
+FAINT = "0.55"
+"""A grey for lines that guide the eye: legible on white and on black."""
+
+MARKED = "C1"
+"""The colour of what is observed, or matters most: the theme's second."""
+
+SMALL = "small"
+"""Size of the text of legends and of crowded ticks."""
+
+_TITLE = 72
+"""Characters of a title in a line, at the usual width of a figure."""
+
+
+def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the axes given, or those of a new figure of this size in inches."""
+    if ax is not None:
+        from matplotlib.axes import Axes  # noqa: PLC0415  (as below)
+
+        if not isinstance(ax, Axes):
+            raise OptionError("ax", type_of(ax), "matplotlib Axes, or None for a new figure")
+        return ax
+    from matplotlib import pyplot as plt  # noqa: PLC0415  (imported when first needed: it is slow to load)
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def ink() -> Any:
+    """Return the colour of text in the theme that is in force."""
+    from matplotlib import rcParams  # noqa: PLC0415  (imported when first needed)
+
+    return rcParams["text.color"]
+
+
+def restrain(ax: Axes, *, left: bool = True, bottom: bool = True) -> None:
+    """Leave the frame out, but for the sides whose scale is read."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines["left"].set_visible(left)
+    ax.spines["bottom"].set_visible(bottom)
+
+
+def titled(ax: Axes, text: str) -> None:
+    """Set a title, wrapped to the width of the axes."""
+    wide = ax.get_window_extent().width / ax.get_figure(root=True).dpi  # type: ignore[union-attr]
+    ax.set_title(textwrap.fill(text, max(int(_TITLE * wide / 6.0), 24)), fontsize="medium")
+
+
+def legend(ax: Axes, **options: Any) -> None:
+    """Add a legend without a frame."""
+    ax.legend(frameon=False, fontsize=SMALL, **options)
+
+
+def grouped(*axes: Axis) -> None:
+    """Group the digits of large numbers on linear axes."""
+    from matplotlib.ticker import FuncFormatter  # noqa: PLC0415  (imported when first needed)
+
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 6)))
+
+
+def shades(count: int) -> list[Any]:
+    """Return colours of an ordered few, between faint and full, that are legible on light and dark ground."""
+    from matplotlib import colormaps  # noqa: PLC0415  (imported when first needed)
+
+    return list(colormaps["viridis"](np.linspace(0.8, 0.3, count))) if count > 1 else ["C0"]
+
+
+def heat_table(
+    ax: Axes, values: Array, rows: Sequence[str], columns: Sequence[str], *, texts: Sequence[Sequence[str]]
+) -> None:
+    """Draw a table (r, c) as a heat map, each cell with its text, from the ground of the axes to the theme's first."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgb  # noqa: PLC0415  (imported when first needed)
+
+    colors = LinearSegmentedColormap.from_list("dpinfer", [to_rgb(one) for one in (ax.get_facecolor(), "C0")])
+    low, high = min(float(np.nanmin(values)), 0.0), float(np.nanmax(values))
+    edges = [np.arange(size + 1) - 0.5 for size in values.shape[::-1]]
+    look: dict[str, Any] = {"cmap": colors, "edgecolors": ax.get_facecolor(), "linewidth": 1.0}
+    drawn = ax.pcolormesh(*edges, values, vmin=low, vmax=high if high > low else low + 1.0, **look)
+    ax.invert_yaxis()
+    for down, across in np.ndindex(values.shape):
+        shade: Any = drawn.to_rgba(values[down, across])
+        light = float(np.dot(shade[:3], [0.299, 0.587, 0.114])) > 0.55
+        centred: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
+        ax.text(across, down, texts[down][across], color="black" if light else "white", **centred)
+    turned = max(map(len, columns), default=0) * len(columns) > _TITLE
+    ax.set_xticks(range(len(columns)), list(columns), rotation=45 if turned else 0, ha="right" if turned else "center")
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.tick_params(length=0)
+    restrain(ax, left=False, bottom=False)
+
 
 _TALLEST = 14.0
 """Height in inches of a new figure, at most."""
@@ -70,61 +166,63 @@ def draw_intervals(
     """
     ax = given_or_new(ax, 6.4, min(1.4 + 0.42 * len(frame), _TALLEST))
     color = color or "C0"
-    low, high = _limits(frame, zero=zero)
+    values = frame.to_numpy(dtype=np.float64)
+    finite = np.append(values[np.isfinite(values)], [0.0] if zero else [])
+    low, high = float(finite.min()), float(finite.max())
+    margin = 0.08 * (high - low) or 1.0
+    low, high = low - margin, high + margin
     position = np.arange(len(frame), dtype=np.float64)
     if zero:
         ax.vlines(0.0, -0.5, len(frame) - 0.5, color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
-    clipped = frame.clip(low, high)
-    ax.hlines(
-        position,
-        clipped["lower"],
-        clipped["upper"],
-        color=color,
-        linewidth=1.4,
-        label=f"{100 * (1 - alpha):.4g}% interval, noise counted",
-    )
+    clipped, told = frame.clip(low, high), f"{100 * (1 - alpha):.4g}% interval, noise counted"
+    ax.hlines(position, clipped["lower"], clipped["upper"], color=color, linewidth=1.4, label=told)
     if "sampling_lower" in clipped:
         ends = clipped["sampling_lower"], clipped["sampling_upper"]
         ax.hlines(position, *ends, color=color, linewidth=6, alpha=0.45, label="part from sampling")
     ax.plot(frame["estimate"], position, "o", color=color, markersize=5, label="estimate")
     for column, edge, marker in (("lower", low, "<"), ("upper", high, ">")):
         unbounded = np.isinf(frame[column].to_numpy())
-        ax.plot(
-            np.full(unbounded.sum(), edge),
-            position[unbounded],
-            marker,
-            color=color,
-            markersize=7,
-            clip_on=False,
-        )
+        places = np.full(unbounded.sum(), edge), position[unbounded]
+        ax.plot(*places, marker, color=color, markersize=7, clip_on=False)
     ax.set_xlabel(label)
     titled(ax, title)
-    _dress(ax, frame, (low, high), legend=legend)
-    return ax
-
-
-def _limits(frame: pd.DataFrame, *, zero: bool) -> tuple[float, float]:
-    """Return where the horizontal axis ends: around all that is finite, and zero where it is marked."""
-    values = frame.to_numpy(dtype=np.float64)
-    finite = np.append(values[np.isfinite(values)], [0.0] if zero else [])
-    low, high = float(finite.min()), float(finite.max())
-    margin = 0.08 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
-def _dress(ax: Axes, frame: pd.DataFrame, limits: tuple[float, float], *, legend: bool) -> None:
-    ax.set_xlim(*limits)
+    ax.set_xlim(low, high)
     ax.set_yticks(np.arange(len(frame)), [str(name) for name in frame.index])
     restrain(ax)
     grouped(ax.xaxis)
-    room = _add_legend(ax, len(frame)) if legend else 0.0
+    room = 0.0  # below the last row, in rows, for the legend
+    if legend:
+        box = ax.get_window_extent().transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())  # type: ignore[union-attr]
+        wide = box.width > 5
+        ax.legend(loc="lower center", ncols=3 if wide else 1, frameon=False, fontsize=SMALL, borderaxespad=0.2)
+        share = min(0.6, (0.24 if wide else 0.62) / box.height)
+        room = len(frame) * share / (1 - share)
     ax.set_ylim(len(frame) - 0.5 + room, -0.5)
+    return ax
 
 
-def _add_legend(ax: Axes, rows: int) -> float:
-    """Add a legend below the last row and return the room, in rows, that it takes."""
-    box = ax.get_window_extent().transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())  # type: ignore[union-attr]
-    columns = 3 if box.width > 5 else 1
-    ax.legend(loc="lower center", ncols=columns, frameon=False, fontsize=SMALL, borderaxespad=0.2)
-    share = min(0.6, (0.24 if columns == 3 else 0.62) / box.height)
-    return rows * share / (1 - share)
+_TAIL = 0.001
+
+
+def draw_law(ax: Axes, observed: float, law: Any, pvalue: str) -> None:
+    """Draw the density of a law of scipy, where there is one, and the observed statistic as a line."""
+    if law is not None:
+        ends = float(law.ppf(_TAIL)), float(law.isf(_TAIL))
+        known = [one for one in (*ends, observed) if np.isfinite(one)]
+        points = np.linspace(min(known), max(known), 401)[1:]
+        ax.fill_between(points, law.pdf(points), color="C0", alpha=0.5, lw=0, label="under the null hypothesis")
+    label = f"observed, p-value {pvalue}"
+    if np.isfinite(observed):
+        ax.axvline(observed, color=MARKED, lw=2, label=label)
+    else:
+        ax.plot([], [], color=MARKED, lw=2, label=f"{label}: not finite")
+
+
+def dress_law(ax: Axes, label: str, title: str) -> None:
+    """Name a statistic and the hypothesis, and leave out the scale of a density."""
+    ax.set_xlabel(label)
+    titled(ax, title)
+    ax.set_yticks([])
+    restrain(ax, left=False)
+    grouped(ax.xaxis)
+    legend(ax)

@@ -11,21 +11,17 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError, UnknownColumnError, kind_of, type_of
-from dpinfer.results.contrasts import check_alpha, standard_errors
 from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
 from dpinfer.results.printing import label_texts
+from dpinfer.results.testing import check_alpha, standard_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from dpinfer.inference.base import Inference
     from dpinfer.schema.formula import FormulaDesign
+    from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import Inference
 
-    Array = NDArray[np.float64]
-
-__all__ = ["CONSTANTS", "MeanPrediction", "design_rows", "public_frame", "public_points"]
 
 CONSTANTS = ("Intercept", "const", "1")
 """Names under which a column of ones is known."""
@@ -90,11 +86,8 @@ def public_points(
         As ``design_rows``.
     """
     frame = public_frame(exog)
-    if (
-        frame is not None
-        and design is not None
-        and not (_has_parameters(frame, names) and not design.holds_cells(frame))
-    ):
+    named = frame is not None and all(name in frame.columns or name in CONSTANTS for name in names)
+    if frame is not None and design is not None and (not named or design.holds_cells(frame)):
         values = design.read(frame)
         return design.rows(values, len(frame)), values
     try:
@@ -130,10 +123,6 @@ def public_frame(exog: object, option: str = "exog") -> pd.DataFrame | None:
             raise OptionError(option, type_of(exog), "columns of one length")
         return pd.DataFrame(dict(exog), index=[0] if scalars else None)
     return exog if isinstance(exog, pd.DataFrame) else None
-
-
-def _has_parameters(frame: pd.DataFrame, names: Sequence[str]) -> bool:
-    return all(name in frame.columns or name in CONSTANTS for name in names)
 
 
 def _column(frame: pd.DataFrame, name: str) -> Array:
@@ -183,7 +172,10 @@ class MeanPrediction(PlottedIntervals):
     @property
     def predicted_mean(self) -> pd.Series:
         """Series (m,): the mean, in units of the response."""
-        return self.linear_predictor if self.inverse_link is None else self._means(self.linear_predictor)
+        linear = self.linear_predictor
+        if self.inverse_link is None:
+            return linear
+        return pd.Series(self.inverse_link(linear.to_numpy(dtype=np.float64)), index=linear.index)
 
     @property
     def se_linear(self) -> pd.Series:
@@ -254,7 +246,3 @@ class MeanPrediction(PlottedIntervals):
     def _repr_html_(self) -> str:
         """Show `summary_frame` as HTML in a notebook."""
         return self._report().html()
-
-    def _means(self, linear: pd.Series) -> pd.Series:
-        assert self.inverse_link is not None
-        return pd.Series(self.inverse_link(linear.to_numpy(dtype=np.float64)), index=linear.index)

@@ -1,10 +1,12 @@
-"""The tables that results print: a header of facts, numbers, notes; as text, HTML, LaTeX and markdown."""
+"""What results print: tables as text, HTML, LaTeX and markdown, and the sentences in them."""
 
 from __future__ import annotations
 
 import copy
 import math
+import re
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from statsmodels.iolib.summary import Summary, forg
@@ -12,28 +14,20 @@ from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
 
 from dpinfer.display.report import Report, Table, count, number
+from dpinfer.errors import NotProvedError
+from dpinfer.release.release import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
+    from dpinfer.release.release import AnyRelease
+    from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.inference import Inference
+
     Facts = list[tuple[str, str]]
 
-__all__ = [
-    "Exported",
-    "PrivateSummary",
-    "Shown",
-    "cell_table",
-    "escape_markdown",
-    "estimate_table",
-    "figure",
-    "interval_labels",
-    "label_texts",
-    "summary_of",
-    "table_width",
-    "without_parts",
-]
 
 _BEYOND_STATSMODELS = {
     "\\": r"\textbackslash ",
@@ -98,21 +92,11 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     def _lines(self, width: int | None = None) -> list[str]:
         """Return numbered notes, then warnings, wrapped to ``width`` characters."""
-        lines = []
-        for place, note in enumerate(self.notes, 1):
-            lines.append((f"[{place}] ", note))
+        lines = [(f"[{place}] ", note) for place, note in enumerate(self.notes, 1)]
         lines += [("Warning: ", warning) for warning in self.warnings]
         if width is None:
             return [mark + sentence for mark, sentence in lines]
         return [textwrap.fill(mark + sentence, width, subsequent_indent=" " * len(mark)) for mark, sentence in lines]
-
-    def _escaped(self, table: dict[int, str]) -> PrivateSummary:
-        other = copy.deepcopy(self)
-        for cell in (cell for part in other.tables for row in part for cell in row):
-            cell.data = str(cell.data).translate(table)
-        for part in other.tables:
-            part.title = str(part.title).translate(table) if part.title else part.title
-        return other
 
     def _report(self) -> Report:
         header, body = ([[str(cell.data).strip() for cell in row] for row in table] for table in self.tables)
@@ -127,11 +111,12 @@ class PrivateSummary(Summary):  # type: ignore[misc]
 
     def as_latex(self) -> str:
         """Return the summary as LaTeX, with names and notes escaped; it needs the booktabs package."""
-        part = self._escaped(_LATEX_CELL)
-        for table in part.tables:
+        joined, coefficients = copy.deepcopy(self.tables)
+        for table in (joined, coefficients):
             table.title = None  # statsmodels would write it as a comment, half escaped
-        joined = part.tables[0]
-        joined.extend(part.tables[1])
+            for cell in (cell for row in table for cell in row):
+                cell.data = str(cell.data).translate(_LATEX_CELL)
+        joined.extend(coefficients)
         notes = [line.translate(LATEX_TEXT) for line in self._lines()]
         title = self.title.translate(LATEX_TEXT)
         tabular = joined.as_latex_tabular()
@@ -146,13 +131,7 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         rule = [":---", *["---:"] * (len(rows[0]) - 1)]
         lines = [f"**{self.title}**", ""]
         lines += [f"- {label} {escape_markdown(value)}" for label, value in pairs]
-        lines += [
-            "",
-            *("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]),
-            "",
-            "Notes:",
-            "",
-        ]
+        lines += ["", *("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]), "", "Notes:", ""]
         return "\n".join(lines + [f"- {escape_markdown(line)}" for line in self._lines()]) + "\n"
 
     def _repr_markdown_(self) -> str:
@@ -194,16 +173,12 @@ def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
     """Build a table of the ``summary_frame`` of descriptions, its rows called by these names."""
     shown = without_parts(frame)
     styles = {"noise share": "{:.1%}".format, "count": count}
-    columns = [
-        [styles.get(name, _four_digits)(value) if not math.isnan(value) else _gap(name, shown) for value in shown[name]]
-        for name in shown.columns
-    ]
+    columns = []
+    for name in shown.columns:  # words for a missing estimate, which comes first, nothing for what belongs to it
+        write: Callable[[Any], str] = styles.get(str(name), partial(figure, digits=4))
+        gap = "not determined" if name == shown.columns[0] else ""
+        columns.append([gap if math.isnan(value) else write(value) for value in shown[name]])
     return cell_table(list(zip(*columns, strict=True)), list(shown.columns), names)
-
-
-def _gap(name: str, frame: pd.DataFrame) -> str:
-    """Write a missing number: words for the estimate, which comes first, nothing for what belongs to it."""
-    return "not determined" if name == frame.columns[0] else ""
 
 
 def figure(value: float, digits: int = 3) -> str:
@@ -212,17 +187,26 @@ def figure(value: float, digits: int = 3) -> str:
     return number(value, digits) if large else str(forg(float(value), prec=digits))
 
 
-def _four_digits(value: float) -> str:
-    return figure(value, 4)
-
-
 def summary_of(
     title: str, left: Facts, right: Facts, table: SimpleTable, notes: Sequence[str], warnings: Sequence[str] = ()
 ) -> PrivateSummary:
     """Put a header of facts, in two halves, above a table and as wide as it where there is room to grow."""
     rows = max(len(left), len(right))
     left, right = (half + [("", "")] * (rows - len(half)) for half in (left, right))
-    return PrivateSummary(title, header_table(left, right, title, table_width(table)), table, notes, warnings)
+
+    def header(extra: int) -> SimpleTable:
+        halves = []
+        for half, stub in ((left, 0), (right, 21 + extra % 2)):
+            wide = max(fmt_2cols["colwidths"], *(len(value) for _, value in half)) + extra // 2
+            labels = [f"{'  ' * bool(stub and label)}{label}".ljust(stub) for label, _ in half]
+            values = [[value.rjust(wide)] for _, value in half]
+            halves.append(SimpleTable(values, stubs=labels, txt_fmt=copy.deepcopy(fmt_2cols)))
+        halves[0].title = title
+        halves[0].extend_right(halves[1])
+        return halves[0]
+
+    room = max(0, table_width(table) - table_width(header(0)))
+    return PrivateSummary(title, header(room), table, notes, warnings)
 
 
 class _Summarised(Protocol):
@@ -258,18 +242,201 @@ class Exported(Shown):
         return self.summary(alpha=alpha).as_markdown()
 
 
-def header_table(left: Facts, right: Facts, title: str, width: int) -> SimpleTable:
-    """Write label-value pairs in two halves of equal length, at least ``width`` characters wide where there is room."""
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w.(])")
+_FACTOR = re.compile(r"\bC\((\w+)[^()\[\]]*\)\[T\.([^\[\]]*)\]|\b(\w+)\[T\.([^\[\]]*)\]")
+_LEVELS = re.compile(r"(?<=[=\[])[^\[\],=]*(?=[\],]|$)")
+"""A name in a term, but for that of a function; a level of a factor; one in the name of a coefficient or a group."""
 
-    def build(extra: int) -> SimpleTable:
-        halves = []
-        for half, stub in ((left, 0), (right, 21 + extra % 2)):
-            wide = max(fmt_2cols["colwidths"], *(len(value) for _, value in half)) + extra // 2
-            labels = [f"{'  ' * bool(stub and label)}{label}".ljust(stub) for label, _ in half]
-            values = [[value.rjust(wide)] for _, value in half]
-            halves.append(SimpleTable(values, stubs=labels, txt_fmt=copy.deepcopy(fmt_2cols)))
-        halves[0].title = title
-        halves[0].extend_right(halves[1])
-        return halves[0]
+_NEIGHBORS = {
+    "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
+    "replace_one": "data sets are neighbours when one unit is replaced by another (replace_one)",
+}
 
-    return build(max(0, width - table_width(build(0))))
+
+def measured_in(release: AnyRelease, name: str) -> str:
+    """Return the unit of measurement of a column; empty where none is declared."""
+    schema = release.schema if isinstance(release, Release) else {}
+    return schema[name].measured_in if name in schema else ""
+
+
+def column_caption(release: AnyRelease, name: str) -> str:
+    """Return what a column is called on axes and in tables: its label, if it has one, with its unit."""
+    schema = release.schema if isinstance(release, Release) else {}
+    return schema[name].caption(name) if name in schema else name
+
+
+def column_labels(release: AnyRelease, names: Iterable[object]) -> list[str]:
+    """Return what coefficients and estimates are called in tables: names, with the labels of columns in their place.
+
+    Where no column has a label or a unit, that is the names as they are.
+    """
+    schema = release.schema if isinstance(release, Release) else {}
+    told = {name: (one.label or name, one.caption(name)) for name, one in schema.items() if one.caption(name) != name}
+    return [_labelled(str(name), told) for name in names]
+
+
+def _labelled(name: str, told: Mapping[str, tuple[str, str]]) -> str:
+    """Write labels for names of columns: with the unit where a column is all there is, else without."""
+    if not told:
+        return name
+    if name in told:
+        return told[name][1]
+    name = _FACTOR.sub(lambda found: f"{found[1] or found[3]}[{found[2] or found[4]}]" if
+                       (found[1] or found[3]) in told else found.group(), name)  # fmt: skip
+    levels, found, start = _LEVELS.finditer(name), [], 0
+    for level in levels:  # what is in brackets after a factor is the name of a level
+        found += [_columns(name[start : level.start()], told), level.group()]
+        start = level.end()
+    return "".join([*found, _columns(name[start:], told)])
+
+
+def _columns(text: str, told: Mapping[str, tuple[str, str]]) -> str:
+    return _WORD.sub(lambda found: told.get(found.group(), (found.group(),))[0], text)
+
+
+def column_notes(release: AnyRelease) -> list[str]:
+    """Say what columns are, where they have a label or a unit, and what an earlier release says of their quality."""
+    if not isinstance(release, Release):
+        return []
+    told = [f"{name} is {one.caption(name)}" for name, one in release.schema.items() if one.caption(name) != name]
+    said = [f"Columns: {'; '.join(told)}."] if told else []
+    return [*said, *(f"Data quality, as released before: {note}" for note in release.notes)]
+
+
+def charge_notes(release: AnyRelease) -> list[str]:
+    """Name the charges of a release in the ledger: one sentence, or none for a simulated release."""
+    if not release.charge_ids:
+        return []
+    return [f"Ledger charge{'s' if len(release.charge_ids) > 1 else ''}: {', '.join(release.charge_ids)}."]
+
+
+def short_guarantee(release: AnyRelease) -> str:
+    """Return the price in short form, or say that there is no guarantee.
+
+    Parameters
+    ----------
+    release : Release or CombinedRelease
+        The release.
+
+    Returns
+    -------
+    str
+        The price that was asked for, or "none (public data)".
+    """
+    return "none (public data)" if release.public else str(release.cost.price)
+
+
+def title_guarantee(release: AnyRelease) -> str:
+    """Return the price, or that there is no privacy, as a title says it after what is shown."""
+    return "public data, no privacy" if release.public else str(release.cost.price)
+
+
+def guarantee_facts(release: AnyRelease) -> Facts:
+    """Return the lines of a header on price and neighbours."""
+    return [("Guarantee:", short_guarantee(release)), ("Neighbours:", str(release.neighbors))]
+
+
+def format_nobs(inference: Inference) -> str:
+    """Return the number of rows and where it comes from.
+
+    Parameters
+    ----------
+    inference : Inference
+        The inference.
+
+    Returns
+    -------
+    str
+        Such as "1,234 (noisy)", "1,234 (public)" or "not released".
+    """
+    return format_count(inference.nobs, public=inference.nobs_is_public)
+
+
+def format_count(nobs: float | None, *, public: bool) -> str:
+    """Return a number of rows and whether it is public or noisy."""
+    if nobs is None:
+        return "not released"
+    return f"{count(nobs)} ({'public' if public else 'noisy'})"
+
+
+def guarantee(release: AnyRelease) -> str:
+    """Return the whole guarantee as one sentence, or that there is none."""
+    neighbors = _NEIGHBORS[release.neighbors]
+    if release.unit != "one row":
+        neighbors += (
+            f"; a unit is {release.unit} (further rows of a person were left out, and estimates are about those kept)"
+        )
+    if release.public:
+        return (
+            "Simulated from public data with the noise of "
+            f"{release.cost.describe()}: this is not a private release; {neighbors}."
+        )
+    return f"Guarantee: {release.cost.describe()}; {neighbors}."
+
+
+def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
+    """Say that sampling variances count the rows of a person as alike.
+
+    Parameters
+    ----------
+    schema : Schema
+    target : {"population", "data"}
+
+    Returns
+    -------
+    tuple of str
+        Empty where rows are the unit, or only noise counts as error.
+    """
+    if schema.rows_per_unit == 1 or target != "population":
+        return ()
+    most = f"{schema.rows_per_unit:,}"
+    return (
+        f"a person may have {most} rows, and nothing was measured of how alike they are: sampling variances are "
+        f"multiplied by {most}, which is enough for any likeness and often too much (of a regression where errors "
+        "spread equally, as it is for independent rows); under add_remove bootstrap() weighs people as a whole: it "
+        "does without equal spread, and is sharper where sampling outweighs the noise",
+    )
+
+
+def separate_flags(schema: Schema, groups: int, target: str) -> tuple[str, ...]:
+    """Say that the errors of groups to which one person may belong are not independent.
+
+    Parameters
+    ----------
+    schema : Schema
+    groups : int
+    target : {"population", "data"}
+
+    Returns
+    -------
+    tuple of str
+        Empty where rows are the unit, there is one group, or only noise counts as error.
+    """
+    if schema.rows_per_unit == 1 or groups == 1 or target != "population":
+        return ()
+    return (
+        "a person may have rows in several groups, whose sampling errors are then related; this was not measured: "
+        "every group's own interval is right, a comparison of groups may not be",
+    )
+
+
+def refuse_dependent_rows(schema: Schema, what: str, instead: str) -> None:
+    """Refuse an inference that rests on independent rows where a person may have several.
+
+    Parameters
+    ----------
+    schema : Schema
+    what : str
+        What is asked for.
+    instead : str
+        What serves.
+
+    Raises
+    ------
+    NotProvedError
+    """
+    if schema.rows_per_unit > 1:
+        raise NotProvedError(
+            f"{what} takes rows as independent, and a person may have {schema.rows_per_unit:,} of them; {instead}, or "
+            "max_rows=1"
+        )

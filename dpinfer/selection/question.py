@@ -18,9 +18,17 @@ from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Above, Context, Data, Largest, Stage
 from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import Neighbors, PureDP
-from dpinfer.procedures.conditions import compiled_where, quoted, told_where
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import inferred, is_number, is_text, measured, one_of
+from dpinfer.procedures.options import (
+    compiled_where,
+    inferred,
+    is_number,
+    is_text,
+    measured,
+    one_of,
+    quoted,
+    told_where,
+)
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import ABOVE, BELOW, CHOICES, NOT_REACHED
 from dpinfer.schema.axes import LevelsAxis

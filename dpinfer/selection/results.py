@@ -12,9 +12,18 @@ import pandas as pd
 
 from dpinfer.display.report import count, number
 from dpinfer.errors import OptionError
-from dpinfer.results.printing import PrivateSummary, Shown, cell_table, summary_of
-from dpinfer.results.style import MARKED, given_or_new, grouped, legend, restrain, titled
-from dpinfer.results.wording import charge_notes, column_notes, guarantee, guarantee_facts, title_guarantee
+from dpinfer.results.drawing import MARKED, given_or_new, grouped, legend, restrain, titled
+from dpinfer.results.printing import (
+    PrivateSummary,
+    Shown,
+    cell_table,
+    charge_notes,
+    column_notes,
+    guarantee,
+    guarantee_facts,
+    summary_of,
+    title_guarantee,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from dpinfer.display.progress import check_progress, watched
 from dpinfer.display.report import Report, Reported, Table, count, number
 from dpinfer.errors import OptionError
 from dpinfer.kernel.rows.products import ReplicateSum
-from dpinfer.results.style import FAINT, MARKED, given_or_new, legend, restrain, titled
+from dpinfer.results.drawing import FAINT, MARKED, given_or_new, legend, restrain, titled
 from dpinfer.studies.audit_draws import replay_all, tests_of_laws
 from dpinfer.studies.audit_events import event_findings, label_tests
 from dpinfer.studies.audit_exact import Finding, exact_findings, worst_of

@@ -20,7 +20,7 @@ from dpinfer.privacy.resampling import (
     dominating_mu,
 )
 from dpinfer.privacy.units import OUTWARD, gaussian_epsilon
-from dpinfer.results.style import given_or_new, legend, restrain
+from dpinfer.results.drawing import given_or_new, legend, restrain
 from dpinfer.schema.schema import MOST_ROWS
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpinfer.display.progress import check_progress
 from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DataError, DPInferError, OptionError, names_of
-from dpinfer.results.style import FAINT, MARKED, SMALL, given_or_new, ink, legend, restrain, titled
+from dpinfer.results.drawing import FAINT, MARKED, SMALL, given_or_new, ink, legend, restrain, titled
 from dpinfer.studies.measures import Replicates, Rules, performance
 from dpinfer.studies.oracle import study_oracles
 from dpinfer.studies.simulation import Design, Task, draw_columns, run_block, run_design

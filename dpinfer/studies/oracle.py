@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dpinfer.inference.batch import Oracle
-from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
+from dpinfer.statistics.inference import Oracle, Released
 from dpinfer.studies.simulation import cells_at, draw_columns, noiseless_estimates
 
 if TYPE_CHECKING:

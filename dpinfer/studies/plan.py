@@ -17,7 +17,7 @@ from dpinfer.errors import DPInferError, OptionError, cut, kind_of, names_of, ty
 from dpinfer.kernel.stage import Context, Data
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.results.style import FAINT, given_or_new, legend, restrain
+from dpinfer.results.drawing import FAINT, given_or_new, legend, restrain
 from dpinfer.studies.forecasts import START, Fitted, Question, Summed, Tested, outlook_of
 from dpinfer.studies.populations import ReleasePilot
 from dpinfer.studies.power import (

@@ -20,22 +20,22 @@ from dpinfer.descriptions.mean_tests import MeanComparison
 from dpinfer.display.progress import check_progress, watched
 from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DPInferError, OptionError
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import MOST_DRAWS, HidingModel, batch_pvalues
 from dpinfer.kernel.sampling import check_scales
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 from dpinfer.release import NoiseLaw
-from dpinfer.results.style import FAINT, given_or_new, ink, legend, restrain, shades, titled
+from dpinfer.results.drawing import FAINT, given_or_new, ink, legend, restrain, shades, titled
 from dpinfer.schema.schema import Schema
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import MOST_DRAWS, HidingModel, batch_pvalues
 from dpinfer.tables.chi_squared import ChiSquare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from dpinfer.inference.nulls import Draws, NullModel
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.nulls import Draws, NullModel
 
 __all__ = [
     "PRICES", "TESTS", "PowerStudy", "amount_of", "bracket", "crossing", "four_digits_down", "is_number", "is_whole",

@@ -19,8 +19,6 @@ import pyarrow.parquet as pq
 from dpinfer._version import __version__
 from dpinfer.display.progress import LOG, watched
 from dpinfer.errors import DataError, OptionError
-from dpinfer.inference.contrasts import contrast_rows, variance_of
-from dpinfer.inference.released import Released
 from dpinfer.kernel.data import PublicData
 from dpinfer.kernel.measurement import Measurement, price_procedure
 from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
@@ -30,6 +28,7 @@ from dpinfer.privacy.units import NEIGHBORS, ZCDP, Neighbors, Privacy
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.schema import Schema
+from dpinfer.statistics.inference import Released, contrast_rows, variance_of
 
 if TYPE_CHECKING:
     from pathlib import Path

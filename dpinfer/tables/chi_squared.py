@@ -11,16 +11,26 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import NotProvedError, OptionError, named
-from dpinfer.inference.noise import CountNoise, count_noise
-from dpinfer.inference.nulls import Draws, check_draws, simulate
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_table
-from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import FINITE, Allowed, inferred, is_text, one_of
-from dpinfer.procedures.table_axes import axes_of, axis_name, check_bins, edges_of
-from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.procedures.options import (
+    FINITE,
+    Allowed,
+    axes_of,
+    axis_name,
+    check_bins,
+    edges_of,
+    inferred,
+    is_text,
+    one_of,
+    told_where,
+    where_notes,
+)
+from dpinfer.procedures.procedure import first_error
+from dpinfer.results.printing import refuse_dependent_rows
+from dpinfer.statistics.noise import CountNoise, count_noise
+from dpinfer.statistics.nulls import Draws, check_draws, simulate
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from dpinfer.tables.chi_squared_results import ChiSquareResults, count_flags
 from dpinfer.tables.loglinear_fit import CellTable

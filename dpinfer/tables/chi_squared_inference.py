@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy import special
 
-from dpinfer.inference.noise import LEAST
-from dpinfer.inference.nulls import Candidate
-from dpinfer.inference.simultaneous import joint_level
 from dpinfer.statistics.arrays import inverse_form
+from dpinfer.statistics.inference import joint_level
+from dpinfer.statistics.noise import LEAST
+from dpinfer.statistics.nulls import Candidate
 from dpinfer.statistics.numerical import bisected
 from dpinfer.statistics.tails import widened
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.inference.noise import CountNoise
-    from dpinfer.inference.nulls import NullModel
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.noise import CountNoise
+    from dpinfer.statistics.nulls import NullModel
     from dpinfer.tables.marginal_inference import TableNoise
 
     Effect = Callable[[Array], tuple[Array, Array]]
@@ -240,7 +240,7 @@ class _TwoWay(ABC):
         return _open_margins(self._nearest(self._tables(values)))[1]
 
     def candidates(self, values: Array) -> list[Candidate]:
-        """Fits that the data do not tell apart; see `dpinfer.inference.nulls.SeveralFits`."""
+        """Fits that the data do not tell apart; see `dpinfer.statistics.nulls.SeveralFits`."""
         nearest = self._nearest(self._tables(values))
         floored, hidden, peaked = _open_margins(nearest)
         usual, peak = (self._fitted(nearest, *margins) for margins in (floored, peaked))

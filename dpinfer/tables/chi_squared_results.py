@@ -10,11 +10,10 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.nulls import NullDistribution, candidates
-from dpinfer.results.contrasts import check_alpha, checked_truth
+from dpinfer.results.drawing import FAINT, given_or_new, ink, restrain, titled
 from dpinfer.results.printing import interval_labels, label_texts
-from dpinfer.results.style import FAINT, given_or_new, ink, restrain, titled
-from dpinfer.results.testing.base import Effect, TestResults
+from dpinfer.results.testing import Effect, TestResults, check_alpha, checked_truth
+from dpinfer.statistics.nulls import NullDistribution, candidates
 from dpinfer.tables.chi_squared_inference import (
     CountModel,
     GoodnessOfFit,

@@ -10,34 +10,39 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import OptionError, ReleaseFormatError, names_of, type_of
-from dpinfer.inference.linear_noise import METHODS, batch_queries, measured_queries, query_oracle
 from dpinfer.kernel.rows.cells import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, CellSum, QuerySum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.cell_sums import MeasuredCounts
-from dpinfer.procedures.conditions import compiled_where, told_where, where_notes
-from dpinfer.procedures.explanation import first_error
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import inferred, is_text, one_of, texts_of
-from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.table_axes import axes_of
+from dpinfer.procedures.options import (
+    axes_of,
+    compiled_where,
+    inferred,
+    is_text,
+    one_of,
+    texts_of,
+    told_where,
+    where_notes,
+)
+from dpinfer.procedures.procedure import Procedure, first_error
 from dpinfer.release import Release
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import axis_from_dict
 from dpinfer.statistics.arrays import floats
+from dpinfer.statistics.combination import METHODS, batch_queries, measured_queries, query_oracle
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 
 __all__ = ["LinearQueries", "Weights", "linear_queries", "whole_weights"]
 

@@ -11,37 +11,44 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError
-from dpinfer.inference.combination import CombinedNoise, added_noise
-from dpinfer.inference.linear_noise import LinearNoise
-from dpinfer.inference.noise import count_noise
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, check_summed, counts_of_table
-from dpinfer.procedures.conditions import told_where, where_notes
-from dpinfer.procedures.explanation import first_error
-from dpinfer.procedures.joint_table import NOWHERE
+from dpinfer.procedures.combine import NOWHERE
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, Contrasts, inferred, one_of
-from dpinfer.procedures.table_axes import axes_of, axis_name, check_bins, edges_of
+from dpinfer.procedures.options import (
+    TARGET,
+    Contrasts,
+    axes_of,
+    axis_name,
+    check_bins,
+    edges_of,
+    inferred,
+    one_of,
+    told_where,
+    where_notes,
+)
+from dpinfer.procedures.procedure import first_error
 from dpinfer.release import Release
-from dpinfer.results.combined import CombinedResults
-from dpinfer.results.people import refuse_dependent_rows
+from dpinfer.results.descriptions import CombinedResults
+from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.columns import Boolean, Category
 from dpinfer.schema.schema import Schema
+from dpinfer.statistics.combination import CombinedNoise, LinearNoise, added_noise
+from dpinfer.statistics.noise import count_noise
 from dpinfer.tables.loglinear_fit import FORMULA, CellNoise, CellTable, NoisyCells, check_size, one_sided
 from dpinfer.tables.loglinear_inference import METHODS, LogLinearInference, batch_loglinear, loglinear_oracle
 from dpinfer.tables.loglinear_results import LogLinearResults
 from dpinfer.tables.marginal_results import MarginalTables
 
 if TYPE_CHECKING:
-    from dpinfer.inference.batch import BatchEstimates, Oracle
-    from dpinfer.inference.released import Released
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import NoiseLaw
     from dpinfer.release.release import AnyRelease
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
     from dpinfer.tables.loglinear_fit import LogLinearModel
 
 __all__ = ["LogLinear", "cells_of_table", "loglinear"]

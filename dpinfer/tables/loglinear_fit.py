@@ -23,18 +23,18 @@ import pandas as pd
 from scipy import optimize
 
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
-from dpinfer.inference.combination import CombinedNoise
 from dpinfer.schema.columns import Boolean, Category, Integer
 from dpinfer.schema.expressions import compile_condition
 from dpinfer.schema.formula import FormulaDesign, compile_formula
 from dpinfer.schema.schema import Schema
+from dpinfer.statistics.combination import CombinedNoise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dpinfer.inference.noise import CountNoise
     from dpinfer.schema.axes import Axis
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.noise import CountNoise
 
 __all__ = ["CellNoise", "CellTable", "LogLinearFit", "LogLinearModel", "NoisyCells", "fit_loglinear", "reduced"]
 

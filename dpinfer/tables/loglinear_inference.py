@@ -26,11 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpinfer.inference.base import BaseInference
-from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.contrasts import contrast_rows, rows_of
-from dpinfer.inference.nulls import Candidate
-from dpinfer.inference.restrictions import independent
+from dpinfer.statistics.inference import BaseInference, BatchEstimates, Oracle, contrast_rows, independent, rows_of
+from dpinfer.statistics.nulls import Candidate
 from dpinfer.statistics.tails import joint_pvalue, widened, widened_pvalue
 from dpinfer.tables import loglinear_fit as fits
 

@@ -10,15 +10,13 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.errors import NotProvedError, OptionError, kind_of
-from dpinfer.inference.nulls import check_draws, simulate
-from dpinfer.inference.simultaneous import joint_level
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.contrasts import check_alpha, checked_truth
 from dpinfer.results.drawing import draw_intervals
-from dpinfer.results.printing import interval_labels
-from dpinfer.results.summary import statistic_labels
-from dpinfer.results.testing.base import TestResults
-from dpinfer.results.wording import title_guarantee
+from dpinfer.results.estimates import statistic_labels
+from dpinfer.results.printing import interval_labels, title_guarantee
+from dpinfer.results.testing import TestResults, check_alpha, checked_truth
+from dpinfer.statistics.inference import joint_level
+from dpinfer.statistics.nulls import check_draws, simulate
 from dpinfer.statistics.tails import widened
 from dpinfer.tables.loglinear_inference import nested
 
@@ -27,10 +25,10 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.inference.nulls import Draws
     from dpinfer.release.release import AnyRelease
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.nulls import Draws
     from dpinfer.tables.loglinear_fit import CellTable, LogLinearFit
     from dpinfer.tables.loglinear_inference import LogLinearInference
 
@@ -74,13 +72,8 @@ class LogLinearResults(PrivateResults):
     ) -> None:
         options = {"model_name": "Private log-linear model", "response": "count", **labels, "inverse_link": np.exp}
         super().__init__(inference, release, design=design, **options)
-        self._own = {"table": table, "included": included, "formula": formula, "exclude": exclude, "design": design}
         self._table, self._included, self._factors, self._exclude = table, included, design, exclude
         self.formula = formula
-
-    def _labels(self) -> dict[str, Any]:
-        """Everything but the inference and the release that the results are made of."""
-        return {**super()._labels(), **self._own}
 
     def __repr__(self) -> str:
         return super().__repr__().replace("<PrivateResults", f"<{type(self).__name__}", 1)

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.inference.moment_inference import MomentInference
-from dpinfer.inference.moments import MomentSums, proportions, rescaled, totals
-from dpinfer.inference.noise import NoiseSums, variables_of
 from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.statistics.moment_inference import MomentInference
+from dpinfer.statistics.moments import MomentSums, proportions, rescaled, totals
+from dpinfer.statistics.noise import NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpinfer.inference.moments import Estimates
-    from dpinfer.inference.noise import Components
-    from dpinfer.inference.released import Released
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.statistics.arrays import Array, Places
+    from dpinfer.statistics.inference import Released
+    from dpinfer.statistics.moments import Estimates
+    from dpinfer.statistics.noise import Components
 
     Subset = tuple[int, ...]
 

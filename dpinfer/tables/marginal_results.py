@@ -12,24 +12,28 @@ from scipy import stats
 
 from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
-from dpinfer.inference.contrasts import simulated_critical
-from dpinfer.inference.moment_inference import intervals
-from dpinfer.inference.moments import diagonal
-from dpinfer.inference.noise import Components
-from dpinfer.inference.released import Released
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES, Described, SumPlan, levels_shown
-from dpinfer.procedures.conditions import where_notes
-from dpinfer.procedures.options import texts_of
-from dpinfer.procedures.stored import context_of
-from dpinfer.procedures.table_axes import axis_name
+from dpinfer.procedures.options import axis_name, texts_of, where_notes
+from dpinfer.procedures.procedure import context_of
 from dpinfer.release.release import encode
-from dpinfer.results import wording
-from dpinfer.results.contrasts import check_alpha
+from dpinfer.results import printing
 from dpinfer.results.descriptions import ProportionResults, TableResults
-from dpinfer.results.people import alike_flags, separate_flags
-from dpinfer.results.printing import Exported, PrivateSummary, estimate_table, interval_labels, summary_of
-from dpinfer.results.style import given_or_new, grouped, restrain, titled
+from dpinfer.results.drawing import given_or_new, grouped, restrain, titled
+from dpinfer.results.printing import (
+    Exported,
+    PrivateSummary,
+    alike_flags,
+    estimate_table,
+    interval_labels,
+    separate_flags,
+    summary_of,
+)
+from dpinfer.results.testing import check_alpha
+from dpinfer.statistics.inference import Released, simulated_critical
+from dpinfer.statistics.moment_inference import intervals
+from dpinfer.statistics.moments import diagonal
+from dpinfer.statistics.noise import Components
 from dpinfer.tables import marginal_inference
 from dpinfer.tables.marginal_inference import MarginalInference, TableNoise
 
@@ -38,11 +42,11 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from dpinfer.inference.moments import Estimates
     from dpinfer.release import Release
     from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.axes import Axis
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.moments import Estimates
     from dpinfer.tables.marginal_inference import CenteredMargins, Joint, Subset
     from dpinfer.tables.workload import MarginalPlan
 
@@ -56,7 +60,7 @@ _REPLICATES, _TOGETHER = 9_999, 500
 
 @dataclass(frozen=True, eq=False)
 class MarginalTables:
-    """The marginals of a release; implements `CountedTable`.
+    """The marginals of a release.
 
     Attributes
     ----------
@@ -160,7 +164,7 @@ class MarginalTables:
         return Described(plan, quantities, axes)
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some columns; see `CountedTable`."""
+        """Infer the counts of some columns."""
         subset, described = self._few(columns), self._described(columns, ["count"], self.axes(columns))
         estimates = self.estimates(columns, target)
         joint = marginal_inference.joint_counts(self.found, subset, estimates, self.nobs)
@@ -207,7 +211,7 @@ class MarginalTables:
     def proportions(
         self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
     ) -> DescriptionResults:
-        """Infer the shares of the levels of a column, in groups of others; see `CountedTable`."""
+        """Infer the shares of the levels of a column, in groups of others."""
         columns = (*((by,) if isinstance(by, str) else by), column)
         subset, axes = self._few(columns), self.axes(columns)
         groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
@@ -527,18 +531,18 @@ class MarginalResults(Exported):
         total = float(self.tables.unbiased(())[0])
         left = [("Marginals:", count(len(self.marginals))), ("Cells:", count(len(frame))), ("Target:", self.target)]
         right = [
-            *wording.guarantee_facts(self.release),
-            ("No. Observations:", wording.format_count(total, public=self.tables.nobs is not None)),
+            *printing.guarantee_facts(self.release),
+            ("No. Observations:", printing.format_count(total, public=self.tables.nobs is not None)),
         ]
         notes = [
-            wording.guarantee(self.release),
+            printing.guarantee(self.release),
             f"std err counts {'privacy noise alone' if self.target == 'data' else 'sampling and privacy noise'}. "
             "Estimates are unbiased and may be negative; intervals are of one cell each.",
             *self.notes,
         ]
         if len(frame) > _SHOWN:
             notes.append(f"The first {_SHOWN} of {count(len(frame))} cells; .summary_frame() has all.")
-        notes += [*wording.column_notes(self.release), *wording.charge_notes(self.release)]
+        notes += [*printing.column_notes(self.release), *printing.charge_notes(self.release)]
         shown = frame.iloc[:_SHOWN]
         names = [f"{marginal}: {cell}" for marginal, cell in shown.index]
         return summary_of("Private marginals", left, right, estimate_table(shown, names), notes, self.flags)
@@ -579,13 +583,13 @@ class MarginalResults(Exported):
         ax.set_xlabel(
             f"standard error of a cell, in rows; {1 - stats.norm.sf(1.96) * 2:.0%} intervals reach twice that"
         )
-        titled(ax, f"{len(names)} marginals, {wording.title_guarantee(self.release)}")
+        titled(ax, f"{len(names)} marginals, {printing.title_guarantee(self.release)}")
         grouped(ax.xaxis)
         restrain(ax, left=False)
         return ax
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self.marginals)} marginals, {wording.title_guarantee(self.release)}>"
+        return f"<{type(self).__name__}: {len(self.marginals)} marginals, {printing.title_guarantee(self.release)}>"
 
 
 def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:

@@ -9,30 +9,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
-from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.moment_inference import batch_moments, moment_oracle
-from dpinfer.inference.released import Released
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import Described, SumPlan
-from dpinfer.procedures.conditions import told_where
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, inferred, measured, one_of
+from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inferred, measured, one_of, told_where
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.procedures.table_axes import axes_of, axis_name, edges_of
 from dpinfer.release import Release
+from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
+from dpinfer.statistics.moment_inference import batch_moments, moment_oracle
 from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates
 from dpinfer.tables.marginal_results import MarginalResults, MarginalTables
 from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_workload
 
 if TYPE_CHECKING:
-    from dpinfer.inference.moments import Estimates
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
+    from dpinfer.statistics.moments import Estimates
 
 __all__ = ["Marginals", "marginals"]
 

@@ -16,9 +16,9 @@ from dpinfer.descriptions.binomial_inference import (
     binomial_pvalue,
 )
 from dpinfer.errors import OptionError
-from dpinfer.inference.noise import noisy_binomial_cdf, noisy_binomial_sf
-from dpinfer.inference.nulls import ALTERNATIVES
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
+from dpinfer.statistics.noise import noisy_binomial_cdf, noisy_binomial_sf
+from dpinfer.statistics.nulls import ALTERNATIVES
 from validation.common.tulap_law import tulap_cdf
 
 EXTREME = [-np.inf, -1e300, -1e9, -40.0, -0.5, -1e-9, 0.0, 0.5, 7.3, 10.0, 11.0, 1e4, 1e17, 1e308, np.inf, np.nan]

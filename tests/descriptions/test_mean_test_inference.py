@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpinfer.descriptions.mean_test_inference import GroupMeans
-from dpinfer.inference.nulls import batch_pvalues, simulate
+from dpinfer.statistics.nulls import batch_pvalues, simulate
 
 MIXING = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
 

@@ -16,7 +16,7 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
-from dpinfer.inference.released import Released
+from dpinfer.statistics.inference import Released
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10),

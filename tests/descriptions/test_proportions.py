@@ -19,8 +19,8 @@ from dpinfer.errors import (
     ReleaseFormatError,
     UnknownColumnError,
 )
-from dpinfer.inference.released import Released
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw
+from dpinfer.statistics.inference import Released
 from tests.logs import charged
 
 SCHEMA = dpi.Schema(

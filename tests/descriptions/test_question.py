@@ -22,8 +22,8 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
-from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.statistics.inference import Released
 from tests.logs import charged
 from tests.odd_cells import with_cells
 

@@ -14,9 +14,9 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, ReleaseFormatError
-from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.results.descriptions import TableResults
+from dpinfer.statistics.inference import Released
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(

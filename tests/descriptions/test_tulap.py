@@ -11,7 +11,7 @@ from scipy.optimize import elementwise
 
 from dpinfer.descriptions.binomial_inference import binomial_estimate, binomial_interval, binomial_pvalue
 from dpinfer.errors import OptionError
-from dpinfer.inference.noise import noisy_binomial_cdf, noisy_binomial_sf
+from dpinfer.statistics.noise import noisy_binomial_cdf, noisy_binomial_sf
 from validation.common.tulap_law import released, tulap_cdf, tulap_sf
 
 EXTREME = [-np.inf, -1e300, -1e9, -40.0, -0.5, -1e-9, 0.0, 0.5, 7.3, 99.5, 100.0, 1e4, 1e17, 1e308, np.inf, np.nan]

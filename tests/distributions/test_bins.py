@@ -8,9 +8,9 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected, variance_error
-from dpinfer.inference.moment_inference import intervals
-from dpinfer.inference.moments import MomentSums, proportions
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.statistics.moment_inference import intervals
+from dpinfer.statistics.moments import MomentSums, proportions
 
 WIDTHS = np.array([0.5, 1.0, 2.0, 0.25])
 COUNTS = np.array([[40.0, 60.0, 90.0, 10.0]])

@@ -16,9 +16,9 @@ from dpinfer.distributions.rank_statistics import (
     nearest_shares,
     shrinkage,
 )
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import batch_pvalues, simulate
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import batch_pvalues, simulate
 
 
 class NoNoise:

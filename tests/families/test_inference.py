@@ -30,7 +30,7 @@ from dpinfer.schema import Real, Schema
 from tests.families.drawn import STEP, batched, draw, fitted, interval, pose, pvalue
 
 if TYPE_CHECKING:
-    from dpinfer.inference.base import Inference
+    from dpinfer.statistics.inference import Inference
 
 
 def release(values, law, steps):

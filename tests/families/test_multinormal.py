@@ -10,9 +10,9 @@ from scipy import special, stats
 
 import dpinfer as dpi
 from dpinfer.families.multinormal import clamped_product, estimate_multinormal
-from dpinfer.inference.moment_inference import intervals, pvalues
-from dpinfer.inference.moments import MomentSums
-from dpinfer.inference.released import Released
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.moment_inference import intervals, pvalues
+from dpinfer.statistics.moments import MomentSums
 
 
 def table(columns):

@@ -19,8 +19,8 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.families.question import ExpFam
-from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.statistics.inference import Released
 from tests.linear import gram_ols
 from tests.logs import charged
 from tests.odd_cells import with_cells

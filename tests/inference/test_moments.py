@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.inference.moment_inference import batch_moments, intervals, pvalues
-from dpinfer.inference.moments import MomentSums, correlations, covariances, means, proportions, totals, variances
+from dpinfer.statistics.moment_inference import batch_moments, intervals, pvalues
+from dpinfer.statistics.moments import MomentSums, correlations, covariances, means, proportions, totals, variances
 
 EXPONENTS = [
     (0, 0),

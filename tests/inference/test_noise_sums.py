@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.inference.linear_noise import measured_queries
-from dpinfer.inference.noise import NoiseSums, Variable, variables_of
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.statistics.combination import measured_queries
+from dpinfer.statistics.noise import NoiseSums, Variable, variables_of
 from dpinfer.statistics.tails import critical_value
 from tests.descriptions.test_results import noisy
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.moments import read_through_noise
+from dpinfer.statistics.moments import read_through_noise
 
 ROWS = np.array([[1e9]])
 

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from dpinfer.errors import OptionError
-from dpinfer.inference import nulls
-from dpinfer.inference.nulls import ENOUGH, MOST_DRAWS, batch_pvalues, check_draws, simulate
+from dpinfer.statistics import nulls
+from dpinfer.statistics.nulls import ENOUGH, MOST_DRAWS, batch_pvalues, check_draws, simulate
 
 
 @dataclass(frozen=True)

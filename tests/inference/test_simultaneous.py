@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.inference.simultaneous import joint_level
+from dpinfer.statistics.inference import joint_level
 
 
 def sidak(count, alpha):

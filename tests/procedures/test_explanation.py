@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.procedures.explanation import Explanation
+from dpinfer.procedures.procedure import Explanation
 
 SCHEMA = dpi.Schema(
     income=dpi.Real(0, 2e5), age=dpi.Integer(0, 100), b=dpi.Boolean(), group=dpi.Category(["<a>", "b & c"])

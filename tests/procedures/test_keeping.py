@@ -29,7 +29,7 @@ from dpinfer.errors import (
 )
 from dpinfer.kernel import data as kernel_data
 from dpinfer.privacy import store
-from dpinfer.procedures.stored import stored_fields
+from dpinfer.procedures.procedure import stored_fields
 from dpinfer.release.saving import SavedRelease
 from tests.contract.questions import HOME
 

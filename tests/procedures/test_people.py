@@ -11,10 +11,10 @@ import dpinfer as dpi
 from dpinfer.descriptions.binomial import binomtest
 from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.errors import InferenceError, NotProvedError, SchemaError
-from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.combine import combine
 from dpinfer.release import Release
+from dpinfer.statistics.inference import Released
 from dpinfer.studies import truncation
 from tests.linear import gram_ols
 

@@ -8,10 +8,10 @@ import statsmodels.formula.api as smf
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.released import Released
 from dpinfer.regression.gram import GramProblem, fit_gram
 from dpinfer.regression.gram_inference import LinearInference, batch_linear, release_matrices
 from dpinfer.regression.near_empty import level_columns, ridges
+from dpinfer.statistics.inference import Released
 from dpinfer.statistics.tails import biased_pvalue, pvalue_of
 
 LEVELS = ["a", "b", "c", "d", "e"]

@@ -15,7 +15,7 @@ import dpinfer as dpi
 from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.regression.inference import AverageSlope
 from dpinfer.regression.results import GLMResults
-from dpinfer.results.links import MeanFunction
+from dpinfer.results.margins import MeanFunction
 from dpinfer.schema.formula import FormulaDesign, compile_formula
 from tests.results.conftest import StubRelease, UnboundedStub, WaldStub
 

@@ -6,10 +6,10 @@ import statsmodels.api as sm
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.inference.nulls import batch_pvalues, simulate
 from dpinfer.regression.gram import GramProblem, covariance, fit_gram
 from dpinfer.regression.gram_inference import LinearRestrictions, draw_sums, gram_values, scale_error, score_joint
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.statistics.nulls import batch_pvalues, simulate
 
 RESTRICTIONS = np.array([[0.0, 1, 0, 0], [0, 0, 1, -1]])
 TARGETS = np.array([0.3, 0.1])

@@ -10,10 +10,9 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
-from dpinfer.inference.combination import CombinedNoise, Consistency, least_squares, weighted_means
-from dpinfer.inference.linear_noise import LinearNoise
 from dpinfer.procedures.combine import combine
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.combination import CombinedNoise, Consistency, LinearNoise, least_squares, weighted_means
 from dpinfer.tables.linear_queries import linear_queries
 
 SURE = {"missing": "a", "impossible": "a"}

@@ -8,7 +8,7 @@ import pytest
 from statsmodels.stats.contrast import ContrastResults
 
 from dpinfer.errors import OptionError
-from dpinfer.results.contrasts import linear_constraints
+from dpinfer.results.testing import linear_constraints
 
 NAMES = ["Intercept", "age", "educ", "hours.per.week"]
 CONSTRAINTS = [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.results.wording import _labelled
+from dpinfer.results.printing import _labelled
 
 SCHEMA = dpi.Schema(
     income=dpi.Real(0, 2e5, label="Net income", unit="EUR"),

@@ -16,8 +16,8 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DataError, OptionError
-from dpinfer.inference.released import Released
 from dpinfer.procedures.procedure import Procedure
+from dpinfer.statistics.inference import Released
 from dpinfer.studies import Rules, population
 from dpinfer.studies.measures import Replicates, performance
 from dpinfer.studies.simulation import BLOCK

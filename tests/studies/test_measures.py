@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpinfer.errors import InferenceError
-from dpinfer.results.adapter import checked_covariance
+from dpinfer.results.estimates import checked_covariance
 from dpinfer.studies.measures import Replicates, Rules, performance
 
 

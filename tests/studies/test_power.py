@@ -17,10 +17,10 @@ from dpinfer.descriptions.binomial import binomtest
 from dpinfer.descriptions.binomial_inference import binomial_power
 from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.errors import DPInferError, NotProvedError, OptionError
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import batch_pvalues
-from dpinfer.inference.released import Released
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.studies import PowerStudy, power
 from dpinfer.tables.chi_squared import chi2_contingency, chisquare
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats.contingency import association
 
-from dpinfer.inference.noise import CountNoise
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
 from dpinfer.tables.chi_squared_inference import (
     GoodnessOfFit,
     Homogeneity,

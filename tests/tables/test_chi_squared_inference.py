@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import batch_pvalues, candidates, simulate
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import batch_pvalues, candidates, simulate
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 
 NONE = CountNoise(NoiseLaw("gaussian", (0.0,)))

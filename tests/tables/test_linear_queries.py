@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, InferenceError, OptionError, ReleaseFormatError, SchemaError
-from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.cells import LARGEST_WEIGHT, query_change
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
+from dpinfer.statistics.inference import Released
 from dpinfer.tables.linear_queries import linear_queries, whole_weights
 
 SCHEMA = dpi.Schema(g=dpi.Category(["a", "b", "c"]), b=dpi.Boolean(), x=dpi.Real(0, 10))

@@ -20,8 +20,8 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
-from dpinfer.inference.released import Released
 from dpinfer.kernel.stage import Context
+from dpinfer.statistics.inference import Released
 
 SCHEMA = dpi.Schema(
     g=dpi.Category(["a", "b", "c"], missing="a", impossible="a"),

@@ -7,9 +7,9 @@ import pytest
 import statsmodels.api as sm
 from scipy import optimize, stats
 
-from dpinfer.inference.combination import CombinedNoise
-from dpinfer.inference.noise import CountNoise
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.combination import CombinedNoise
+from dpinfer.statistics.noise import CountNoise
 from dpinfer.tables.loglinear_fit import CellNoise, CellTable, LogLinearModel, fit_loglinear, reduced
 from dpinfer.tables.loglinear_inference import (
     LogLinearInference,

@@ -10,8 +10,8 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, ReleaseFormatError
-from dpinfer.inference.combination import CombinedNoise, added_noise
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.combination import CombinedNoise, added_noise
 
 SCHEMA = dpi.Schema(
     g=dpi.Category(["a", "b", "c"], missing="a", impossible="a"),

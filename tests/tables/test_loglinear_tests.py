@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import batch_pvalues, simulate
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import batch_pvalues, simulate
 from dpinfer.tables.loglinear_fit import CellNoise, CellTable
 from dpinfer.tables.loglinear_inference import nested, ridge_fit
 

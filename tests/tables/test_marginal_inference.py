@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.statistics.inference import Released
 from dpinfer.tables.marginal_inference import (
     centered_margins,
     count_estimates,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpinfer.inference.noise import Components, CountNoise
 from dpinfer.release.laws import NoiseLaw
+from dpinfer.statistics.noise import Components, CountNoise
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence, cohens_w, cramers_v, residual_table
 from dpinfer.tables.marginal_inference import NoiseSource, TableNoise
 

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import candidates
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import candidates
 
 __all__ = ["DRAWS", "LAWS", "beyond_of", "noise_at", "normal_shares", "shares_of"]
 

@@ -14,7 +14,7 @@ from scipy.optimize import elementwise
 from tqdm import tqdm
 
 from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
-from dpinfer.inference.noise import noisy_binomial_cdf, noisy_binomial_sf
+from dpinfer.statistics.noise import noisy_binomial_cdf, noisy_binomial_sf
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.common.tulap_law import released, tulap_cdf

@@ -11,10 +11,10 @@ import pandas as pd
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.released import Released
 from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from dpinfer.resampling.bootstrap import unstable
 from dpinfer.resampling.inference import ReplicateSums
+from dpinfer.statistics.inference import Released
 from dpinfer.studies import Rules
 from validation.common.cells import measured
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person

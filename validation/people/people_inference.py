@@ -10,11 +10,11 @@ import numpy as np
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.moment_inference import intervals
-from dpinfer.inference.released import Released
 from dpinfer.procedures.cell_sums import describe
 from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from dpinfer.statistics.arrays import symmetric
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.moment_inference import intervals
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 
 QUESTIONS: dict[str, Any] = {

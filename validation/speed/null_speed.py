@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import simulate
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import simulate
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

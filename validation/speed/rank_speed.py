@@ -14,7 +14,7 @@ from dpinfer.distributions.rank_statistics import (
     SignedRanks,
     TwoDistributions,
 )
-from dpinfer.inference.nulls import NullModel, simulate
+from dpinfer.statistics.nulls import NullModel, simulate
 from validation.common.claims import Claim
 from validation.common.leaves import noise_at
 from validation.common.outputs import Options, options, write_figure, write_table

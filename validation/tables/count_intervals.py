@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.linear_noise import measured_queries
+from dpinfer.statistics.combination import measured_queries
 from dpinfer.statistics.tails import critical_value
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.marginals import margin_of
 from dpinfer.kernel.stage import Context
+from dpinfer.statistics.inference import Released
 from dpinfer.tables.marginal_inference import centered_margins
 
 if TYPE_CHECKING:

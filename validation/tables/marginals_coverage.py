@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpinfer.inference.moment_inference import intervals
+from dpinfer.statistics.moment_inference import intervals
 from dpinfer.statistics.tails import critical_value
 from dpinfer.tables.marginal_inference import count_estimates, share_estimates, subsets_of
 from validation.common.cells import kept_all

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.released import Released
+from dpinfer.statistics.inference import Released
 from dpinfer.tables.marginal_inference import centered_margins, subsets_of
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -11,10 +11,10 @@ import statsmodels.api as sm
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.moment_inference import intervals
-from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
+from dpinfer.statistics.inference import Released
+from dpinfer.statistics.moment_inference import intervals
 from dpinfer.tables.marginal_inference import centered_margins, count_estimates
 from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpinfer.inference.noise import Components
-from dpinfer.inference.nulls import batch_pvalues
+from dpinfer.statistics.noise import Components
+from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from dpinfer.tables.marginal_inference import TableNoise
 from validation.common.cells import kept_all

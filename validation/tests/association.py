@@ -11,8 +11,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from dpinfer.inference.noise import CountNoise
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
 from dpinfer.studies import Rules
 from dpinfer.tables.chi_squared_inference import (
     EffectSize,

@@ -27,8 +27,8 @@ from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpinfer.inference.nulls import Alternative
     from dpinfer.release import NoiseLaw
+    from dpinfer.statistics.nulls import Alternative
 
 PRICES = (dpi.PureDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5))
 POWERS = (

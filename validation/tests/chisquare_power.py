@@ -11,8 +11,8 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.noise import CountNoise
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

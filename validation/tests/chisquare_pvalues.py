@@ -11,9 +11,9 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import batch_pvalues
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.inference.noise import CountNoise
-from dpinfer.inference.nulls import candidates
 from dpinfer.release import NoiseLaw
+from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import candidates
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size

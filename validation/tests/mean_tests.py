@@ -16,7 +16,7 @@ import dpinfer as dpi
 from dpinfer.descriptions.mean_test_inference import GroupMeans, spread_pvalues
 from dpinfer.descriptions.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.descriptions.results import UNEQUAL
-from dpinfer.inference.nulls import batch_pvalues
+from dpinfer.statistics.nulls import batch_pvalues
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table

@@ -9,11 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.inference.moment_inference import batch_moments
-from dpinfer.inference.released import Released
-from dpinfer.inference.simultaneous import joint_level
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.cell_sums import describe
+from dpinfer.statistics.inference import Released, joint_level
+from dpinfer.statistics.moment_inference import batch_moments
 from dpinfer.tables.chi_squared_inference import Independence, residual_table
 from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import LogLinearInference

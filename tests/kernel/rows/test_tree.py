@@ -15,7 +15,7 @@ from dpinfer.kernel.rows.tree import MOST_LEAVES, PointRows, leaf_edges
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
-from dpinfer.procedures.table_axes import axes_of
+from dpinfer.procedures.options import axes_of
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 
 SCHEMA = Schema(

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.testing.base import TestResults
-from dpinfer.results.testing.regression import RegressionTestResults, restriction_texts
+from dpinfer.results.testing import RegressionTestResults, TestResults, restriction_texts
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(

@@ -7,8 +7,8 @@ from statsmodels.stats import multitest
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.inference.simultaneous import joint_level
-from dpinfer.results.testing.several import METHODS, UNPROVED, multipletests
+from dpinfer.results.multiple_tests import METHODS, UNPROVED, multipletests
+from dpinfer.statistics.inference import joint_level
 
 SCHEMA = dpi.Schema(a=dpi.Boolean(), b=dpi.Category(["x", "y", "z"]), c=dpi.Real(0, 1))
 DATA = dpi.PublicData(SCHEMA.sample(2000, np.random.default_rng(1)), SCHEMA, rng=np.random.default_rng(2))

@@ -1,4 +1,4 @@
-"""Several tests at once, as post-processing."""
+"""Several tests at once, their p-values corrected for their number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import pandas as pd
 from statsmodels.stats import multitest
 
 from dpinfer.errors import NotProvedError, OptionError, kind_of
-from dpinfer.results.contrasts import CoefficientTest, JointTest, check_alpha
 from dpinfer.results.estimates import PrivateEstimates
-from dpinfer.results.testing.base import TestResults
+from dpinfer.results.testing import CoefficientTest, JointTest, TestResults, check_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["METHODS", "UNPROVED", "multipletests"]
 
 METHODS = ("holm", "bonferroni", "fdr_by")
 """Corrections that hold however the p-values depend on each other."""

@@ -13,24 +13,6 @@ from dpinfer.errors import OptionError
 if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask, Places
 
-__all__ = [
-    "ALTERNATIVES",
-    "ENOUGH",
-    "MOST_DRAWS",
-    "Alternative",
-    "Candidate",
-    "Draws",
-    "HidingModel",
-    "NullDistribution",
-    "NullModel",
-    "Restrictable",
-    "Restricted",
-    "SeveralFits",
-    "batch_pvalues",
-    "candidates",
-    "check_draws",
-    "simulate",
-]
 
 Draws = Literal["adaptive"] | int
 

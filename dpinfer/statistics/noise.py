@@ -33,19 +33,6 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import Family
     from dpinfer.statistics.arrays import Array
 
-__all__ = [
-    "LEAST",
-    "Components",
-    "CountNoise",
-    "NoiseSums",
-    "Variable",
-    "check_law",
-    "count_noise",
-    "count_tail",
-    "noisy_binomial_cdf",
-    "noisy_binomial_sf",
-    "variables_of",
-]
 
 _LARGEST = 2**18
 """Points of the grid on which a law is computed; of a wider one a step is nothing beside its spread."""

@@ -19,26 +19,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpinfer.inference.noise import NoiseSums
     from dpinfer.statistics.arrays import Array, Mask, Places
+    from dpinfer.statistics.noise import NoiseSums
 
-__all__ = [
-    "Estimates",
-    "Growth",
-    "MomentSums",
-    "Sizes",
-    "correlations",
-    "covariances",
-    "diagonal",
-    "linearised",
-    "means",
-    "positive",
-    "proportions",
-    "read_through_noise",
-    "rescaled",
-    "totals",
-    "variances",
-]
 
 Growth = Literal["none", "skewed", "square", "deviation", "correlation", "binomial"]
 

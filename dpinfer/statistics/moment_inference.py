@@ -9,23 +9,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.inference.base import TARGETS, BaseInference
-from dpinfer.inference.batch import BatchEstimates, Oracle
-from dpinfer.inference.contrasts import Contrasts, rows_of, simulated_critical, simulated_pvalue, single, variance_of
-from dpinfer.inference.noise import NoiseSums
-from dpinfer.inference.restrictions import independent, wald_lengths
 from dpinfer.statistics.arrays import root_of
+from dpinfer.statistics.inference import (
+    BaseInference,
+    BatchEstimates,
+    Contrasts,
+    Oracle,
+    independent,
+    rows_of,
+    simulated_critical,
+    simulated_pvalue,
+    single,
+    variance_of,
+    wald_lengths,
+)
+from dpinfer.statistics.noise import NoiseSums
 from dpinfer.statistics.numerical import outermost_crossing
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.inference.moments import Estimates
     from dpinfer.release.laws import NoiseLaw
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.statistics.moments import Estimates
 
-__all__ = ["METHODS", "TARGETS", "MomentInference", "batch_moments", "intervals", "moment_oracle", "pvalues"]
 
 METHODS = ("auto", "score", "wald", "simulated")
 
@@ -86,26 +94,24 @@ class MomentInference(BaseInference):
     @property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p)."""
-        return self._known(self._blocks(self.estimates.sampling[0]))
+        return self._blocks(self.estimates.sampling[0], self.estimates.missing[0].ravel())
 
     @property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return self._known(self._blocks(self.estimates.noise[0]))
+        return self._blocks(self.estimates.noise[0], self.estimates.missing[0].ravel())
 
     @cached_property
     def _covariance(self) -> Array:
         return self._blocks(self.estimates.sampling[0]) + self._blocks(self.estimates.noise[0])
 
-    def _known(self, covariance: Array) -> Array:
-        missing = self.estimates.missing[0].ravel()
-        return np.where(missing[:, None] | missing, np.nan, covariance)
-
-    def _blocks(self, parts: Array) -> Array:
+    def _blocks(self, parts: Array, missing: Mask | None = None) -> Array:
+        """Return the covariance (p, p) of cells (G, q, q) in the columns' units; NaN where it is missing."""
         cells, width = parts.shape[0], parts.shape[1]
         full = np.zeros((cells, width, cells, width))
         full[np.arange(cells), :, np.arange(cells), :] = parts * np.outer(self.factor, self.factor)
-        return full.reshape(cells * width, cells * width)
+        square = full.reshape(cells * width, cells * width)
+        return square if missing is None else np.where(missing[:, None] | missing, np.nan, square)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -170,8 +176,11 @@ class MomentInference(BaseInference):
         statistic = float(wald_lengths(distance[None], total[None])[0])
         if count == 1:
             return statistic, count, float(self.contrast_pvalues(restrictions, values)[0])
-        df = self._linear(restrictions).least_df
-        return statistic, count, joint_pvalue(statistic, count, df, self._joint_loadings(restrictions))
+        loadings = None
+        if self.estimates.laplace:
+            covariance = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
+            loadings = np.linalg.solve(np.linalg.cholesky(covariance), self._laplace_parts(restrictions))
+        return statistic, count, joint_pvalue(statistic, count, self._linear(restrictions).least_df, loadings)
 
     def _scaled(self, ends: Array) -> Array:
         """Return intervals of scaled quantities (G, q, 2) in the units of the columns (p, 2)."""
@@ -188,15 +197,11 @@ class MomentInference(BaseInference):
             shares = self._laplace_parts(contrasts) ** 2 / np.maximum(variance, 1e-300)[:, None]
             shares = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
             shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
-        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, self._noise_sums(contrasts))
-
-    def _noise_sums(self, contrasts: Array) -> NoiseSums | None:
-        """Return linear combinations (k,) of what noise alone moves; None where sampling does, too."""
-        alone, shape = self.estimates.alone, self.estimates.value.shape
-        if alone is None:
-            return None
-        moved = np.broadcast_to(alone.factors, (1, *shape[1:], len(alone.variables)))[0]
-        return NoiseSums(self._moved(contrasts, moved), alone.variables * shape[1])
+        alone, shape, sums = self.estimates.alone, self.estimates.value.shape, None
+        if alone is not None:  # nothing but noise moves the estimates
+            moved = np.broadcast_to(alone.factors, (1, *shape[1:], len(alone.variables)))[0]
+            sums = NoiseSums(self._moved(contrasts, moved), alone.variables * shape[1])
+        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, sums)
 
     def _moved(self, contrasts: Array, mixing: Array) -> Array:
         """Return what moves linear combinations (k, G m), from what moves the scaled estimates (G, q, m)."""
@@ -208,13 +213,6 @@ class MomentInference(BaseInference):
         """Return what each Laplace variable, standardised, adds to linear combinations (k, m)."""
         mixing = self.estimates.mixing[0]
         return self._moved(contrasts, mixing) * np.sqrt(np.tile(self.estimates.variances, len(mixing)))
-
-    def _joint_loadings(self, contrasts: Array) -> Array | None:
-        """Return the loadings (k, m) on Laplace variables, see `joint_pvalue`; None where the noise is normal."""
-        if not self.estimates.laplace:
-            return None
-        total = contrasts @ (self.cov_sampling + self.cov_noise) @ contrasts.T
-        return np.asarray(np.linalg.solve(np.linalg.cholesky(total), self._laplace_parts(contrasts)))
 
     # Simulation
 
