@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.cells import measured
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 __all__ = ["claims", "measure", "questions", "run"]
 

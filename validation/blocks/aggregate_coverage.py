@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,15 +13,13 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.kernel.rows.blocks import block_values
+from dpinfer.resampling.inference import AggregateInference
 from dpinfer.studies import Rules
 from validation.blocks.block_designs import POPULATIONS, apart, fit_blocks, release_of
 from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.resampling.inference import AggregateInference
-from dpinfer.kernel.rows.blocks import block_values
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 RULES = Rules()
 CELL = ["design", "n", "blocks", "price", "asked", "correction", "parameter"]
@@ -195,8 +193,7 @@ def study(cells: tuple[Cell, ...], replicates: int, seed: int, jobs: int) -> lis
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage of every parameter, and error against that of the blocks without noise."""
-    figure = Figure(figsize=(10.5, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.6, 1, 2)
     table = table.assign(price=table["price"].str.replace("epsilon=", "").str.replace("rho=", ""))
     corrected = table[table["correction"] == JUDGED]
     for (design, kind), group in corrected.groupby(["design", "aggregator"], sort=False):

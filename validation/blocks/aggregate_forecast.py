@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,14 +12,11 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.resampling.blocks import block_size, forecast
-from dpinfer.resampling.inference import edge_warnings
+from dpinfer.resampling.inference import AggregateInference, edge_warnings
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.resampling.inference import AggregateInference
 
 LOGIT, COLLINEAR, RARE, POISSON = range(4)
 CHUNK = 50

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,9 +21,6 @@ from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DELTA = 1e-6
 MUS, SIZES = (0.3, 1.0, 2.0), (10, 50, 200, 1000)

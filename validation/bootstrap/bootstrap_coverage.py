@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,7 @@ from dpinfer.resampling.inference import PROBABILITIES, ReplicateSums, Variances
 from dpinfer.studies import Rules
 from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 Columns = dict[str, np.ndarray]
 RULES = Rules()
@@ -352,8 +350,7 @@ def beside(arguments: Options) -> pd.DataFrame:
 
 def figure_of(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> Figure:
     """Exact coverage and width, coverage end to end, and ratios to direct releases."""
-    figure = Figure(figsize=(11, 8), layout="constrained")
-    (coverage, width), (whole, ratio) = figure.subplots(2, 2)
+    figure, ((coverage, width), (whole, ratio)) = new_figure(11, 8, 2, 2)
     for size, part in scalars.groupby("replicates"):
         coverage.plot(part["sampling / noise"], part["coverage"], label=f"B = {size}")
         width.plot(part["sampling / noise"], part["width / oracle"], label=f"B = {size}")

@@ -6,10 +6,9 @@ exist to show that; nothing else uses them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 from scipy.special import logsumexp
@@ -17,10 +16,7 @@ from scipy.special import logsumexp
 from dpinfer.privacy.units import zcdp_epsilon
 from dpinfer.resampling.inference import PROBABILITIES, floored_variances, mixture_isf
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 N, RHO, SIZE, TOP = 500, 0.5, 50, 100.0
 SENSITIVITY = TOP / N
@@ -243,8 +239,7 @@ COLORS = {"unbiased": "firebrick", "conservative": "royalblue", "most conservati
 
 def figure_of(mean: np.ndarray, half: dict[str, np.ndarray], sizes: pd.DataFrame, rng: np.random.Generator) -> Figure:
     """The source's figures 6 to 9, and the same of our interval."""
-    figure = Figure(figsize=(14, 9.6), layout="constrained")
-    panels = figure.subplots(3, 4)
+    figure, panels = new_figure(14, 9.6, 3, 4)
     _one_sample(panels[0, 0], rng)
     _sizes(panels[0, 1], panels[0, 2], sizes)
     _one_shot(panels[0, 3], mean, rng)

@@ -8,24 +8,33 @@ no cell breaks the rule.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from dpinfer.studies import Rules
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-__all__ = ["RULES", "Claim", "Kind", "largest_size", "largest_width", "least_coverage", "replicates_of"]
+__all__ = [
+    "RULES",
+    "Claim",
+    "Kind",
+    "largest_allowed",
+    "largest_size",
+    "largest_width",
+    "least_coverage",
+    "replicates_of",
+]
 
 RULES = Rules()
 
 Kind = Literal["coverage", "size", "width", "exact", "value", "time"]
+
+FAMILYWISE = 0.05
+"""Chance that a grid of exact tests has a cell flagged."""
 
 TAIL = 0.01
 """Share of the cells of exact procedures that lie in the tail that is counted, at most: expected by chance."""
@@ -154,6 +163,11 @@ def largest_size(
         bool(holds.all()), kind="size", threshold=f"at most {most:.4f}", worst=_named(last.iloc[place], by),
         cells=len(first), failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates,
     )  # fmt: skip
+
+
+def largest_allowed(level: float, replicates: int, tests: int) -> float:
+    """Size that a test of exactly this level exceeds with the chance that Bonferroni leaves to one of ``tests``."""
+    return float(stats.binom.isf(FAMILYWISE / tests, replicates, level)) / replicates
 
 
 def largest_width(

@@ -9,16 +9,14 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 from PIL import Image
 
 import dpinfer as dpi
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 OUTPUT = Path(__file__).parents[1] / "output"
 _COLOURS = 64
@@ -79,6 +77,12 @@ def markdown(table: pd.DataFrame) -> str:
     head = [str(column) for column in table.columns]
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
+    """Return a figure and its axes, of rows and columns of panels."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **shared)
 
 
 def write_figure(figure: Figure, name: str, arguments: Options) -> None:

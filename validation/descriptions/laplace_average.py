@@ -15,7 +15,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.tables.linear_queries import linear_queries
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 SIZE = 100
 LEVEL = 0.05
@@ -77,8 +77,7 @@ def row(k: int, replicates: int, seed: int) -> dict:
 
 def draw_figure(table: pd.DataFrame) -> Figure:
     """Shares by number of draws, and variances beside that of the Gaussian mechanism."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(9, 3.6, 1, 2)
     shown = table[table["draws"] > 0]
     for name, mark in (("Anderson-Darling", "o-"), ("Shapiro-Wilk", "s-")):
         left.plot(shown["draws"], shown[name], mark, label=f"{name} does not reject")

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
 from dpinfer.inference.noise import noisy_binomial_cdf, noisy_binomial_sf
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.tulap_law import released, tulap_cdf
 
 SIZES = (10, 30, 100, 1000)
@@ -113,8 +113,7 @@ def power(n: int, null: float, truth: float, epsilon: float) -> float:
 
 def draw(table: pd.DataFrame) -> Figure:
     """Coverage against theta at one size, and mean width against the price."""
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(9, 4, 1, 2)
     colours = dict(zip(SIZES, ("#b3cde3", "#6497b1", "#03396c", "#f18f01"), strict=True))
     marks = dict(zip(PROPORTIONS, "osD^", strict=True))
     for (n, theta), cells in table.groupby(["n", "theta"]):

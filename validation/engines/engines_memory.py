@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,12 +10,9 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.engines.many_rows import FULL, MOST_FILES, PERSON_ROWS, file_rows, first_files, load, rows_on_disk
 from validation.engines.measured import measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ASKED = ("Gram", "mean", "table", "median", "logit", "people")
 
@@ -102,8 +99,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
 
 def drawn(table: pd.DataFrame) -> Figure:
     """Time and memory against rows."""
-    figure = Figure(figsize=(8.4, 3.4), layout="constrained")
-    times, memory = figure.subplots(1, 2)
+    figure, (times, memory) = new_figure(8.4, 3.4, 1, 2)
     for question, part in table.groupby("question", sort=False):
         times.loglog(part["rows"], part["seconds"], marker="o", label=question)
         memory.semilogx(part["rows"], part["peak MB"], marker="o")

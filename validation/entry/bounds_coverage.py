@@ -19,7 +19,7 @@ from dpinfer.studies import Rules
 from dpinfer.studies.simulation import noisy
 from validation.common.cells import measured
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 RULES = Rules()
@@ -238,8 +238,7 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage with an octave's margin, and of means with other margins."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4, 1, 2)
     own = table[table["margin"] == "1"]
     for place, (asked, group) in enumerate(own.groupby("asked", sort=False)):
         for law, one in group.groupby("law", sort=False):

@@ -14,7 +14,7 @@ from dpinfer.entry.inference import Quality
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.studies.simulation import noisy
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 SIZES = (1000, 10_000, 100_000, 1_000_000)
 WIDTHS = (5, 20, 50)
@@ -71,8 +71,7 @@ def measure(price: str, columns: int, n: int, replicates: int, rng: np.random.Ge
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Margins of shares against the number of rows."""
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7, 3.6)
     shown = table[table["columns"] == 20]
     for place, (price, group) in enumerate(shown.groupby("price", sort=False)):
         axes.plot(group["n"], 100 * group["margin of a share"], "-", color=f"C{place}", label=price)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.claims import RULES, Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,7 @@ def measure(one: Comparison, arguments: Options) -> list[dict]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Width against the required width."""
-    figure = Figure(figsize=(8.5, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(8.5, 4.2)
     place = np.arange(len(table))[::-1]
     asked = np.where(table["design"].str.contains("90%"), table["width / ordinary"], table["width"])
     axes.barh(place, asked / table["at most"], color="#4477aa", height=0.6)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,13 +12,10 @@ from scipy import stats
 
 from dpinfer.studies import Rules, truncation
 from validation.common.claims import Claim, least_coverage
+from validation.common.outputs import new_figure
 from validation.people.people_bootstrap import PRICE
+from validation.people.people_checks import Agreement
 from validation.people.people_designs import DESIGNS, KEPT, ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from validation.people.people_checks import Agreement
 
 RULES = Rules()
 ALIKE, RELATED = DESIGNS[2].name, DESIGNS[3].name
@@ -121,8 +118,7 @@ def _missed(replicates: int) -> float:
 
 def figure_of(found: Outcome) -> Figure:
     """Coverage with and without people, widths, noise against bias, and slopes."""
-    figure = Figure(figsize=(11, 8), layout="constrained")
-    (coverage, width), (cost, slope) = figure.subplots(2, 2)
+    figure, ((coverage, width), (cost, slope)) = new_figure(11, 8, 2, 2)
     last, marks = found.last, "osD^vP"
     for place, (quantity, part) in enumerate(last.groupby("quantity", sort=False)):
         at = part["max_rows"] + 0.12 * (place - 2.5)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,6 @@ from validation.common.cells import measured
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.planning.plan_designs import DESIGNS, PlanDesign, draw, schema
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WIDTH, POWER, MET, SECONDS = 0.03, 0.02, 0.05, 2.0
 """What is asked: of the predicted width, of power, of the target at the solved price or n, and of time."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pandas as pd
 from scipy import stats
 
-from validation.common.claims import RULES, TAIL, Claim
+from validation.common.claims import RULES, TAIL, Claim, Kind
 from validation.common.outputs import OUTPUT
 from validation.common.pages import Column, output, section, table, text
 from validation.reasons import REASONS
 from validation.scripts import SCRIPTS, SEED, TIMED, module_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from validation.common.claims import Kind
 
 __all__ = ["claims", "fresh", "headlines", "read_results", "rules", "times"]
 

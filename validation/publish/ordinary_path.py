@@ -12,8 +12,10 @@ import io
 import sys
 import threading
 import tokenize
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,10 +23,6 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.kernel import run
 from validation.common.pages import ROOT, section
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType, FrameType
 
 PACKAGE = ROOT / "dpinfer"
 OUTSIDE = tuple(str(PACKAGE / folder) for folder in ("procedures", "results", "inference", "studies"))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from validation.common.pages import Column, grouped, output, picture, ranged, section, table, text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["density", "good_instances", "quantiles", "selection", "split", "thresholds"]
 

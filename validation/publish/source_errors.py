@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
@@ -10,9 +10,6 @@ from scipy import special, stats
 
 from dpinfer.privacy.units import gaussian_mu, log_gaussian_delta
 from validation.common.pages import output, plain, section
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["errors"]
 

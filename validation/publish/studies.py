@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,6 @@ from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
 from validation.planning.plan_real import PILOT, PRICE, ROWS
 from validation.regression import naive_regression
 from validation.scripts import module_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ABSENT = "no such cell"
 KAPPA = Rules().kappa

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
 
 from validation.common.pages import Column, grouped, output, picture, section, table, text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["count_intervals", "loglinear", "marginals", "ranks", "several", "tests"]
 

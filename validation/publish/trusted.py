@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from validation.common import pages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = pages.ROOT
 PAGE = ROOT / "docs" / "kernel.md"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,8 @@ from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RULES = Rules()
 SLOPES = np.array([0.4, -0.3, 0.5])
@@ -177,8 +174,7 @@ def run(arguments: Options) -> list[Claim]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Draw coverage by cell."""
-    figure = Figure(figsize=(8, 6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(8, 6)
     places = np.arange(len(table))
     axes.plot(table["slopes"], places, "o", label="worst slope")
     axes.plot(table["intercept"], places, "s", label="intercept")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
@@ -18,11 +18,8 @@ from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import measured
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULES = Rules()
 CELL = ["kind", "n", "p", "rho", "share", "link"]
@@ -261,8 +258,7 @@ def broken(row: dict) -> str:
 
 def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
     """Error and coverage against n times rho, for each number of slopes and share of ones."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     grid = table[(table["kind"] == "grid") & (table["link"] == FAMILY)]
     for place, ((share, p), group) in enumerate(grid.groupby(["share", "p"])):
         label, marker = f"{share:.0%} ones, {p} slopes", "os^Dvx"[place]

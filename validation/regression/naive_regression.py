@@ -22,7 +22,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.inference.released import Released
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 ROWS = 1000
 PRICES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -142,8 +142,7 @@ def run(arguments: Options) -> list[Claim]:
 
 def picture(table: pd.DataFrame, seed: int) -> Figure:
     """Draw intervals from the same releases, and coverage at every price."""
-    figure = Figure(figsize=(8.4, 3.5), layout="constrained")
-    left, right, last = figure.subplots(1, 3, width_ratios=[1, 1, 1.35])
+    figure, (left, right, last) = new_figure(8.4, 3.5, 1, 3, width_ratios=[1, 1, 1.35])
     truth = population()[2][1]
     colours = {"naive": "#c44e52", "dpinfer": "#2f6690"}
     for axes, reading, ends in zip((left, right), colours, drawn(SHOWN_AT, SHOWN, seed), strict=True):

@@ -12,16 +12,17 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.base import Batch
+from dpinfer.kernel.rows.base import Batch, BoundedSum
 from dpinfer.kernel.rows.rounds import RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, PureDP
@@ -31,11 +32,6 @@ from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options, write_table
 from validation.regression.newton_draws import Drawer
 from validation.regression.real_populations import CODEBOOKS, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dpinfer.kernel.rows.base import BoundedSum
 
 __all__ = ["MODELS", "PRICES", "Search", "dearest", "run"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
@@ -14,14 +14,9 @@ from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import measured
 from validation.common.claims import Claim, largest_size, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-from validation.peers.peer_designs import designs
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.peers.peer_designs import Design, designs
 from validation.regression.newton_draws import Drawer
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from validation.peers.peer_designs import Design
 
 RULES = Rules()
 CELL = ["data", "n", "price", "neighbors"]
@@ -93,8 +88,7 @@ def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
 
 def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
     """Coverage, and sizes of tests, of every cell."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure, (left, right) = new_figure(9, 3.6, 1, 2, sharey=True)
     rows = np.arange(len(table))
     names = [f"{one.data}, {one.n:,}, {one.price}, {one.neighbors}" for one in table.itertuples()]
     left.plot(table["coverage"], rows, "o", ms=4)

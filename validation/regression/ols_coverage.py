@@ -16,7 +16,7 @@ from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
 from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 SIGMA, CUT = 0.2, 2.5
 CLUSTERS = 40
@@ -247,8 +247,7 @@ def oracle_of(kind: str, replicates: int, seed: int, jobs: int) -> dict:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage and width against kappa."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     first = table[table["run"] == "first"]
     for (regressors, slopes), group in first.groupby(["regressors", "slopes"]):
         marker = MARKERS[str(regressors)]

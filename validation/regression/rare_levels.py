@@ -15,7 +15,7 @@ from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
 from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 RULES = Rules()
 CELL = ["rows of the level", "its mean", "rho"]
@@ -121,8 +121,7 @@ def judge(rows: Rows, price: float, without: pd.DataFrame, arguments: Options, s
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage and width against the rows of the level."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     first = table[table["run"] == "first"]
     places = {rows: place for place, rows in enumerate(ROWS)}
     for (price, mean), group in first.groupby(["rho", "its mean"], sort=False):

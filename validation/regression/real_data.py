@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import formulaic
 import joblib
@@ -36,9 +37,6 @@ from validation.common.claims import RULES, Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer, encoded
 from validation.regression.real_populations import POPULATIONS, STATSMODELS, Population
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 __all__ = ["POPULATIONS", "run", "run_cell"]
 

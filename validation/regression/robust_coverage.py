@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import statsmodels.api as sm
 from matplotlib.figure import Figure
 from scipy import stats
@@ -17,11 +17,8 @@ from dpinfer.regression.question import Newton
 from dpinfer.studies import Rules
 from validation.common.cells import measured
 from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULES = Rules()
 CELL = ["model", "errors", "n", "price", "neighbors"]
@@ -192,8 +189,7 @@ def judged(table: pd.DataFrame, least: float) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Coverage and width against the share of noise."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     for errors, group in table.groupby("errors"):
         for is_huber, part in group.groupby(group["model"] == "huber"):
             style = {

@@ -15,7 +15,7 @@ import dpinfer as dpi
 from dpinfer.regression.gram import GramDesign, suggested_row_norm
 from dpinfer.studies import Rules
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 RULES = Rules()
 PRICES = (0.05, 0.2)
@@ -152,8 +152,7 @@ def compare(design: Design, rho: float, arguments: Options, seed: int, *, linear
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Error with the bound over that without, and coverage."""
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(9.6, 3.6, 1, 2)
     places = np.arange(len(table))
     labels = [f"{row['data']}, {row['regressors']} x, rho {row['rho']:g}" for _, row in table.iterrows()]
     left.plot(table["error with / without"], places, "o", label="root mean squared error")

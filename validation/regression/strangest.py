@@ -16,11 +16,12 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,14 +30,10 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, NotProvedError, OptionError, PrivacyUnitError, ReleaseError
 from dpinfer.regression.inference import Fit
+from dpinfer.results.base import PrivateResults
 from validation.common.cells import kept
 from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dpinfer.results.base import PrivateResults
 
 __all__ = ["Strange", "drawn", "outcome", "run"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,16 +13,12 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.distributions.tree import simultaneous_width
+from dpinfer.distributions.tree import Tree, simultaneous_width
 from dpinfer.studies import Rules
 from validation.common.cells import kept
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-from validation.selection.quantile_designs import POPULATIONS, Fast, leaf_counts, nodes_of
-
-if TYPE_CHECKING:
-    from dpinfer.distributions.tree import Tree
-    from validation.selection.quantile_designs import Population
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.selection.quantile_designs import POPULATIONS, Fast, Population, leaf_counts, nodes_of
 
 RULES = Rules()
 ALPHA = 0.05
@@ -188,8 +184,7 @@ def study(place: int, count: int, seed: int, least: float, run: str, parallel: P
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage and width of every design."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure, (left, right) = new_figure(10, 3.6, 1, 2, sharey=True)
     place = np.arange(len(table))[::-1]
     left.plot(table["coverage"], place, "o", color="#03396c")
     left.axvline(1 - ALPHA, color="black", lw=0.8)

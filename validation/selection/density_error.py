@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected
 from dpinfer.distributions.density import CELLS, WIDTHS, BinGrid, density
+from dpinfer.kernel.priced_stage import PricedStage
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import release_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.priced_stage import PricedStage
-
-    Array = NDArray[np.float64]
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1))
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -296,8 +292,7 @@ def _covered(
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Error against the number of rows, and its ratio to that of the best bins."""
-    figure = Figure(figsize=(11.5, 6.4), layout="constrained")
-    panels = figure.subplots(2, len(DESIGNS), sharex=True, sharey="row")
+    figure, panels = new_figure(11.5, 6.4, 2, len(DESIGNS), sharex=True, sharey="row")
     colors = dict(zip(table["path"].unique(), ("C3", "C0", "C1", "C2", "C4"), strict=False))
     for place, design in enumerate(DESIGNS):
         mine = table[table["design"] == design.name]

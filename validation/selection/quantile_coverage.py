@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,18 @@ from dpinfer.distributions.tree import _FEW, _LARGE
 from dpinfer.studies import Rules
 from validation.common.cells import kept
 from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import Choosing
-from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, fitted, leaf_counts, nodes_of, places
-
-if TYPE_CHECKING:
-    from validation.selection.quantile_designs import Population
+from validation.selection.quantile_designs import (
+    POPULATIONS,
+    TIGHT,
+    Fast,
+    Population,
+    fitted,
+    leaf_counts,
+    nodes_of,
+    places,
+)
 
 RULES = Rules()
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.9, 0.99)
@@ -320,8 +326,7 @@ def differences(arguments: Options) -> tuple[int, int]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage by population, and width against what noise and leaves are beside sampling."""
-    figure = Figure(figsize=(12, 4.8), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    figure, (left, middle, right) = new_figure(12, 4.8, 1, 3)
     names = list(dict.fromkeys(zip(table["population"], table["bounds"], strict=True)))
     for place, (name, bounds) in enumerate(names):
         mine = table[(table["population"] == name) & (table["bounds"] == bounds)]

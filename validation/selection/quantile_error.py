@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, reduce
 from itertools import product
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.distributions.tree import QuantileInference
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import Choosing
-from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, nodes_of, places
+from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, Population, nodes_of, places
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    from validation.selection.quantile_designs import Population
-
-    Array = NDArray[np.float64]
 
 QUARTILES = (0.25, 0.5, 0.75)
 PRICES = (dpi.PureDP(1.0), dpi.ZCDP(0.1), dpi.ZCDP(0.5))
@@ -222,8 +218,8 @@ def many_table(arguments: Options, parallel: Parallel) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame, many: pd.DataFrame) -> Figure:
     """A panel for each population, and one for 99 quantiles."""
-    figure = Figure(figsize=(12, 7), layout="constrained")
-    panels = figure.subplots(2, 3).ravel()
+    figure, grid = new_figure(12, 7, 2, 3)
+    panels = grid.ravel()
     for axes, ((name, bounds), group) in zip(panels, table.groupby(["population", "bounds"], sort=False), strict=False):
         plain = group[(group["method"] == "sample quantile") & (group["price"] == group["price"].iloc[0])]
         axes.plot(plain["n"], np.maximum(plain["median"], FLOOR), color="black", lw=1, label="sample's")

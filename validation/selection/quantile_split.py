@@ -5,12 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import stats
 
 import dpinfer as dpi
@@ -20,10 +21,8 @@ from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, Population, smooth
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Array = NDArray[np.float64]
 
-    Array = NDArray[np.float64]
 
 SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 """Of the price for the choice; the rest is the tree's."""

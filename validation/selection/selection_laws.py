@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import stats
 
 import dpinfer as dpi
@@ -18,7 +21,7 @@ from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.accounting import choice_scale
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.selection.selection_exact import (
     CANDIDATES,
     EXACT,
@@ -33,13 +36,8 @@ from validation.selection.selection_exact import (
     theorem,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from fractions import Fraction
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 SMITH = "Smith (2017)"
 
@@ -283,8 +281,7 @@ def descended(share: float, count: int) -> tuple[list[dict], list[dict]]:
 
 def figure_of(every: pd.DataFrame, bounds: pd.DataFrame, attacks: pd.DataFrame) -> Figure:
     """Noise against mechanism, errors, theorem 6, and attacks."""
-    figure = Figure(figsize=(11, 7.4), layout="constrained")
-    (first, second), (third, fourth) = figure.subplots(2, 2)
+    figure, ((first, second), (third, fourth)) = new_figure(11, 7.4, 2, 2)
     two = np.stack([np.zeros(len(GAPS)), GAPS], axis=1)
     first.plot(GAPS, softmax(two)[:, 1], label="Gumbel noise = exponential mechanism")
     first.plot(GAPS, flipped(two)[:, 1], "--", label="exponential noise = permute-and-flip")

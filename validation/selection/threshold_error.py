@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.kernel.priced_stage import PricedStage
 from dpinfer.kernel.run import noisy_answers
 from dpinfer.kernel.simulated import SimulatedDraws
 from dpinfer.privacy.units import NEIGHBORS
@@ -18,9 +18,6 @@ from dpinfer.release.laws import ABOVE, BELOW
 from dpinfer.selection.results import pair_tail
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.kernel.priced_stage import PricedStage
 
 PRICE = dpi.PureDP(1.0)
 DESIGNS = [(k, c, relation) for k, c, relation in product((2, 10, 100, 1000), (1, 5), NEIGHBORS) if c <= k]

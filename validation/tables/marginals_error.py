@@ -13,7 +13,7 @@ import dpinfer as dpi
 from dpinfer.inference.released import Released
 from dpinfer.tables.marginal_inference import centered_margins, subsets_of
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 CENSUS = (2, 5, 7, 16, 4, 9, 2, 12, 6, 10)
 """Levels of ten columns like those of a census: over 96 million cells."""
@@ -164,8 +164,7 @@ def measured_error(replicates: int, seed: int) -> tuple[float, float]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Sum of variances of others over ours, by design."""
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, panels = new_figure(10, 3.8, 1, 2, sharey=True)
     for axes, price in zip(panels, PRICE, strict=True):
         some = table[(table["price"] == price) & (table["objective"] == "sum")].reset_index(drop=True)
         place = np.arange(len(some))[::-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,11 @@ import dpinfer as dpi
 from dpinfer.inference.moment_inference import intervals
 from dpinfer.inference.released import Released
 from dpinfer.kernel.rows.base import Batch
+from dpinfer.kernel.rows.marginals import MarginalSum
 from dpinfer.kernel.stage import Context
 from dpinfer.tables.marginal_inference import centered_margins, count_estimates
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.kernel.rows.marginals import MarginalSum
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 PRICES = {"ZCDP(0.1)": dpi.ZCDP(0.1), "ZCDP(1)": dpi.ZCDP(1.0), "PureDP(3)": dpi.PureDP(3.0)}
 RELATIONS = ("add_remove", "replace_one")
@@ -92,8 +90,7 @@ def figure_of() -> Figure:
     data = dpi.PublicData(pd.DataFrame(cells), schema, rng=np.random.default_rng(4))
     question = dpi.marginals(dpi.workload(list(LEVELS)), data)
     found = question.fit(PRICES["ZCDP(1)"])
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1, 1.6])
+    figure, (left, right) = new_figure(9, 3.4, 1, 2, width_ratios=[1, 1.6])
     for axes, column in ((left, "selfLR"), (right, "income")):
         shown = found.proportions("vote", by=column)
         ends, truth = shown.conf_int(), pd.DataFrame(cells).groupby(column)["vote"].mean()

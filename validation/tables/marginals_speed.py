@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,8 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.engines.many_rows import FULL, bare_scan, load, timed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LEVELS = (2, 3, 4, 5, 6, 8, 8, 8, 10, 10)
 """Of ten columns: five of text and five of whole numbers, in turn; 184 million cells."""
@@ -125,8 +123,7 @@ def run(arguments: Options) -> list[Claim]:
 
 def drawn(table: pd.DataFrame) -> Figure:
     """Times over that of a scan."""
-    figure = Figure(figsize=(6, 2.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(6, 2.4)
     place = np.arange(len(table))[::-1]
     axes.barh(place, table["scans"], color="#03396c", height=0.5)
     axes.axvline(1.0, color="black", lw=0.8)

@@ -23,7 +23,7 @@ from dpinfer.tables.chi_squared_inference import (
     residual_table,
 )
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 SIZES = (200, 1000, 10_000)
 PRICES = (0.005, 0.05, 0.5)
@@ -151,8 +151,7 @@ def measure(
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Coverage of every cell, and the width of the effect sizes' intervals, against the noise in a cell."""
-    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.4, 1, 2)
     jitter = np.random.default_rng(0).uniform(0.9, 1.1, len(table))
     place = table["n"] * np.sqrt(table["rho"]) * jitter
     for name, colour in COLOURS.items():

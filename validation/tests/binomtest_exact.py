@@ -7,8 +7,8 @@ test and the interval themselves; probabilities are then summed over all counts 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,16 +19,12 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.descriptions.binomial import binomtest
 from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_power, binomial_pvalue
+from dpinfer.inference.nulls import Alternative
+from dpinfer.release import NoiseLaw
 from dpinfer.release.laws import TULAP_GRID
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, exact_probability
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dpinfer.inference.nulls import Alternative
-    from dpinfer.release import NoiseLaw
 
 PRICES = (dpi.PureDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5))
 POWERS = (
@@ -145,8 +141,7 @@ def power(noise: Noise, n: int, null: float, truth: float) -> float:
 
 def draw(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
     """Power against the true proportion, and coverage in every cell."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     colours = ("black", "#b3cde3", "#03396c", "#fdc086", "#f18f01")
     for colour, (name, curve) in zip(colours, curves.groupby("test", sort=False), strict=True):
         dashed = "--" if name == curves["test"].iloc[0] else "-"

@@ -16,7 +16,7 @@ from dpinfer.inference.nulls import batch_pvalues
 from dpinfer.release import NoiseLaw
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 DRAWS = 999
 PRICE = dpi.ZCDP(0.00125)
@@ -95,8 +95,7 @@ def draw(design: Design, replicates: int, seed: int) -> dict[str, np.ndarray]:
 
 def figure_of(drawn: dict[Design, dict[str, np.ndarray]]) -> Figure:
     """Sorted p-values against uniform quantiles."""
-    figure = Figure(figsize=(11, 7), layout="constrained")
-    panels = figure.subplots(2, 3, sharex=True, sharey=True)
+    figure, panels = new_figure(11, 7, 2, 3, sharex=True, sharey=True)
     colours = {"naive": "firebrick", "projected": "#03396c", "pearson": "#f18f01"}
     ordered = sorted(drawn, key=lambda design: design.n)
     for axes, design in zip(panels.ravel(), ordered, strict=True):

@@ -14,7 +14,7 @@ from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import batch_loglinear, loglinear_oracle
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.tests.loglinear_designs import EVEN, RARE, SCORES, THREE, Design, dependent, product
 
 DESIGNS = (
@@ -126,8 +126,7 @@ def _flat(name: str, cells: list[Any], arguments: Options) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Coverage of score and Wald intervals where coefficients are determined, and widths, against kappa."""
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.2, 1, 2)
     first = table[(table["run"] == "first") & (table["kappa"] > 0.01)]
     left.plot(first["kappa"], first["wald where determined"], "x", ms=4, color="#f18f01", alpha=0.6, label="Wald")
     left.plot(first["kappa"], first["coverage where determined"], ".", ms=5, color="#03396c", alpha=0.7, label="score")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 from tqdm import tqdm
@@ -20,9 +21,6 @@ from dpinfer.inference.nulls import batch_pvalues
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DRAWS = 199
 LEVELS = (0.05, 0.01)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
@@ -19,11 +20,8 @@ from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import LogLinearInference
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.tests.loglinear_designs import EVEN, THREE, Design
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 SIZES = (500, 5000)
@@ -138,8 +136,7 @@ def measure(cell: tuple[str, int, Any, str], place: int, replicates: int, seed: 
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Joint coverage of simultaneous intervals and of single ones."""
-    figure = Figure(figsize=(7.5, 3.8), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7.5, 3.8)
     place = np.arange(len(table))
     axes.plot(place, table["single, together"], "x", color="#f18f01", label="single intervals, taken together")
     axes.plot(place, table["coverage"], "o", ms=4, color="#03396c", label="simultaneous intervals")
