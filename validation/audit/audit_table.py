@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from validation.common.cells import measured
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, options, write_table
 
 __all__ = ["claims", "measure", "questions", "run"]
 
@@ -72,8 +72,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Runs on each of two neighbours: {arguments.replicates:,} at most. Familywise error of each audit at most "
         "1e-4. The share reached is that of the lower bound at the stated price, the other at mu = 3 or epsilon = 3."
     ]
-    write_table(table, "audit_table", arguments, notes)
-    write_figure(figure_of(table), "audit_table", arguments)
+    write_table(table, "audit_table", arguments, notes, figure_of(table))
     return claims(table)
 
 
@@ -85,10 +84,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "audits that find no procedure above its price",
             f"{len(table)} questions, familywise error 1e-4 each",
-            "",
             f"{int(table['passed'].sum())} of {len(table)}",
-            "",
-            bool(table["passed"].all()),
+            table["passed"].all(),
             threshold="all",
             cells=len(table),
             failed=int((~table["passed"].astype(bool)).sum()),
@@ -96,10 +93,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "largest change over its bound of any procedure",
             f"{len(table)} questions, hill climbing",
-            "",
             f"{worst['change over bound']:.6f}",
-            "exact",
-            bool(worst["change over bound"] <= 1 + 1e-9),
+            worst["change over bound"] <= 1 + 1e-9,
+            error="exact",
             threshold="at most 1",
             worst=str(worst["question"]),
             cells=len(table),
@@ -107,10 +103,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "seconds of an audit of a mean",
             "all three parts",
-            "",
             f"{mean['seconds'].max():.0f}",
-            "",
-            bool(mean["seconds"].max() < MINUTE),
+            mean["seconds"].max() < MINUTE,
             kind="time",
             threshold="below 60",
         ),

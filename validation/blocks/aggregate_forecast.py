@@ -229,14 +229,15 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
     noise = float(np.sqrt(0.25 / arguments.replicates) + np.sqrt(0.25 / DRAWS))
     most = LEVEL + 3 * error
     found = [
-        Claim("largest error of the forecast probability that any coefficient is not located", f"{len(located)} cells",
-              "", f"{gap:.3f}", f"{noise:.3f}", gap <= STATED + 2 * noise),
-        Claim("largest share of clean runs with a message on blocks", f"{len(clean)} cells", "",
-              f"{float(clean['any message'].max()):.4f}", f"{error:.4f}", float(clean["any message"].max()) <= most),
-        Claim("largest share of runs with an untrue message on blocks", f"{len(table)} cells", "",
-              f"{float(table['untrue'].max()):.4f}", f"{error:.4f}", float(table["untrue"].max()) <= most),
-        Claim("least share of runs in which the cause is told where it is real", f"{len(real)} cells", "",
-              f"{min(of_cause):.3f}", f"{np.sqrt(0.25 / arguments.replicates):.3f}", min(of_cause) >= POWER),
+        Claim("largest error of the forecast probability that any coefficient is not located",
+              f"{len(located)} cells", f"{gap:.3f}", gap <= STATED + 2 * noise, error=f"{noise:.3f}"),
+        Claim("largest share of clean runs with a message on blocks", f"{len(clean)} cells",
+              f"{float(clean['any message'].max()):.4f}", float(clean["any message"].max()) <= most,
+              error=f"{error:.4f}"),
+        Claim("largest share of runs with an untrue message on blocks", f"{len(table)} cells",
+              f"{float(table['untrue'].max()):.4f}", float(table["untrue"].max()) <= most, error=f"{error:.4f}"),
+        Claim("least share of runs in which the cause is told where it is real", f"{len(real)} cells",
+              f"{min(of_cause):.3f}", min(of_cause) >= POWER, error=f"{np.sqrt(0.25 / arguments.replicates):.3f}"),
     ]  # fmt: skip
     if arguments.replicates >= ENOUGH:  # fewer do not tell errors
         found.insert(
@@ -244,9 +245,7 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
             Claim(
                 "measured over forecast error of sample-and-aggregate, farthest from 1",
                 f"{len(located)} cells",
-                "",
                 f"{float(np.exp(ratio.iloc[int(np.abs(ratio).to_numpy().argmax())])):.2f}",
-                "",
                 float(np.abs(ratio).max()) <= np.log(1 + STATED_ERROR),
             ),
         )

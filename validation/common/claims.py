@@ -9,7 +9,7 @@ no cell breaks the rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -69,10 +69,11 @@ class Claim:
 
     what: str
     design: str
-    published: str
+    published: str = field(default="", kw_only=True)
     ours: str
-    error: str
+    error: str = field(default="", kw_only=True)
     held: bool
+    _: KW_ONLY
     kind: Kind = "value"
     threshold: str = ""
     worst: str = ""
@@ -131,11 +132,10 @@ def least_coverage(
     value = float(last[column].iloc[place])
     chance = stats.binom.cdf(np.round(first[column] * replicates), replicates, level)
     rare = TAIL / (first[quantities] if isinstance(quantities, str) else quantities)
-    return Claim(
-        what, design, published, f"{value:.4f}", f"{np.sqrt(level * (1 - level) / replicates):.4f}", bool(holds.all()),
-        kind="coverage", threshold=f"at least {least:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
-        failed=int((~holds).sum()), tail=int((chance <= rare).sum()), replicates=replicates,
-    )  # fmt: skip
+    return Claim(what, design, f"{value:.4f}", holds.all(), published=published,
+                 error=f"{np.sqrt(level * (1 - level) / replicates):.4f}", kind="coverage",
+                 threshold=f"at least {least:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
+                 failed=int((~holds).sum()), tail=int((chance <= rare).sum()), replicates=replicates)  # fmt: skip
 
 
 def largest_size(
@@ -158,11 +158,10 @@ def largest_size(
     holds = last[held].astype(bool) if held else last[column] <= most
     place = last[column].argmax()
     chance = stats.binom.sf(np.round(first[column] * replicates) - 1, replicates, level)
-    return Claim(
-        what, design, published, f"{last[column].iloc[place]:.4f}", f"{np.sqrt(level * (1 - level) / replicates):.4f}",
-        bool(holds.all()), kind="size", threshold=f"at most {most:.4f}", worst=_named(last.iloc[place], by),
-        cells=len(first), failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates,
-    )  # fmt: skip
+    return Claim(what, design, f"{last[column].iloc[place]:.4f}", holds.all(), published=published,
+                 error=f"{np.sqrt(level * (1 - level) / replicates):.4f}", kind="size",
+                 threshold=f"at most {most:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
+                 failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates)  # fmt: skip
 
 
 def largest_allowed(level: float, replicates: int, tests: int) -> float:
@@ -188,11 +187,9 @@ def largest_width(
     holds = last[column] <= caps
     place = int((last[column] / caps).argmax())
     asked = " or ".join(f"{one:g}" for one in sorted(set(caps)))
-    return Claim(
-        what, design, published, f"{last[column].iloc[place]:.3f}", "", bool(holds.all()), kind="width",
-        threshold=f"at most {asked}", worst=_named(last.iloc[place], by), cells=len(last), failed=int((~holds).sum()),
-        replicates=replicates_of(first),
-    )  # fmt: skip
+    return Claim(what, design, f"{last[column].iloc[place]:.3f}", holds.all(), published=published, kind="width",
+                 threshold=f"at most {asked}", worst=_named(last.iloc[place], by), cells=len(last),
+                 failed=int((~holds).sum()), replicates=replicates_of(first))  # fmt: skip
 
 
 def replicates_of(table: pd.DataFrame) -> int:
@@ -211,7 +208,7 @@ def replicates_of(table: pd.DataFrame) -> int:
 
 def _empty(what: str, design: str, published: str, kind: Kind) -> Claim:
     """Nothing is judged: all cells of a quick run may be without what a claim is about."""
-    return Claim(what, design, published, "no cell", "", held=True, kind=kind, cells=0)
+    return Claim(what, design, "no cell", held=True, published=published, kind=kind, cells=0)
 
 
 def _runs(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -104,10 +104,10 @@ def run(arguments: Options) -> list[Claim]:
             Claim(
                 f"variance of k averaged queries that share a {unit} budget, over that of one, worst k",
                 f"k from 1 to {PARTS[-1]}, total of a bounded column",
-                source,
                 f"stated x {ratio[(ratio - 1).abs().idxmax()]:.4f}",
-                f"{np.sqrt(5 / arguments.replicates):.4f}",
-                bool((ratio - 1).abs().max() < tolerance and exact and part["a ledger grants k"].all()),
+                (ratio - 1).abs().max() < tolerance and exact and part["a ledger grants k"].all(),
+                published=source,
+                error=f"{np.sqrt(5 / arguments.replicates):.4f}",
             )
         )
     return claims

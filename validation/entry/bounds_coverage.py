@@ -15,14 +15,12 @@ from dpinfer.entry.inference import bounded, occupied_from, octave_bounds
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from dpinfer.studies.simulation import noisy
 from validation.common.cells import measured
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-RULES = Rules()
 CELL = ["asked", "law", "n"]
 """Columns that name a cell."""
 
@@ -272,8 +270,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Widths are medians of {_FOR_WIDTHS} releases, of regressions by rounds means of all that are finite.",
         "Coverage is of the worst coefficient (of regressions the slope), of the law without bounds.",
     ]
-    write_table(table, "bounds_coverage", arguments, notes)
-    write_figure(figure_of(table), "bounds_coverage", arguments)
+    write_table(table, "bounds_coverage", arguments, notes, figure_of(table))
     rounds = own["asked"] == "ols, rounds"
     what = "least coverage of 95% intervals within bounds that were found privately: "
     return [

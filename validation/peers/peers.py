@@ -155,7 +155,7 @@ def claims_of(table: pd.DataFrame, replicates: int) -> list[Claim]:
         told = f"largest error over a peer's at equal price and neighbours: {TOLD[task]}"
         named = f"{worst['method']}, {worst['data']}, n = {worst['n']:,}, {worst['price']}"
         claims.append(
-            Claim(told, f"{len(found)} comparisons", "", f"{worst['ratio']:.2f}", "", worst["ratio"] <= slack,
+            Claim(told, f"{len(found)} comparisons", f"{worst['ratio']:.2f}", worst["ratio"] <= slack,
                   threshold=f"at most {slack:.2f}", worst=named, cells=len(found),
                   failed=int((found["ratio"] > slack).sum()))
         )  # fmt: skip

@@ -16,13 +16,12 @@ from dpinfer.inference.released import Released
 from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from dpinfer.resampling.bootstrap import unstable
 from dpinfer.resampling.inference import ReplicateSums
-from dpinfer.studies import Rules
 from validation.common.cells import measured
+from validation.common.claims import RULES
 from validation.common.outputs import Options
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
 from validation.people.people_inference import equal_spread
 
-RULES = Rules()
 FORMULA, PRICE, SHARE = "score ~ x", dpi.GDP(2.0), 0.2
 """What is fitted, its price, and the share of the replicates that are asked for: one at a time, inference is slow."""
 

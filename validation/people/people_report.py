@@ -10,14 +10,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from dpinfer.studies import Rules, truncation
-from validation.common.claims import Claim, least_coverage
+from dpinfer.studies import truncation
+from validation.common.claims import RULES, Claim, least_coverage
 from validation.common.outputs import new_figure
 from validation.people.people_bootstrap import PRICE
 from validation.people.people_checks import Agreement
 from validation.people.people_designs import DESIGNS, KEPT, ROWS
 
-RULES = Rules()
 ALIKE, RELATED = DESIGNS[2].name, DESIGNS[3].name
 MANY_PEOPLE = 2000
 KEYS = ["design", "quantity", "term", "max_rows", "n", "neighbors", "price"]
@@ -175,19 +174,19 @@ def claims(found: Outcome) -> list[Claim]:
         least_coverage("least coverage of 95% intervals: people with several dependent rows", found.table, by=KEYS,
                        held="covers"),
         Claim("mean of kept rows against that of all, where people with high values have more rows",
-              f"max_rows = {asked}; {kept.loc[KEPT[0], 'uncut mean']:.3f} in all", "", moved, "",
-              bool(related["covers"].all() and (kept["bias"] < 0).all())),
-        Claim("mean width of ols over the oracle's: people, sampling variance times max_rows",
-              f"{len(ols)} cells", "", f"{ols['width / oracle'].min():.2f}-{ols['width / oracle'].max():.2f}; coverage "
-              f"at least {ols['coverage'].min():.4f}", f"{error:.4f}", bool(ols["covers"].all())),
+              f"max_rows = {asked}; {kept.loc[KEPT[0], 'uncut mean']:.3f} in all", moved,
+              related["covers"].all() and (kept["bias"] < 0).all()),
+        Claim("mean width of ols over the oracle's: people, sampling variance times max_rows", f"{len(ols)} cells",
+              f"{ols['width / oracle'].min():.2f}-{ols['width / oracle'].max():.2f}; coverage "
+              f"at least {ols['coverage'].min():.4f}", ols["covers"].all(), error=f"{error:.4f}"),
         Claim("least coverage of the bootstrap's slope by person, and of ols at the same price",
-              f"{len(slopes)} cells, {PRICE}", "", f"{slopes['bootstrap coverage'].min():.4f}, "
+              f"{len(slopes)} cells, {PRICE}", f"{slopes['bootstrap coverage'].min():.4f}, "
               f"{slopes['ols coverage'].min():.4f}; mean width over that of ols "
               f"{slopes['bootstrap width / ols'].min():.2f}-{slopes['bootstrap width / ols'].max():.2f}",
-              f"{rarer:.4f}", bool(slopes["held"].all())),
+              slopes["held"].all(), error=f"{rarer:.4f}"),
         Claim("sums and intervals of the study of people are the library's",
-              f"{found.agreed.sums:,} sums, {found.agreed.intervals:,} intervals", "",
-              "equal" if found.agreed.equal else "different", "", found.agreed.equal and abs(found.agreed.chosen) < 4),
+              f"{found.agreed.sums:,} sums, {found.agreed.intervals:,} intervals",
+              "equal" if found.agreed.equal else "different", found.agreed.equal and abs(found.agreed.chosen) < 4),
     ]  # fmt: skip
     return stated if last["n"].max() < MANY_PEOPLE else [*stated, *_of_many(last)]
 
@@ -201,11 +200,11 @@ def _of_many(last: pd.DataFrame) -> list[Claim]:
     naive = worst["coverage if independent"]
     return [
         Claim("largest mean width over the oracle's where kappa is at least 3: means and proportions by person",
-              f"{len(clear)} cells, n = 200 and 2,000", "", f"{clear['width / oracle'].max():.3f} "
+              f"{len(clear)} cells, n = 200 and 2,000", f"{clear['width / oracle'].max():.3f} "
               f"({(~clear['within cap']).sum()} cells above); with n = 2,000 {many['width / oracle'].max():.3f} "
-              f"(at most {RULES.width_cap:g})", "", bool(clear["within cap"].all())),
+              f"(at most {RULES.width_cap:g})", clear["within cap"].all()),
         Claim("coverage of the same releases if rows were taken as independent",
-              f"rows of a person alike, max_rows = {max(KEPT)}, n = 2,000", "",
+              f"rows of a person alike, max_rows = {max(KEPT)}, n = 2,000",
               f"{naive.min():.3f}-{naive.max():.3f}; by person {worst['coverage'].min():.3f}-"
-              f"{worst['coverage'].max():.3f}", "", bool(naive.min() < 0.9 and worst["covers"].all())),
+              f"{worst['coverage'].max():.3f}", naive.min() < 0.9 and worst["covers"].all()),
     ]  # fmt: skip

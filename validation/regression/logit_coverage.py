@@ -15,13 +15,11 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.models import BINARY
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-RULES = Rules()
 CELL = ["kind", "n", "p", "rho", "share", "link"]
 SLOPES = (0.8, -0.5, 0.6)
 SIZES, WIDTHS, PRICES, SHARES = (500, 2000, 10_000, 100_000), (2, 5, 10), (0.01, 0.05, 0.5), (0.45, 0.05)
@@ -288,8 +286,7 @@ def run(arguments: Options) -> list[Claim]:
         f"fewer fits, less by the same rule), intercepts and flagged fits {LEAST:g}, less what chance takes; "
         f"errors are at most {WORSE:g} times the target, by medians where more than {FLAGGED:.0%} are flagged.",
     ]
-    write_table(table, "logit_coverage", arguments, notes)
-    write_figure(figure_of(table, arguments.replicates), "logit_coverage", arguments)
+    write_table(table, "logit_coverage", arguments, notes, figure_of(table, arguments.replicates))
     error = f"{np.sqrt(0.95 * 0.05 / arguments.replicates):.4f}"
     main, beta = table[table["kind"] == "grid"], table[table["kind"] == "beta"].iloc[0]
     return [
@@ -305,21 +302,23 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             "cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog",
             f"{len(main)} cells",
-            "",
             f"{int((~failed[main.index]).sum())}",
-            "",
             not failed[main.index].any(),
-            worst="; ".join(
-                f"n = {row.n:,}, p = {row.p}, rho = {row.rho:g}: {row.fails}" for row in main.itertuples() if row.fails
+            worst=(
+                "; ".join(
+                    f"n = {row.n:,}, p = {row.p}, rho = {row.rho:g}: {row.fails}"
+                    for row in main.itertuples()
+                    if row.fails
+                )
             ),
         ),
         Claim(
             "coverage and width of 90% intervals of a slope, logit",
             "slope 2, x uniform on [-1, 1], n = 1,000, GDP(.5)",
-            ".889 at .604 (pure, epsilon 1)",
             f"{beta['slope']:.3f} at {beta['width']:.3f}",
-            error,
             not beta["fails"],
+            published=".889 at .604 (pure, epsilon 1)",
+            error=error,
         ),
         least_coverage(
             "least coverage of a slope where the logit is wrong",

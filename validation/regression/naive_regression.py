@@ -132,10 +132,9 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             "coverage of 95% intervals of a slope by the usual formulas on the same noisy cross-products",
             f"fair, n = {ROWS:,}, {worst['price']}, {worst['term']}",
-            "",
             f"{worst['coverage']:.3f}",
-            f"{np.sqrt(worst['coverage'] * (1 - worst['coverage']) / worst['replicates']):.3f}",
-            bool(worst["coverage"] < 0.8),
+            worst["coverage"] < 0.8,
+            error=f"{np.sqrt(worst['coverage'] * (1 - worst['coverage']) / worst['replicates']):.3f}",
         ),
     ]
 

@@ -343,7 +343,7 @@ def run(arguments: Options) -> list[Claim]:
             "largest distance of neighbours over the bound that is priced, stages of regressions",
             f"{len(table)} stages of {table['model'].nunique()} models on real data, by both measures, both relations, "
             "rows and people of three rows; random restarts and coordinate ascent over cells",
-            "", f"{worst['distance / bound']:.6f}", "exact", held=bool(table["held"].all()), threshold="at most 1",
+            f"{worst['distance / bound']:.6f}", table["held"].all(), error="exact", threshold="at most 1",
             worst=", ".join(str(worst[name]) for name in (*NAMED, "stage")), cells=len(table),
             failed=int((~table["held"]).sum()),
         )

@@ -14,13 +14,11 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-RULES = Rules()
 CELL = ["kind", "n", "price", "neighbors"]
 MOST_MARKED, CLEAR = 0.05, 1000.0
 OF_INTERCEPT = 0.0076
@@ -192,8 +190,7 @@ def run(arguments: Options) -> list[Claim]:
         f"{MOST_MARKED:.0%} of fits. Widths, of finite intervals, are over those of the population's sandwich, "
         "without a cap.",
     ]
-    write_table(table, "newton_ols", arguments, notes)
-    write_figure(figure_of(table, arguments.replicates), "newton_ols", arguments)
+    write_table(table, "newton_ols", arguments, notes, figure_of(table, arguments.replicates))
     return [
         least_coverage(
             f"least coverage of 95% intervals of a slope, least squares by rounds: {which}",

@@ -20,7 +20,7 @@ from scipy import special
 import dpinfer as dpi
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 
 PRICES = {
     "epsilon = 1": dpi.PureDP(1.0),
@@ -226,8 +226,7 @@ def run(arguments: Options) -> list[Claim]:
     ]
     if not has_diffprivlib():
         notes.append("diffprivlib is not installed: its column is left out.")
-    write_table(table, "newton_peers", arguments, notes)
-    write_figure(figure_of(table), "newton_peers", arguments)
+    write_table(table, "newton_peers", arguments, notes, figure_of(table))
     slack = 1 - 2 / np.sqrt(arguments.replicates)
     made = f"{table['data'].nunique()} data sets, least squares and logit, {len(PRICES)} prices"
     claims = []
@@ -236,9 +235,7 @@ def run(arguments: Options) -> list[Claim]:
             ratio = table[method] / table["rounds"]
             told = f"least error of slopes over that by rounds at equal price: {method}"
             least = float(ratio.min())
-            claims.append(
-                Claim(told, f"{int(ratio.notna().sum())} cells: {made}", "", f"{least:.2f}", "", least >= slack)
-            )
+            claims.append(Claim(told, f"{int(ratio.notna().sum())} cells: {made}", f"{least:.2f}", least >= slack))
     return claims
 
 

@@ -85,10 +85,9 @@ def run(arguments: Options) -> list[Claim]:
             "largest median shift from the fit on all rows in standard errors, and largest of these over the robust "
             "ones, Poisson, rho = .5",
             "randhie, 20,190 rows, 9 regressors",
-            "",
             f"{main['median shift'].abs().max():.2f} / {main['standard error / robust'].max():.2f}",
-            f"{1.25 / np.sqrt(arguments.replicates):.2f}",
-            bool(main["held"].all()),
+            main["held"].all(),
+            error=f"{1.25 / np.sqrt(arguments.replicates):.2f}",
         )
     ]
 

@@ -11,14 +11,12 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim, largest_size, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, largest_size, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.peers.peer_designs import Design, designs
 from validation.regression.newton_draws import Drawer
 
-RULES = Rules()
 CELL = ["data", "n", "price", "neighbors"]
 DESIGNS = {one.data: one for one in designs() if one.task == "ols" and one.data in ("fair", "simulated")}
 PRICES = {
@@ -110,8 +108,7 @@ def run(arguments: Options) -> list[Claim]:
         "Rows are drawn with replacement from a population whose own least squares line is the truth. Noise dominates "
         "nearly all of these fits. Coverage and size: of the worst coefficient; joint size: of the test of all slopes.",
     ]
-    write_table(table, "newton_weak", arguments, notes)
-    write_figure(figure_of(table, arguments.replicates), "newton_weak", arguments)
+    write_table(table, "newton_weak", arguments, notes, figure_of(table, arguments.replicates))
     where = f"{len(DESIGNS)} populations, n 1,000 and 10,000, epsilon .1 and 1, rho .002 and .02"
     by = {"by": CELL, "design": where}
     return [

@@ -641,7 +641,7 @@ def claim(what: str, rows: pd.DataFrame, value: str, limit: np.ndarray | float, 
     rows = rows.assign(limit=limit).dropna(subset=[value, "limit"])
     design = f"{rows['regression'].nunique()} regressions on real data, {len(rows)} rows"
     if rows.empty:
-        return Claim(what, "", "", "no cell", "", held=True, kind=kind, cells=0)  # type: ignore[arg-type]
+        return Claim(what, "", "no cell", held=True, kind=kind, cells=0)  # type: ignore[arg-type]
     excess = sign * (rows[value].clip(upper=1e9) - rows["limit"])
     order = excess.sort_values(ascending=False, kind="stable").index
     worst, failed = rows.loc[order[0]], int((excess > 0).sum())
@@ -651,11 +651,9 @@ def claim(what: str, rows: pd.DataFrame, value: str, limit: np.ndarray | float, 
     return Claim(
         what,
         design,
-        "",
         f"{worst[value]:.4g}",
-        "",
         failed == 0,
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         threshold=f"{'at most' if sign > 0 else 'at least'} {worst['limit']:.4g}",
         worst=said(worst),
         cells=len(rows),
@@ -672,11 +670,11 @@ def said(row: pd.Series) -> str:
 def middle(what: str, rows: pd.DataFrame, value: str, most: float) -> Claim:
     """Judge the median of a column over all rows."""
     if rows.empty:
-        return Claim(what, "", "", "no cell", "", held=True, cells=0)
+        return Claim(what, "", "no cell", held=True, cells=0)
     found = float(rows[value].median())
     design = f"{rows['regression'].nunique()} regressions on real data, {len(rows)} slopes"
     print(f"\n{what}: {found:.3g} (at most {most:g})")
-    return Claim(what, design, "", f"{found:.3g}", "", found <= most, kind="value", threshold=f"at most {most:g}")
+    return Claim(what, design, f"{found:.3g}", found <= most, kind="value", threshold=f"at most {most:g}")
 
 
 def claims_of(table: pd.DataFrame) -> list[Claim]:

@@ -637,7 +637,7 @@ def run(arguments: Options) -> list[Claim]:
             "strange fits of regressions that fail",
             f"{count:,} random fits, {private:,} of private data: {len(fits) - len(failed) - len(refused):,} end in "
             f"numbers, {len(refused):,} are refused from public facts",
-            "", str(len(failed)), "exact", held=failed.empty, threshold="0", cells=count, failed=len(failed),
+            str(len(failed)), failed.empty, error="exact", threshold="0", cells=count, failed=len(failed),
         )
     ]  # fmt: skip
 

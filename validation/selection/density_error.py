@@ -393,8 +393,8 @@ def _error_claims(table: pd.DataFrame) -> list[Claim]:
         worst = cells.loc[cells[name].idxmax()]
         claims.append(
             Claim(f"error of chosen bins at most 1.25 times that of {what}",
-                  f"{len(cells)} cells; worst {worst['design']}, {worst['path']}, n = {worst['n']:,}", "",
-                  f"{worst[name]:.2f}", f"{error.loc[cells[name].idxmax()]:.2f}", not refuted.any())
+                  f"{len(cells)} cells; worst {worst['design']}, {worst['path']}, n = {worst['n']:,}",
+                  f"{worst[name]:.2f}", not refuted.any(), error=f"{error.loc[cells[name].idxmax()]:.2f}")
         )  # fmt: skip
     return claims
 
@@ -407,10 +407,10 @@ def _rate_claims(rates: pd.DataFrame) -> list[Claim]:
     away = (biased["best bins"] - biased["without noise"]).abs().max()
     slower = (rates["best bins"] - rates["without noise"]).max()
     claims = [
-        Claim("slope within .05 of that without noise, best bins, epsilon = n^(-1/3)", f"{len(biased)} designs", "",
-              f"{away:.3f}", "", away <= 0.05),
-        Claim("slope at most .05 above that without noise, best bins, every price", f"{len(rates)} paths", "",
-              f"{slower:.3f}", "", slower <= 0.05),
+        Claim("slope within .05 of that without noise, best bins, epsilon = n^(-1/3)", f"{len(biased)} designs",
+              f"{away:.3f}", away <= 0.05),
+        Claim("slope at most .05 above that without noise, best bins, every price", f"{len(rates)} paths",
+              f"{slower:.3f}", slower <= 0.05),
     ]  # fmt: skip
     apart = (smooth["chosen bins"] - smooth["without noise"]).abs()
     behind = fixed["chosen bins"] - fixed["without noise"]
@@ -419,8 +419,8 @@ def _rate_claims(rates: pd.DataFrame) -> list[Claim]:
         ("at most .05 above that without noise, chosen bins, fixed prices", behind, fixed["its error"]),
     ):
         held = not (gap - REFUTED * error > 0.05).any()
-        claims.append(Claim(f"slope {what}", f"{len(gap)} paths", "", f"{gap.max():.3f}",
-                            f"{error.loc[gap.idxmax()]:.3f}", held))  # fmt: skip
+        claims.append(Claim(f"slope {what}", f"{len(gap)} paths", f"{gap.max():.3f}", held,
+                            error=f"{error.loc[gap.idxmax()]:.3f}"))  # fmt: skip
     return claims
 
 

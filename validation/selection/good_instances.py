@@ -368,7 +368,9 @@ def run(arguments: Options) -> list[Claim]:
         claims.append(
             Claim(
                 f"medians: cells in which the choice errs no more in {what} than smooth sensitivity at its best",
-                *(design, "", told, "", better >= MOST * len(table) and ratio.median() > LEAST_GAIN),
+                design,
+                told,
+                better >= MOST * len(table) and ratio.median() > LEAST_GAIN,
                 threshold=f"{MOST:.0%} of cells, middle above {LEAST_GAIN:g}",
                 cells=len(table),
                 replicates=runs,

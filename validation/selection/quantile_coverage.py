@@ -15,9 +15,8 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.distributions.tree import _FEW, _LARGE
-from dpinfer.studies import Rules
 from validation.common.cells import kept
-from validation.common.claims import Claim, largest_width, least_coverage
+from validation.common.claims import RULES, Claim, largest_width, least_coverage
 from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import Choosing
 from validation.selection.quantile_designs import (
@@ -31,7 +30,6 @@ from validation.selection.quantile_designs import (
     places,
 )
 
-RULES = Rules()
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.9, 0.99)
 SIZES = (100, 1_000, 10_000, 100_000)
 PRICES = (
@@ -357,7 +355,7 @@ def run(arguments: Options) -> list[Claim]:
     """Check the direct path, run every cell, judge it, write the table and the figure."""
     wrong, total = differences(arguments)
     design = f"{total:,} ends"
-    same = Claim("ends of intervals that differ from the library's", design, "", str(wrong), "", wrong == 0)
+    same = Claim("ends of intervals that differ from the library's", design, str(wrong), wrong == 0)
     return [*report(judged(arguments), arguments, f"{total - wrong:,} of {total:,}"), same]
 
 

@@ -278,15 +278,15 @@ def claims(table: pd.DataFrame, many: pd.DataFrame, *, judge: bool) -> list[Clai
     for method in METHODS[1:]:
         ratio = pivot[method] / pivot[METHODS[0]]
         found.append(Claim(f"largest error of the private median over the sample median's: {method}",
-                           f"n = {LARGE:,} and more, {len(ratio)} cells", "", f"{ratio.max():.3f}", "",
+                           f"n = {LARGE:,} and more, {len(ratio)} cells", f"{ratio.max():.3f}",
                            not judge or bool(ratio.max() <= MOST[method])))  # fmt: skip
     for kind in ("trees", "choices"):
         told = many[many["n"] >= FROM]
         by_n = many.groupby("n")[f"over 99 {kind}"].max()
         shown, sizes = ", ".join(f"{value:.2f}" for value in by_n), ", ".join(f"{n:,}" for n in by_n.index)
         found.append(Claim(f"error of 99 quantiles from one tree over 99 {kind} at 1/99 of the price (at most 1/3)",
-                           f"n = {sizes}; judged from {FROM:,}", "", shown, "",
-                           bool((told[f"over 99 {kind}"] <= THIRD).all())))  # fmt: skip
+                           f"n = {sizes}; judged from {FROM:,}", shown,
+                           (told[f"over 99 {kind}"] <= THIRD).all()))  # fmt: skip
     return found
 
 

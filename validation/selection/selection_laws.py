@@ -368,31 +368,29 @@ def claims(
     designs = f"{len(bounds)} values of d and t, both mechanisms"
     found = [
         Claim("noisy max with exponential noise against the exponential mechanism: largest difference", vectors,
-              f"0 ({SMITH}, exercise 2)", f"{difference:.3f} (largest gap {at:.2g} scales)", "", difference > 0.01),
-        Claim("the same with Gumbel noise", "18 vectors of 2 to 10 scores, by quadrature", "0", f"{gumbel:.1e}", "",
-              gumbel < 1e-9),
-        Claim("largest excess of permute-and-flip's expected error, PureDP", vectors, "never worse (McKenna & Sheldon)",
-              f"{excess:.1e}; at best {lost['least ratio'].min():.2f} times", "", excess <= 1e-12),
-        Claim("largest error of the exponential mechanism over permute-and-flip's, ZCDP or GDP", vectors, "",
-              f"{gaussian:.4f}", "", gaussian <= 1),
-        Claim("largest exact probability of an error beyond theorem 6 over exp(-t)", designs, f"at most 1 ({SMITH})",
-              f"{tail:.3f}", "", tail <= 1),
-        Claim("the same of accuracy(), and its length over theorem 6's for t of 3 and more", designs, "",
-              f"{sharp:.3f}; {shorter.min():.2f} to {shorter.max():.2f}", "", sharp <= 1 + 1e-9),
-        Claim("accuracy() over the least bound that can hold, t of 3 and more", designs, "", f"{over:.4f}", "",
-              over <= 1.05),
+              f"{difference:.3f} (largest gap {at:.2g} scales)", difference > 0.01,
+              published=f"0 ({SMITH}, exercise 2)"),
+        Claim("the same with Gumbel noise", "18 vectors of 2 to 10 scores, by quadrature", f"{gumbel:.1e}",
+              gumbel < 1e-9, published="0"),
+        Claim("largest excess of permute-and-flip's expected error, PureDP", vectors,
+              f"{excess:.1e}; at best {lost['least ratio'].min():.2f} times", excess <= 1e-12,
+              published="never worse (McKenna & Sheldon)"),
+        Claim("largest error of the exponential mechanism over permute-and-flip's, ZCDP or GDP", vectors,
+              f"{gaussian:.4f}", gaussian <= 1),
+        Claim("largest exact probability of an error beyond theorem 6 over exp(-t)", designs, f"{tail:.3f}",
+              tail <= 1, published=f"at most 1 ({SMITH})"),
+        Claim("the same of accuracy(), and its length over theorem 6's for t of 3 and more", designs,
+              f"{sharp:.3f}; {shorter.min():.2f} to {shorter.max():.2f}", sharp <= 1 + 1e-9),
+        Claim("accuracy() over the least bound that can hold, t of 3 and more", designs, f"{over:.4f}", over <= 1.05),
         Claim("least chi-squared p-value of the sampler against exact probabilities",
-              f"{len(tests)} vectors, {int(tests['draws'].max()):,} draws each", "", f"{least:.2g}", "",
-              least >= LEAST),
+              f"{len(tests)} vectors, {int(tests['draws'].max()):,} draws each", f"{least:.2g}", least >= LEAST),
         Claim("choices attacked: largest lower bound over the stated epsilon", "both laws and the quantile's descent",
-              "", f"{right['lower bound'].max() / EPSILON:.3f}", "", not right["exceeded"].any()),
+              f"{right['lower bound'].max() / EPSILON:.3f}", not right["exceeded"].any()),
     ]  # fmt: skip
     if attacks["draws"].min() >= ENOUGH:
         caught = f"{int(short['exceeded'].sum())} of {len(short)}"
         design = "both laws and the quantile's descent"
-        found.append(
-            Claim("20% too little noise in choices is caught", design, "", caught, "", short["exceeded"].all())
-        )
+        found.append(Claim("20% too little noise in choices is caught", design, caught, short["exceeded"].all()))
     return found
 
 

@@ -77,10 +77,8 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             f"{DRAWS:,} simulated draws over the multinomials alone (at most {MOST[name]:g})",
             name,
-            "",
             f"{group['ratio'].max():.2f}",
-            "",
-            bool(group["ratio"].max() <= MOST[name]),
+            group["ratio"].max() <= MOST[name],
         )
         for name, group in table.groupby("test", sort=False)
     ]

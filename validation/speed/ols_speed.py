@@ -92,7 +92,7 @@ def run(arguments: Options) -> list[Claim]:
         f"(first ratio without it: {hurried:.2f})"
     )
     return [
-        Claim(what, design, "", f"{value:.2f} ({required})", "", bool(ok))
+        Claim(what, design, f"{value:.2f} ({required})", ok)
         for (what, value, required), ok in zip(rows, held, strict=True)
     ]
 

@@ -76,12 +76,12 @@ def run(arguments: Options) -> list[Claim]:
     found = ratio[NOISELESS]
     return [
         Claim(f"time of a private median, but for drawing noise, over np.sort (at most {MOST['quantile']:g})",
-              f"{ROWS:,} rows", "", f"{found:.2f}; {ratio['private median']:.1f} with its noise", "",
+              f"{ROWS:,} rows", f"{found:.2f}; {ratio['private median']:.1f} with its noise",
               found <= MOST["quantile"]),
         Claim(f"time of a private choice over np.bincount (at most {MOST['choice']:g})",
-              f"{ROWS:,} rows, {LEVELS} levels", "",
+              f"{ROWS:,} rows, {LEVELS} levels",
               f"{ratio['most frequent whole number']:.1f} of whole numbers, {ratio['most frequent label']:.1f} of "
-              "labels", "", ratio["most frequent whole number"] <= MOST["choice"]),
+              "labels", ratio["most frequent whole number"] <= MOST["choice"]),
     ]  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def run(arguments: Options) -> list[Claim]:
     figure = bars(shown | {"bare numpy loop": 1}, "time relative to the bare loop", size=(6.4, 2.4), style="%.1f")
     write_figure(figure, "study_speed", arguments)
     design = f"private OLS, n = {ROWS:,}, 5 regressors, {arguments.replicates:,} replicates"
-    return [Claim(what, design, "", f"{value:.2f} ({required})", "", bool(ok)) for what, value, required, ok in rows]
+    return [Claim(what, design, f"{value:.2f} ({required})", ok) for what, value, required, ok in rows]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dpinfer.statistics.tails import critical_value
 from dpinfer.tables.marginal_inference import count_estimates, share_estimates, subsets_of
 from validation.common.cells import measured_again
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, populations, releases_of
 
 SIZES = (60, 1000, 20_000)
@@ -190,8 +190,7 @@ def run(arguments: Options) -> list[Claim]:
         "deviations of its noise or more, with Gaussian noise.",
         "A share whose denominator has no row in the population is no number, and is left out.",
     ]
-    write_table(table, "marginals_coverage", arguments, notes)
-    write_figure(figure_of(table), "marginals_coverage", arguments)
+    write_table(table, "marginals_coverage", arguments, notes, figure_of(table))
     what = "designs x prices x relations x rows"
     claims = [
         least_coverage(

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.engines.many_rows import FULL, bare_scan, load, timed
 
 LEVELS = (2, 3, 4, 5, 6, 8, 8, 8, 10, 10)
@@ -112,12 +112,11 @@ def run(arguments: Options) -> list[Claim]:
         f"Load (threads of the whole machine that wanted to run, of two cores) before {before:.1f}, after "
         f"{load():.1f}.",
     ]
-    write_table(table, "marginals_speed", arguments, notes)
-    write_figure(drawn(table), "marginals_speed", arguments)
+    write_table(table, "marginals_speed", arguments, notes, drawn(table))
     ratio = float(table["scans"].iloc[0])
     return [
         Claim("time of all 45 pairs of ten columns over a bare scan (at most 6)", f"{FILES * rows:,} rows of Parquet",
-              "", f"{ratio:.2f}", "", ratio <= LIMIT, kind="time"),
+              f"{ratio:.2f}", ratio <= LIMIT, kind="time"),
     ]  # fmt: skip
 
 
@@ -126,8 +125,7 @@ def drawn(table: pd.DataFrame) -> Figure:
     figure, axes = new_figure(6, 2.4)
     place = np.arange(len(table))[::-1]
     axes.barh(place, table["scans"], color="#03396c", height=0.5)
-    axes.axvline(1.0, color="black", lw=0.8)
-    axes.axvline(LIMIT, color="firebrick", lw=0.8, ls="--", label="asked for 45 pairs")
+    limits(axes, 1.0, LIMIT, "asked for 45 pairs", vertical=True)
     axes.set_yticks(place, table["marginals"])
     axes.set_xlabel("times as long as a bare scan of the same columns")
     axes.legend(frameon=False, fontsize=8, loc="lower right")

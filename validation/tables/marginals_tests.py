@@ -15,7 +15,7 @@ from dpinfer.tables.chi_squared_inference import CountModel, GoodnessOfFit, Inde
 from dpinfer.tables.marginal_inference import TableNoise
 from validation.common.cells import measured_again
 from validation.common.claims import RULES, Claim, largest_size
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, releases_of
 
 DRAWS, SIZES, LEVEL = 199, (100, 1000, 20_000), 0.05
@@ -106,8 +106,7 @@ def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
             some = first[(first["test"] == test) & (first["amount"] == amount)]
             place = np.log10(some["n"]) + 0.3 * (offset - 0.5) + rng.uniform(-0.1, 0.1, len(some))
             axes.plot(place, some["size"], "o", ms=3, alpha=0.6, color=colour, label=f"{amount} budget")
-        axes.axhline(LEVEL, color="black", lw=0.8)
-        axes.axhline(allowed, color="firebrick", lw=0.8, ls="--", label="largest allowed")
+        limits(axes, LEVEL, allowed, "largest allowed")
         axes.set(title=test, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("size at level .05")
@@ -132,8 +131,7 @@ def run(arguments: Options) -> list[Claim]:
         f"{count} sizes, {DRAWS} simulated tables behind each p-value; {failed} designs were rerun. At most "
         f"{allowed:.4f} is allowed (Bonferroni). A test may be conservative: uneven margins, few rows, and much noise.",
     ]
-    write_table(table, "marginals_tests", arguments, notes)
-    write_figure(figure_of(table, allowed), "marginals_tests", arguments)
+    write_table(table, "marginals_tests", arguments, notes, figure_of(table, allowed))
     claim = largest_size(
         "largest size at .05 of chi-squared tests from marginals", table, "size", by=BY, level=LEVEL, held="held",
         design="4 tables, n 100 to 20,000",

@@ -16,7 +16,7 @@ from dpinfer.release import NoiseLaw
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from validation.common.cells import measured_again
 from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 
 Model = GoodnessOfFit | Independence | Homogeneity
 
@@ -203,8 +203,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
             some = first[(first["test"] == test) & (first["statistic"] == kind)]
             place = np.log10(some["n"]) + 0.3 * (offset - 0.5) + rng.uniform(-0.1, 0.1, len(some))
             axes.plot(place, some["size"], "o", ms=3, alpha=0.6, color=colour, label=kind)
-        axes.axhline(ALPHAS[0], color="black", lw=0.8)
-        axes.axhline(allowed, color="firebrick", lw=0.8, ls="--", label="largest allowed")
+        limits(axes, ALPHAS[0], allowed, "largest allowed")
         axes.set(title=test, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
     panels[0].set_ylabel("size at level .05")
     panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
@@ -240,8 +239,7 @@ def run(arguments: Options) -> list[Claim]:
         "n is public under replace_one, and noisy under add_remove; in homogeneity the sizes of the samples are fixed "
         "and known through the noisy table alone.",
     ]
-    write_table(table, "chisquare_size", arguments, notes)
-    write_figure(figure_of(table), "chisquare_size", arguments)
+    write_table(table, "chisquare_size", arguments, notes, figure_of(table))
     return [
         largest_size(
             f"largest size at {alpha:g}: {test}",

@@ -344,10 +344,9 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             f"largest share of releases with equal variances that are flagged as unequal (rule {most_flags:.4f})",
             f"{len(doubted)} designs with equal_var=True",
-            "",
             f"{doubted['flagged'].max():.4f}",
-            f"{np.sqrt(FALSE_FLAGS * (1 - FALSE_FLAGS) / arguments.replicates):.4f}",
-            bool(doubted["flagged"].max() <= most_flags),
+            doubted["flagged"].max() <= most_flags,
+            error=f"{np.sqrt(FALSE_FLAGS * (1 - FALSE_FLAGS) / arguments.replicates):.4f}",
         )
     )
     strong = power[(power["price"] == str(POWER_PRICES[-1])) & (power["effect"] == EFFECTS[3])]
@@ -357,10 +356,9 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             f"largest power lost to noise at {POWER_PRICES[-1]}",
             f"four tests, difference of {EFFECTS[3]:g} sd, level .05",
-            "",
             f"{lost.max():.3f}",
-            f"{np.sqrt(0.5 / max(arguments.replicates // 5, 100)):.3f}",
-            bool(lost.max() <= 0.1),
+            lost.max() <= 0.1,
+            error=f"{np.sqrt(0.5 / max(arguments.replicates // 5, 100)):.3f}",
         )
     )
     return claims

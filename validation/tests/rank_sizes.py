@@ -21,7 +21,7 @@ from dpinfer.distributions.ranks import best_leaves, best_sides
 from validation.common.cells import measured_again
 from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
 from validation.common.leaves import DRAWS, LAWS, beyond_of, noise_at, shares_of
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 
 Model = GroupRanks | TwoDistributions | SignedRanks | GivenDistribution | RankAssociation
 
@@ -135,8 +135,7 @@ def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
         some = first[rows == n]
         place = some["test"].map(tests.index) + 0.25 * (offset - 1) + rng.uniform(-0.08, 0.08, len(some))
         axes.plot(place, some["size"], "o", ms=3.5, alpha=0.7, color=colour, label=f"{n:,} rows")
-    axes.axhline(ALPHAS[0], color="black", lw=0.8)
-    axes.axhline(allowed, color="firebrick", lw=0.8, ls="--", label="largest allowed")
+    limits(axes, ALPHAS[0], allowed, "largest allowed")
     axes.set_xticks(range(len(tests)), tests)
     axes.set_ylabel("size at level .05")
     axes.legend(fontsize=8, frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.12))
@@ -160,8 +159,7 @@ def run(arguments: Options) -> list[Claim]:
         f"failed at first and were run again at ten times the replicates: {failed}.",
         "Leaves are those that the price asks for. n is public under replace_one, sizes of groups never are.",
     ]
-    write_table(table, "rank_sizes", arguments, notes)
-    write_figure(figure_of(table, allowed(ALPHAS[0], tests)), "rank_sizes", arguments)
+    write_table(table, "rank_sizes", arguments, notes, figure_of(table, allowed(ALPHAS[0], tests)))
     return [
         largest_size(
             f"largest size at {level:g}: {test}",

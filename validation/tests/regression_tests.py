@@ -20,7 +20,7 @@ from dpinfer.statistics.tails import joint_pvalue
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.leaves import DRAWS, LEVELS, rejections
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_figure, write_table
 
 Array = NDArray[np.float64]
 
@@ -204,8 +204,7 @@ def figure_of(table: pd.DataFrame, powers: pd.DataFrame, bound: float) -> Figure
     figure, (left, right) = new_figure(10.5, 4.3, 1, 2)
     left.plot(table["kappa"], table["limiting at 0.05"], "x", color="#f18f01", ms=5, label="limiting distribution")
     left.plot(table["kappa"], table["size at 0.05"], "o", color="#03396c", ms=4, label="simulated null")
-    left.axhline(0.05, color="black", lw=0.8)
-    left.axhline(bound, color="firebrick", lw=0.8, ls="--", label="most allowed")
+    limits(left, 0.05, bound, "most allowed")
     left.set(xscale="symlog", xlabel="kappa (median)", ylabel="share rejected at .05")
     left.set_title("True hypotheses: 2 or 5 restrictions")
     largest_n = powers["n"].max()

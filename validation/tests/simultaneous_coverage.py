@@ -20,7 +20,7 @@ from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import LogLinearInference
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.tests.loglinear_designs import EVEN, THREE, Design
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
@@ -140,8 +140,7 @@ def figure_of(table: pd.DataFrame, least: float) -> Figure:
     place = np.arange(len(table))
     axes.plot(place, table["single, together"], "x", color="#f18f01", label="single intervals, taken together")
     axes.plot(place, table["coverage"], "o", ms=4, color="#03396c", label="simultaneous intervals")
-    axes.axhline(0.95, color="black", lw=0.8)
-    axes.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    limits(axes, 0.95, least, "least allowed")
     each = len(table) // len(QUANTITIES)
     axes.set_xticks(np.arange(len(QUANTITIES)) * each + (each - 1) / 2, QUANTITIES)
     axes.set(ylabel="coverage of all at once")
@@ -159,8 +158,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Rule: joint coverage at least {least:.4f} at {arguments.replicates:,} replicates. `single, together` is the "
         "share of releases in which all single 95% intervals hold; `width / single` compares mean widths."
     ]
-    write_table(table, "simultaneous_coverage", arguments, notes)
-    write_figure(figure_of(table, least), "simultaneous_coverage", arguments)
+    write_table(table, "simultaneous_coverage", arguments, notes, figure_of(table, least))
     return [
         least_coverage(
             "least joint coverage of simultaneous 95% intervals", table, by=CELL, held=None,
