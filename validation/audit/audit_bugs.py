@@ -18,8 +18,6 @@ from validation.common.cells import measured
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 
-__all__ = ["CELLS", "claims", "measure", "run", "summed"]
-
 REPEATS = 3
 CELLS = [(name, planted, repeat) for name in BUGS for planted in (True, False) for repeat in range(REPEATS)]
 """Each bug, with it and without it, several times."""

@@ -14,8 +14,6 @@ from validation.common.cells import measured
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 
-__all__ = ["claims", "measure", "questions", "run"]
-
 AUTO = 20_000
 """Runs from which the audit is left to choose fewer where many numbers are released."""
 

@@ -28,8 +28,6 @@ from dpinfer.studies.audit_pairs import ODD, AuditedRun, Setting, Units, frame_o
 Array = NDArray[np.float64]
 
 
-__all__ = ["Search", "searched"]
-
 DELTA = 1e-6
 SHARES = (0.01, 0.03, 0.1, 0.25, 0.5)
 """Shares of the runs that events in the manner of DP-Sniper are met in."""

@@ -28,8 +28,6 @@ from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.grid import Block, constant_basis
 from dpinfer.studies import audit_pairs
 
-__all__ = ["BUGS", "SCHEMA", "Bug", "Halves", "block_mean"]
-
 SCHEMA = dpi.Schema(income=dpi.Real(0, 200), age=dpi.Integer(0, 100))
 
 

@@ -10,8 +10,6 @@ import statsmodels.api as sm
 Derivatives = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
-__all__ = ["stacked_median", "stacked_multinomial", "stacked_newton"]
-
 _STEPS = 30
 _SETTLED = 1e-10
 

@@ -16,8 +16,6 @@ from tqdm import tqdm
 import dpinfer
 from validation.common.outputs import Options
 
-__all__ = ["QUICK", "Judged", "code_of", "kept", "kept_all", "measured", "measured_again", "parts_of"]
-
 QUICK = 500
 """Replicates below which a run is a quick one."""
 

@@ -18,17 +18,6 @@ from scipy import stats
 
 from dpinfer.studies import Rules
 
-__all__ = [
-    "RULES",
-    "Claim",
-    "Kind",
-    "largest_allowed",
-    "largest_size",
-    "largest_width",
-    "least_coverage",
-    "replicates_of",
-]
-
 RULES = Rules()
 
 Kind = Literal["coverage", "size", "width", "exact", "value", "time"]

@@ -13,8 +13,6 @@ from dpinfer.inference.noise import CountNoise
 from dpinfer.inference.nulls import candidates
 from dpinfer.release import NoiseLaw
 
-__all__ = ["DRAWS", "LAWS", "LEVELS", "beyond_of", "noise_at", "normal_shares", "rejections", "shares_of"]
-
 DRAWS = 199
 STAGES = (30, 70, 99)
 """Draws after which p-values that can no longer be small are left; the others get them all."""

@@ -17,22 +17,6 @@ import pandas as pd
 
 from validation.common.outputs import OUTPUT
 
-__all__ = [
-    "ROOT",
-    "SECTIONS",
-    "Block",
-    "Column",
-    "block",
-    "grouped",
-    "output",
-    "picture",
-    "plain",
-    "ranged",
-    "section",
-    "table",
-    "text",
-]
-
 ROOT = Path(__file__).parents[2]
 
 SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {}

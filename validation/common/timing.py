@@ -13,8 +13,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-__all__ = ["REST", "bars", "in_turns", "peak_memory", "seconds"]
-
 REST = 0.3
 """Seconds of rest before an action: threads of the linear algebra library spin for a while after each call, and would
 run into the next one."""

@@ -18,11 +18,6 @@ import pyarrow.parquet as pq
 
 import dpinfer as dpi
 
-__all__ = [
-    "COLUMNS", "FULL", "MOST_FILES", "PERSON_ROWS", "asked", "bare_scan", "file_rows", "first_files", "load",
-    "rows_on_disk", "timed",
-]  # fmt: skip
-
 FULL = 2
 """Replicates from which on files have all their rows."""
 

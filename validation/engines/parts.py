@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from dpinfer.kernel.sources import Pass, Slice, base
 
-__all__ = ["Part", "parts_noted"]
-
 
 class Part(NamedTuple):
     """A part of the rows in one pass: processor seconds, rows, bytes of the result, and whether it is one for all rows.

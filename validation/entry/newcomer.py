@@ -17,8 +17,6 @@ import statsmodels.api as sm
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 
-__all__ = ["CODEBOOK", "SCRIPT", "claims", "lines", "run", "walk"]
-
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS, MOST_LINES = 180, 15
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DRIVERS", "PEERS", "Peer", "PeerFailedError", "ask", "folder_of_peers", "pythons"]
-
 DRIVERS = Path(__file__).parent / "drivers"
 
 

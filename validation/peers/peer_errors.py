@@ -9,8 +9,6 @@ import numpy as np
 from validation.peers.drivers.served import rows_of
 from validation.peers.peer_designs import Design, chi2_pvalue
 
-__all__ = ["LEVEL", "Plain", "judged", "plain_of"]
-
 LEVEL = 0.05
 WIDE = 1.959964
 

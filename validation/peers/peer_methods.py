@@ -17,8 +17,6 @@ from validation.peers.drivers.served import answers
 from validation.peers.environments import PeerFailedError, ask
 from validation.peers.peer_designs import Design, designs
 
-__all__ = ["GRAM", "METHODS", "OURS", "Method", "Price", "answered", "private", "timed", "told"]
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -15,8 +15,6 @@ from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 from validation.planning.plan_accuracy import ALLOWANCE, WIDTH
 
-__all__ = ["CELLS", "claims", "measure", "population", "run", "schema"]
-
 ROWS, PILOT, PRICE = 6_000, 1_500, dpi.ZCDP(0.2)
 """Rows planned for; rows of a small pilot, and of a pilot release; the price."""
 

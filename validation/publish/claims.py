@@ -13,8 +13,6 @@ from validation.common.pages import Column, output, section, table, text
 from validation.reasons import REASONS
 from validation.scripts import SCRIPTS, SEED, TIMED, module_of
 
-__all__ = ["claims", "fresh", "headlines", "read_results", "rules", "times"]
-
 RESULTS = OUTPUT.parent / "results.csv"
 FRESH = OUTPUT / "fresh_seed.csv"
 JUDGED: tuple[Kind, ...] = ("coverage", "size", "width")

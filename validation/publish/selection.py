@@ -6,8 +6,6 @@ import pandas as pd
 
 from validation.common.pages import Column, grouped, output, picture, ranged, section, table, text
 
-__all__ = ["density", "good_instances", "quantiles", "selection", "split", "thresholds"]
-
 KEYS = ["population", "bounds", "method", "ends", "n", "price", "neighbors", "q"]
 
 

@@ -11,8 +11,6 @@ from scipy import special, stats
 from dpinfer.privacy.units import gaussian_mu, log_gaussian_delta
 from validation.common.pages import output, plain, section
 
-__all__ = ["errors"]
-
 RHO = 0.01
 """Price of the Gaussian release whose weight is random."""
 

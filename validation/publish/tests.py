@@ -7,8 +7,6 @@ import pandas as pd
 
 from validation.common.pages import Column, grouped, output, picture, section, table, text
 
-__all__ = ["count_intervals", "loglinear", "marginals", "ranks", "several", "tests"]
-
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 POWERS = ("counts", "noise on the statistic", "no privacy")
 AT = ("size at 0.05", "size at 0.01")

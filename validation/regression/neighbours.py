@@ -33,8 +33,6 @@ from validation.common.outputs import OUTPUT, Options, write_table
 from validation.regression.newton_draws import Drawer
 from validation.regression.real_populations import CODEBOOKS, rows_of
 
-__all__ = ["MODELS", "PRICES", "Search", "dearest", "run"]
-
 ROWS = 3
 """Rows of a person."""
 

@@ -20,8 +20,6 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from dpinfer import Boolean, Category, Integer, Real
 
-__all__ = ["CODEBOOKS", "POPULATIONS", "WIDE", "Kind", "Population", "rows_of"]
-
 Kind = Literal["linear", "probability", "binary", "count", "robust"]
 
 STATSMODELS = ("fair", "randhie", "anes96", "engel", "ccard")

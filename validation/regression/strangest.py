@@ -35,8 +35,6 @@ from validation.common.cells import kept
 from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options, write_table
 
-__all__ = ["Strange", "drawn", "outcome", "run"]
-
 COUNT, CHUNK = 10_000, 100
 PRIVATE = 0.3
 """Part of the fits that the kernel makes of `PrivateData`, with its own discrete noise."""

@@ -17,8 +17,6 @@ from dpinfer.kernel.rows.marginals import MarginalSum, margin_of
 from dpinfer.kernel.stage import Context
 from dpinfer.tables.marginal_inference import CenteredMargins, centered_margins
 
-__all__ = ["PRICES", "RELATIONS", "Population", "Releases", "populations", "releases_of"]
-
 RELATIONS = ("add_remove", "replace_one")
 
 _LITTLE = dpi.PureDP(0.2), dpi.ZCDP(0.002), dpi.GDP(0.06), dpi.ApproxDP(0.3, 1e-6)
