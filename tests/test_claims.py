@@ -131,10 +131,10 @@ def test_width_is_judged_by_the_cap_of_each_cell():
 
 
 def test_what_a_claim_does_not_say_is_completed():
-    plain = Claim("w", "d", "", "1", "", held=True)
+    plain = Claim("w", "d", "1", held=True)
     assert completed(plain, "newton_peers", 40).replicates == 40
     assert completed(plain, "ols_speed", 15).kind == "time"
-    exact = completed(Claim("w", "d", "", "1", "exact", held=True), "proportion_exact", 1)
+    exact = completed(Claim("w", "d", "1", held=True, error="exact"), "proportion_exact", 1)
     assert (exact.kind, exact.replicates) == ("exact", 0)
 
 
@@ -169,7 +169,7 @@ def test_other_options_are_another_study(tmp_path):
 
 def test_results_keep_the_rows_of_scripts_that_did_not_run(tmp_path):
     path = tmp_path / "results.csv"
-    claim = Claim("w", "d", "", "1", "", held=True)
+    claim = Claim("w", "d", "1", held=True)
     write_results({"ols_coverage": Ran([claim], 1.5), "cdf_band": Ran([claim, claim], 2.0)}, path)
     write_results({"cdf_band": Ran([replace(claim, ours="2")], 3.0)}, path)
     table = read_results(path)

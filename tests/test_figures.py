@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from validation.common.pages import ROOT, block
 from validation.publish import rounds, trusted
+from validation.publish.__main__ import SECTIONS
 from validation.publish.claims import RESULTS
-from validation.publish.sections import ROOT, SECTIONS, block
 from validation.reasons import REASONS
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -85,7 +86,7 @@ def test_sections_are_registered(page):
 def test_prose_states_no_measured_number(page):
     unknown = [f"line {place}: {number}" for number, place in found(page) if value(number) not in given(page)]
     assert not unknown, (
-        f"{', '.join(unknown)}: state measured numbers in a generated section (validation/publish/sections.py); "
+        f"{', '.join(unknown)}: state measured numbers in a generated section (validation/publish); "
         "a constant of design belongs into tests/given_numbers.toml, with what it is"
     )
 

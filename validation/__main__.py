@@ -13,10 +13,11 @@ import html
 import json
 import resource
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from joblib.externals.loky import get_reusable_executor
 
@@ -26,9 +27,6 @@ from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options
 from validation.reasons import REASONS
 from validation.scripts import SCRIPTS, SEED, TIMED, module_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Ran(NamedTuple):

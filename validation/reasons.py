@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REASONS"]
-
 REASONS: dict[str, str] = {
     "least coverage of 95% intervals within bounds that were found privately: means, gamma families, least squares "
     "from cross-products": (

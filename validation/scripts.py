@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["SCRIPTS", "SEED", "TIMED", "module_of"]
-
 SEED = 20261120
 """Of the published tables."""
 

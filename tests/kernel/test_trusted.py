@@ -2,8 +2,8 @@
 
 import re
 
+from validation.common.pages import block
 from validation.publish import ordinary_path, trusted
-from validation.publish.sections import block
 
 
 def test_the_page_lists_the_files_that_a_private_run_imports():

@@ -16,9 +16,7 @@ from validation.audit.event_searches import searched
 from validation.audit.planted import BUGS, SCHEMA
 from validation.common.cells import measured
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-
-__all__ = ["CELLS", "claims", "measure", "run", "summed"]
+from validation.common.outputs import Options, options, write_table
 
 REPEATS = 3
 CELLS = [(name, planted, repeat) for name in BUGS for planted in (True, False) for repeat in range(REPEATS)]
@@ -108,8 +106,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Searches: {max(SEARCHED, arguments.replicates):,} runs of the same draws, at both prices, wrong with "
         "probability 1e-4."
     ]
-    write_table(found, "audit_bugs", arguments, notes)
-    write_figure(figure_of(found), "audit_bugs", arguments)
+    write_table(found, "audit_bugs", arguments, notes, figure_of(found))
     return claims(found)
 
 
@@ -122,10 +119,9 @@ def claims(found: pd.DataFrame) -> list[Claim]:
         Claim(
             "planted bugs caught by an audit, each by its own check",
             f"{len(found)} bugs at {found['primitive'].nunique()} primitives",
-            f"{best} of {repeats} (event searches)",
             f"{caught} of {repeats}",
-            "",
             caught == repeats,
+            published=f"{best} of {repeats} (event searches)",
             threshold="all",
             cells=len(found),
             failed=int((found["audit"] < found["repeats"]).sum()),
@@ -133,9 +129,7 @@ def claims(found: pd.DataFrame) -> list[Claim]:
         Claim(
             "audits of the same questions without a bug that fail",
             "familywise error 1e-4 each",
-            "",
             f"{alarms} of {repeats}",
-            "",
             alarms == 0,
             threshold="none",
         ),

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.cells import measured
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-__all__ = ["claims", "measure", "questions", "run"]
+from validation.common.outputs import Options, options, write_table
 
 AUTO = 20_000
 """Runs from which the audit is left to choose fewer where many numbers are released."""
@@ -74,8 +70,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Runs on each of two neighbours: {arguments.replicates:,} at most. Familywise error of each audit at most "
         "1e-4. The share reached is that of the lower bound at the stated price, the other at mu = 3 or epsilon = 3."
     ]
-    write_table(table, "audit_table", arguments, notes)
-    write_figure(figure_of(table), "audit_table", arguments)
+    write_table(table, "audit_table", arguments, notes, figure_of(table))
     return claims(table)
 
 
@@ -87,10 +82,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "audits that find no procedure above its price",
             f"{len(table)} questions, familywise error 1e-4 each",
-            "",
             f"{int(table['passed'].sum())} of {len(table)}",
-            "",
-            bool(table["passed"].all()),
+            table["passed"].all(),
             threshold="all",
             cells=len(table),
             failed=int((~table["passed"].astype(bool)).sum()),
@@ -98,10 +91,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "largest change over its bound of any procedure",
             f"{len(table)} questions, hill climbing",
-            "",
             f"{worst['change over bound']:.6f}",
-            "exact",
-            bool(worst["change over bound"] <= 1 + 1e-9),
+            worst["change over bound"] <= 1 + 1e-9,
+            error="exact",
             threshold="at most 1",
             worst=str(worst["question"]),
             cells=len(table),
@@ -109,10 +101,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "seconds of an audit of a mean",
             "all three parts",
-            "",
             f"{mean['seconds'].max():.0f}",
-            "",
-            bool(mean["seconds"].max() < MINUTE),
+            mean["seconds"].max() < MINUTE,
             kind="time",
             threshold="below 60",
         ),

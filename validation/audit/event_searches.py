@@ -12,26 +12,21 @@ at the upper ends, or far beyond, or none.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from dpinfer.kernel import run as kernel_run
+from dpinfer.kernel.price import PricedStage
 from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.studies.audit_draws import chosen_event, upper_share
-from dpinfer.studies.audit_pairs import ODD, Units, frame_of, sums_of, worst_blocks
+from dpinfer.studies.audit_pairs import ODD, AuditedRun, Setting, Units, frame_of, sums_of, worst_blocks
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Array = NDArray[np.float64]
 
-    from dpinfer.kernel.price import PricedStage
-    from dpinfer.studies.audit_pairs import AuditedRun, Setting
-
-    Array = NDArray[np.float64]
-
-__all__ = ["Search", "searched"]
 
 DELTA = 1e-6
 SHARES = (0.01, 0.03, 0.1, 0.25, 0.5)

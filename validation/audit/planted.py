@@ -6,14 +6,16 @@ A bug lives within a ``with`` block: it replaces a function of the kernel by one
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.kernel import plan, run, sampling
@@ -24,13 +26,6 @@ from dpinfer.kernel.stage import Slot, Stage, Sum
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.grid import Block, constant_basis
 from dpinfer.studies import audit_pairs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pandas as pd
-
-__all__ = ["BUGS", "SCHEMA", "Bug", "Halves", "block_mean"]
 
 SCHEMA = dpi.Schema(income=dpi.Real(0, 200), age=dpi.Integer(0, 100))
 

@@ -14,7 +14,7 @@ from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.schema.region import Ball, region_of
 from validation.blocks.stacked_fits import stacked_newton
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, options, write_table
 
 SIZES = (40, 60, 90, 130, 200, 300)
 RATE, CHUNK = 2.0, 2000
@@ -128,12 +128,11 @@ def run(arguments: Options) -> list[Claim]:
         right = -1.0 if kind == "plain" else -2.0
         held = found <= right + max(0.15, 3 * error)
         claims.append(
-            Claim(f"order of a block's bias, {kind}: slope of log bias on log rows", str(model), "", f"{found:.2f}",
-                  f"{error:.2f}", bool(held))
+            Claim(f"order of a block's bias, {kind}: slope of log bias on log rows", str(model), f"{found:.2f}", held,
+                  error=f"{error:.2f}")
         )  # fmt: skip
         notes.append(f"{model}, {kind}: slope {found:.3f} (standard error {error:.3f}), expected about {right:g}.")
-    write_table(table, "aggregate_bias", arguments, notes)
-    write_figure(figure_of(table), "aggregate_bias", arguments)
+    write_table(table, "aggregate_bias", arguments, notes, figure_of(table))
     return claims
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,17 +13,13 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.studies import Rules
+from dpinfer.kernel.rows.blocks import block_values
+from dpinfer.resampling.inference import AggregateInference
 from validation.blocks.block_designs import POPULATIONS, apart, fit_blocks, release_of
 from validation.common.cells import kept
-from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, largest_width, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 
-if TYPE_CHECKING:
-    from dpinfer.resampling.inference import AggregateInference
-from dpinfer.kernel.rows.blocks import block_values
-
-RULES = Rules()
 CELL = ["design", "n", "blocks", "price", "asked", "correction", "parameter"]
 CHUNK, ENOUGH = 20, 100
 
@@ -195,8 +191,7 @@ def study(cells: tuple[Cell, ...], replicates: int, seed: int, jobs: int) -> lis
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage of every parameter, and error against that of the blocks without noise."""
-    figure = Figure(figsize=(10.5, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.6, 1, 2)
     table = table.assign(price=table["price"].str.replace("epsilon=", "").str.replace("rho=", ""))
     corrected = table[table["correction"] == JUDGED]
     for (design, kind), group in corrected.groupby(["design", "aggregator"], sort=False):
@@ -235,8 +230,7 @@ def run(arguments: Options) -> list[Claim]:
         "Oracle: the sampling variance of the blocks' plain mean and the median noise; widths count where the signal "
         f"is at least {RULES.kappa:g}; not computed for Laplace noise.",
     ]
-    write_table(table, "aggregate_coverage", arguments, notes)
-    write_figure(figure_of(table), "aggregate_coverage", arguments)
+    write_table(table, "aggregate_coverage", arguments, notes, figure_of(table))
     return claims(table, judged)
 
 
@@ -254,11 +248,11 @@ def claims(first: pd.DataFrame, last: pd.DataFrame) -> list[Claim]:
     design = "logit, 4 slopes, n = 50,000, 200 blocks, rho = .5"
     rmse = error["winsorized"]
     found = [
-        Claim("RMSE of slopes, winsorised blocks", design, "", f"{rmse:.4f}", f"{rmse / np.sqrt(8 * replicates):.4f}",
-              bool(rmse <= 0.035)),
-        Claim("RMSE of slopes, blocks bounded by the region alone", design, "", f"{error['region alone']:.4f}",
-              "", bool(error["region alone"] > rmse)),
-        Claim("RMSE of slopes, blocks without noise", design, "", f"{plain:.4f}", "", bool(plain < rmse)),
+        Claim("RMSE of slopes, winsorised blocks", design, f"{rmse:.4f}", rmse <= 0.035,
+              error=f"{rmse / np.sqrt(8 * replicates):.4f}"),
+        Claim("RMSE of slopes, blocks bounded by the region alone", design, f"{error['region alone']:.4f}",
+              error["region alone"] > rmse),
+        Claim("RMSE of slopes, blocks without noise", design, f"{plain:.4f}", plain < rmse),
         least_coverage("least coverage of 95% intervals: sample and aggregate", last, by=CELL, held="covers"),
         largest_width("largest mean width over the oracle's where the signal is at least 3: sample and aggregate",
                       clear, by=CELL),
@@ -273,7 +267,7 @@ def _fitted_alike() -> Claim:
     sizes = {cell.population: (cell.n, cell.blocks) for cell in CELLS}
     found = max(apart(POPULATIONS[place], rng, *size) for place, size in sizes.items())
     return Claim("largest difference of blocks fitted at once from fits one by one, over the spread between blocks",
-                 f"{len(sizes)} models", "", f"{found:.0e}", "exact", found < 1e-3)  # fmt: skip
+                 f"{len(sizes)} models", f"{found:.0e}", found < 1e-3, error="exact")  # fmt: skip
 
 
 if __name__ == "__main__":

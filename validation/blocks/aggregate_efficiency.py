@@ -104,8 +104,8 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
         held = part[-1] < part[0] if falls else part[-1] > 1.5
         found.append(
             Claim(f"MSE over the Cramer-Rao bound at the largest n, epsilon = {FACTOR:g} n^-{power:g}, {rule} blocks",
-                  f"exponential rate, from {part[0]:.3g} at n = {SIZES[rule][0]:,}", "", f"{part[-1]:.3g}",
-                  f"{part[-1] * np.sqrt(2 / arguments.replicates):.2g}", bool(held))
+                  f"exponential rate, from {part[0]:.3g} at n = {SIZES[rule][0]:,}", f"{part[-1]:.3g}", held,
+                  error=f"{part[-1] * np.sqrt(2 / arguments.replicates):.2g}")
         )  # fmt: skip
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,14 +12,11 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.resampling.blocks import block_size, forecast
-from dpinfer.resampling.inference import edge_warnings
+from dpinfer.resampling.inference import AggregateInference, edge_warnings
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.resampling.inference import AggregateInference
 
 LOGIT, COLLINEAR, RARE, POISSON = range(4)
 CHUNK = 50
@@ -232,14 +229,15 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
     noise = float(np.sqrt(0.25 / arguments.replicates) + np.sqrt(0.25 / DRAWS))
     most = LEVEL + 3 * error
     found = [
-        Claim("largest error of the forecast probability that any coefficient is not located", f"{len(located)} cells",
-              "", f"{gap:.3f}", f"{noise:.3f}", gap <= STATED + 2 * noise),
-        Claim("largest share of clean runs with a message on blocks", f"{len(clean)} cells", "",
-              f"{float(clean['any message'].max()):.4f}", f"{error:.4f}", float(clean["any message"].max()) <= most),
-        Claim("largest share of runs with an untrue message on blocks", f"{len(table)} cells", "",
-              f"{float(table['untrue'].max()):.4f}", f"{error:.4f}", float(table["untrue"].max()) <= most),
-        Claim("least share of runs in which the cause is told where it is real", f"{len(real)} cells", "",
-              f"{min(of_cause):.3f}", f"{np.sqrt(0.25 / arguments.replicates):.3f}", min(of_cause) >= POWER),
+        Claim("largest error of the forecast probability that any coefficient is not located",
+              f"{len(located)} cells", f"{gap:.3f}", gap <= STATED + 2 * noise, error=f"{noise:.3f}"),
+        Claim("largest share of clean runs with a message on blocks", f"{len(clean)} cells",
+              f"{float(clean['any message'].max()):.4f}", float(clean["any message"].max()) <= most,
+              error=f"{error:.4f}"),
+        Claim("largest share of runs with an untrue message on blocks", f"{len(table)} cells",
+              f"{float(table['untrue'].max()):.4f}", float(table["untrue"].max()) <= most, error=f"{error:.4f}"),
+        Claim("least share of runs in which the cause is told where it is real", f"{len(real)} cells",
+              f"{min(of_cause):.3f}", min(of_cause) >= POWER, error=f"{np.sqrt(0.25 / arguments.replicates):.3f}"),
     ]  # fmt: skip
     if arguments.replicates >= ENOUGH:  # fewer do not tell errors
         found.insert(
@@ -247,9 +245,7 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
             Claim(
                 "measured over forecast error of sample-and-aggregate, farthest from 1",
                 f"{len(located)} cells",
-                "",
                 f"{float(np.exp(ratio.iloc[int(np.abs(ratio).to_numpy().argmax())])):.2f}",
-                "",
                 float(np.abs(ratio).max()) <= np.log(1 + STATED_ERROR),
             ),
         )

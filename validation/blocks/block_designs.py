@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
+from dpinfer.kernel.measurement import Measurement
 from dpinfer.kernel.rows.blocks import block_values
+from dpinfer.release import Release
 from dpinfer.resampling.models import newton
 from validation.blocks.stacked_fits import stacked_median, stacked_multinomial, stacked_newton
 from validation.common import stages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.release import Release
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import statsmodels.api as sm
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Derivatives = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
-    Derivatives = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-
-__all__ = ["stacked_median", "stacked_multinomial", "stacked_newton"]
 
 _STEPS = 30
 _SETTLED = 1e-10

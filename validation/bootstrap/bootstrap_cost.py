@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,10 +20,7 @@ from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_eps
 from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.outputs import Options, options, write_table
 
 DELTA = 1e-6
 MUS, SIZES = (0.3, 1.0, 2.0), (10, 50, 200, 1000)
@@ -192,8 +189,7 @@ def run(arguments: Options) -> list[Claim]:
         "Claimed: that of one release with B times less noise variance (Brawner & Honaker 2018). Asymptotic: "
         f"mu times the root of {WANG}. Exact: double-or-nothing weights, by privacy loss distributions, rounded up.",
     ]
-    write_table(table, "bootstrap_cost", arguments, notes)
-    write_figure(figure_of(table), "bootstrap_cost", arguments)
+    write_table(table, "bootstrap_cost", arguments, notes, figure_of(table))
     more = overhead()
     notes = [
         "Standard deviation of noise over that of one release at the same price, less 1. Alone: the same epsilon at "
@@ -229,21 +225,20 @@ def claims(table: pd.DataFrame, more: pd.DataFrame, checks: pd.DataFrame, attack
     worst = float(checks["z"].abs().max())
     design = f"double or nothing, delta = {DELTA:g}"
     return [
-        Claim("true epsilon of the bootstrap at mu = 1, B = 10, 50, 200, 1000", design,
-              f"{one['claimed epsilon']:.3f} at every B (Brawner & Honaker)", listed, "", free),
-        Claim("the same at B = 10, against the limit's", design,
-              f"{few['asymptotic epsilon']:.3f} ({WANG})", f"{few['exact epsilon']:.3f}", "",
-              bool(few["exact epsilon"] > few["asymptotic epsilon"])),
-        Claim("noise that the true cost adds to one release's, alone", "mu = 1, B = 200", "0 (Brawner & Honaker)",
-              f"{held['alone']:.2%}", "", bool(0 < held["alone"] <= ALLOWED)),
-        Claim("the same as a ledger entry", "mu = 1, B = 200", "", f"{held['ledger entry']:.2%}", "",
-              bool(0 < held["ledger entry"] <= ALLOWED)),
+        Claim("true epsilon of the bootstrap at mu = 1, B = 10, 50, 200, 1000", design, listed, free,
+              published=f"{one['claimed epsilon']:.3f} at every B (Brawner & Honaker)"),
+        Claim("the same at B = 10, against the limit's", design, f"{few['exact epsilon']:.3f}",
+              few["exact epsilon"] > few["asymptotic epsilon"], published=f"{few['asymptotic epsilon']:.3f} ({WANG})"),
+        Claim("noise that the true cost adds to one release's, alone", "mu = 1, B = 200", f"{held['alone']:.2%}",
+              0 < held["alone"] <= ALLOWED, published="0 (Brawner & Honaker)"),
+        Claim("the same as a ledger entry", "mu = 1, B = 200", f"{held['ledger entry']:.2%}",
+              0 < held["ledger entry"] <= ALLOWED),
         Claim("largest difference of simulated and composed delta, in standard errors",
-              f"{len(checks)} values of mu, B and epsilon", "", f"{worst:.2f}", "", worst <= 4),
-        Claim("secret weights attacked: largest lower bound over the stated epsilon", "B = 1, 10, 50; worst unit", "",
-              f"{(right['lower bound'] / right['stated epsilon']).max():.3f}", "", bool(not right["exceeded"].any())),
-        Claim("20% too little noise under secret weights is caught", "B = 1, 10, 50; worst unit", "",
-              f"{int(short['exceeded'].sum())} of {len(short)}", "", bool(short["exceeded"].all())),
+              f"{len(checks)} values of mu, B and epsilon", f"{worst:.2f}", worst <= 4),
+        Claim("secret weights attacked: largest lower bound over the stated epsilon", "B = 1, 10, 50; worst unit",
+              f"{(right['lower bound'] / right['stated epsilon']).max():.3f}", not right["exceeded"].any()),
+        Claim("20% too little noise under secret weights is caught", "B = 1, 10, 50; worst unit",
+              f"{int(short['exceeded'].sum())} of {len(short)}", short["exceeded"].all()),
     ]  # fmt: skip
 
 

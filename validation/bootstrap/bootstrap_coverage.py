@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,16 +15,11 @@ from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.resampling.inference import PROBABILITIES, ReplicateSums, Variances, mixture_isf
-from dpinfer.studies import Rules
 from validation.common.cells import kept
-from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.claims import RULES, Claim, largest_width, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 Columns = dict[str, np.ndarray]
-RULES = Rules()
 CELL = ["design", "n", "replicates B", "price"]
 CHUNK, SERIAL, ENOUGH, AGAIN = 20, 100, 500, 5000
 """Replicates of one task; below which there is one process; from which widths are judged, failures rerun."""
@@ -352,8 +348,7 @@ def beside(arguments: Options) -> pd.DataFrame:
 
 def figure_of(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> Figure:
     """Exact coverage and width, coverage end to end, and ratios to direct releases."""
-    figure = Figure(figsize=(11, 8), layout="constrained")
-    (coverage, width), (whole, ratio) = figure.subplots(2, 2)
+    figure, ((coverage, width), (whole, ratio)) = new_figure(11, 8, 2, 2)
     for size, part in scalars.groupby("replicates"):
         coverage.plot(part["sampling / noise"], part["coverage"], label=f"B = {size}")
         width.plot(part["sampling / noise"], part["width / oracle"], label=f"B = {size}")
@@ -414,8 +409,8 @@ def claims(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> 
     last = table.drop_duplicates("place", keep="last")
     fifty = scalars[scalars["replicates"] == 50]
     least = float(fifty["coverage"].min())
-    found = [Claim("least exact coverage of the bootstrap's default 95% interval", "one number, B = 50, any ratio", "",
-                   f"{least:.4f}", "", least >= 0.94)]  # fmt: skip
+    found = [Claim("least exact coverage of the bootstrap's default 95% interval", "one number, B = 50, any ratio",
+                   f"{least:.4f}", least >= 0.94)]  # fmt: skip
     runs = table.rename(columns={"runs": "replicates"})
     for place, (covers, wide) in PUBLISHED.items():
         part = runs[runs["place"] == place]
@@ -425,9 +420,9 @@ def claims(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> 
         found += [
             least_coverage("coverage of the bootstrap's 90% interval", part, by=CELL, level=0.9, held=None,
                            design=design, published=f"{covers:.3f} ({said})"),
-            Claim("mean width of the bootstrap's 90% interval", design, f"{wide:.4f} ({said})", f"{row['width']:.4f}",
-                  "", bool(row["width"] <= WIDEST[place]), threshold=f"at most {WIDEST[place]:.4f}",
-                  replicates=int(row["replicates"])),
+            Claim("mean width of the bootstrap's 90% interval", design, f"{row['width']:.4f}",
+                  row["width"] <= WIDEST[place], published=f"{wide:.4f} ({said})",
+                  threshold=f"at most {WIDEST[place]:.4f}", replicates=int(row["replicates"])),
         ]  # fmt: skip
     rest = runs[runs["level"] == 0.95]
     found += [
@@ -438,15 +433,14 @@ def claims(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> 
     uneven = last.dropna(subset="gram covers").iloc[0]
     if uneven["runs"] >= SERIAL:  # fewer do not tell them apart
         found.append(Claim("coverage of ols on cross-products and of the bootstrap, spread growing with x",
-                           f"n = {uneven['n']:,}, {uneven['price']}, 95%", "",
-                           f"{uneven['gram covers']:.3f}, {uneven['coverage']:.3f}", "",
-                           bool(uneven["gram covers"] < uneven["coverage"])))  # fmt: skip
+                           f"n = {uneven['n']:,}, {uneven['price']}, 95%",
+                           f"{uneven['gram covers']:.3f}, {uneven['coverage']:.3f}",
+                           uneven["gram covers"] < uneven["coverage"]))  # fmt: skip
     for what, part in rivals.groupby("estimate", sort=False):
         error, width = (", ".join(f"{one:.2f}" for one in part[f"{name} ratio"]) for name in ("RMSE", "width"))
         found.append(Claim(f"error, and width, of the bootstrap over a direct release: {what}",
-                           f"mu = 1, B = {DIRECT}, n = " + ", ".join(f"{n:,}" for n in part["n"]), "",
-                           f"{error}; {width}", "",
-                           bool(part["width ratio"].iloc[-1] <= RULES.width_cap)))  # fmt: skip
+                           f"mu = 1, B = {DIRECT}, n = " + ", ".join(f"{n:,}" for n in part["n"]),
+                           f"{error}; {width}", part["width ratio"].iloc[-1] <= RULES.width_cap))  # fmt: skip
     return found
 
 

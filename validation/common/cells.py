@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from joblib import Parallel, delayed
 from tqdm import tqdm
 
 import dpinfer
+from validation.common.outputs import Options
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from validation.common.outputs import Options
-
-__all__ = ["code_of", "kept", "kept_all", "measured", "parts_of"]
+QUICK = 500
+"""Replicates below which a run is a quick one."""
 
 
 def kept(name: str, part: int | str, arguments: Options, compute: Callable[[], Any]) -> Any:
@@ -67,3 +65,39 @@ def measured(
         for place, cell in enumerate(cells)
     }
     return pd.DataFrame(kept_all(name, parts, arguments))
+
+
+class Judged(NamedTuple):
+    """The rows of a grid, how many of them first runs have, and how many cells failed at first."""
+
+    table: pd.DataFrame
+    rows: int
+    failed: int
+
+
+def measured_again(
+    name: str,
+    cells: Sequence[Any],
+    measure: Callable[[Any, int, int, str], list[dict]],
+    fails: Callable[[dict, int], bool],
+    arguments: Options,
+    *,
+    every: int = 1,
+) -> Judged:
+    """Measure every cell, and those that fail once more at ten times the replicates, with a seed fixed before.
+
+    ``measure`` is given a cell, the replicates, the seed and the run, and returns rows; ``fails`` a row and the number
+    of rows of first runs. A quick run takes one cell in ``every``.
+    """
+    cells = cells if arguments.replicates >= QUICK else cells[::every]
+    count, seeds = arguments.replicates, [arguments.seed + 1000 * place for place in range(len(cells))]
+    first = {
+        str(place): partial(measure, cell, count, seed, "first")
+        for place, (cell, seed) in enumerate(zip(cells, seeds, strict=True))
+    }
+    parts = kept_all(name, first, arguments)
+    rows = sum(map(len, parts))
+    failed = [place for place, part in enumerate(parts) if any(fails(row, rows) for row in part)]
+    again = {f"{at}-again": partial(measure, cells[at], 10 * count, seeds[at] + 1, "rerun") for at in failed}
+    found = [row for part in [*parts, *kept_all(name, again, arguments)] for row in part]
+    return Judged(pd.DataFrame(found).assign(held=[not fails(row, rows) for row in found]), rows, len(failed))

@@ -8,24 +8,22 @@ no cell breaks the rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from dpinfer.studies import Rules
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-__all__ = ["RULES", "Claim", "Kind", "largest_size", "largest_width", "least_coverage", "replicates_of"]
-
 RULES = Rules()
 
 Kind = Literal["coverage", "size", "width", "exact", "value", "time"]
+
+FAMILYWISE = 0.05
+"""Chance that a grid of exact tests has a cell flagged."""
 
 TAIL = 0.01
 """Share of the cells of exact procedures that lie in the tail that is counted, at most: expected by chance."""
@@ -60,10 +58,11 @@ class Claim:
 
     what: str
     design: str
-    published: str
+    published: str = field(default="", kw_only=True)
     ours: str
-    error: str
+    error: str = field(default="", kw_only=True)
     held: bool
+    _: KW_ONLY
     kind: Kind = "value"
     threshold: str = ""
     worst: str = ""
@@ -122,11 +121,10 @@ def least_coverage(
     value = float(last[column].iloc[place])
     chance = stats.binom.cdf(np.round(first[column] * replicates), replicates, level)
     rare = TAIL / (first[quantities] if isinstance(quantities, str) else quantities)
-    return Claim(
-        what, design, published, f"{value:.4f}", f"{np.sqrt(level * (1 - level) / replicates):.4f}", bool(holds.all()),
-        kind="coverage", threshold=f"at least {least:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
-        failed=int((~holds).sum()), tail=int((chance <= rare).sum()), replicates=replicates,
-    )  # fmt: skip
+    return Claim(what, design, f"{value:.4f}", holds.all(), published=published,
+                 error=f"{np.sqrt(level * (1 - level) / replicates):.4f}", kind="coverage",
+                 threshold=f"at least {least:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
+                 failed=int((~holds).sum()), tail=int((chance <= rare).sum()), replicates=replicates)  # fmt: skip
 
 
 def largest_size(
@@ -149,11 +147,15 @@ def largest_size(
     holds = last[held].astype(bool) if held else last[column] <= most
     place = last[column].argmax()
     chance = stats.binom.sf(np.round(first[column] * replicates) - 1, replicates, level)
-    return Claim(
-        what, design, published, f"{last[column].iloc[place]:.4f}", f"{np.sqrt(level * (1 - level) / replicates):.4f}",
-        bool(holds.all()), kind="size", threshold=f"at most {most:.4f}", worst=_named(last.iloc[place], by),
-        cells=len(first), failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates,
-    )  # fmt: skip
+    return Claim(what, design, f"{last[column].iloc[place]:.4f}", holds.all(), published=published,
+                 error=f"{np.sqrt(level * (1 - level) / replicates):.4f}", kind="size",
+                 threshold=f"at most {most:.4f}", worst=_named(last.iloc[place], by), cells=len(first),
+                 failed=int((~holds).sum()), tail=int((chance <= TAIL).sum()), replicates=replicates)  # fmt: skip
+
+
+def largest_allowed(level: float, replicates: int, tests: int) -> float:
+    """Size that a test of exactly this level exceeds with the chance that Bonferroni leaves to one of ``tests``."""
+    return float(stats.binom.isf(FAMILYWISE / tests, replicates, level)) / replicates
 
 
 def largest_width(
@@ -174,11 +176,9 @@ def largest_width(
     holds = last[column] <= caps
     place = int((last[column] / caps).argmax())
     asked = " or ".join(f"{one:g}" for one in sorted(set(caps)))
-    return Claim(
-        what, design, published, f"{last[column].iloc[place]:.3f}", "", bool(holds.all()), kind="width",
-        threshold=f"at most {asked}", worst=_named(last.iloc[place], by), cells=len(last), failed=int((~holds).sum()),
-        replicates=replicates_of(first),
-    )  # fmt: skip
+    return Claim(what, design, f"{last[column].iloc[place]:.3f}", holds.all(), published=published, kind="width",
+                 threshold=f"at most {asked}", worst=_named(last.iloc[place], by), cells=len(last),
+                 failed=int((~holds).sum()), replicates=replicates_of(first))  # fmt: skip
 
 
 def replicates_of(table: pd.DataFrame) -> int:
@@ -197,7 +197,7 @@ def replicates_of(table: pd.DataFrame) -> int:
 
 def _empty(what: str, design: str, published: str, kind: Kind) -> Claim:
     """Nothing is judged: all cells of a quick run may be without what a claim is about."""
-    return Claim(what, design, published, "no cell", "", held=True, kind=kind, cells=0)
+    return Claim(what, design, "no cell", held=True, published=published, kind=kind, cells=0)
 
 
 def _runs(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,7 @@ import dpinfer as dpi
 from dpinfer.studies import Rules
 from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_width, least_coverage, replicates_of
-from validation.common.outputs import Options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 
 _FEW = 500
 """Replicates below which a run is a quick one: the smallest number of rows alone, in one process."""
@@ -121,8 +119,7 @@ def last_runs(table: pd.DataFrame) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage and width of every cell against kappa (or the number of rows where it is infinite)."""
-    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.4, 1, 2)
     first = table[table["run"] == "first"]
     marks = "osv^D<>Pph*X8d"
     for index, (design, group) in enumerate(first.groupby("design", sort=False)):

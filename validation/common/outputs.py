@@ -9,16 +9,15 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from PIL import Image
 
 import dpinfer as dpi
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 OUTPUT = Path(__file__).parents[1] / "output"
 _COLOURS = 64
@@ -63,14 +62,18 @@ def stamp(arguments: Options) -> str:
     )
 
 
-def write_table(table: pd.DataFrame, name: str, arguments: Options, notes: list[str]) -> None:
-    """Write a table as CSV, and as markdown with the stamp and notes; show it on screen."""
+def write_table(
+    table: pd.DataFrame, name: str, arguments: Options, notes: list[str], figure: Figure | None = None
+) -> None:
+    """Write a table as CSV, and as markdown with the stamp and notes, and its figure; show it on screen."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     table.to_csv(arguments.out / f"{name}.csv", index=False, float_format="%.6g")
     text = "\n".join([f"# {name}", "", stamp(arguments), "", markdown(table), "", *notes, ""])
     (arguments.out / f"{name}.md").write_text(text, encoding="utf-8")
     print(table.to_string(index=False, float_format=lambda x: f"{x:.4g}"))
     print("\n".join(notes))
+    if figure is not None:
+        write_figure(figure, name, arguments)
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -79,6 +82,19 @@ def markdown(table: pd.DataFrame) -> str:
     head = [str(column) for column in table.columns]
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
+    """Return a figure and its axes, of rows and columns of panels."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **shared)
+
+
+def limits(axes: Axes, nominal: float, limit: float, label: str | None = None, *, vertical: bool = False) -> None:
+    """Draw the nominal value, and the least or most that is allowed."""
+    line = axes.axvline if vertical else axes.axhline
+    line(nominal, color="black", lw=0.8)
+    line(limit, color="firebrick", lw=0.8, ls="--", label=label)
 
 
 def write_figure(figure: Figure, name: str, arguments: Options) -> None:

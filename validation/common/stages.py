@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dpinfer.kernel.measurement import Measurement
 from dpinfer.kernel.plan import coordinates, price_next
-from dpinfer.kernel.price import amounts
+from dpinfer.kernel.price import PricedStage, amounts
 from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.sampling import SimulatedDraws, simulated_noise
+from dpinfer.kernel.rows.tree import PointRows
+from dpinfer.kernel.sampling import Draws, SimulatedDraws, simulated_noise
 from dpinfer.kernel.sources import open_source
 from dpinfer.release import Release, StageRelease
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from fractions import Fraction
-
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.rows.tree import PointRows
-    from dpinfer.kernel.sampling import Draws
 
 
 def release_of(

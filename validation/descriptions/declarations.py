@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
+from dpinfer.schema import Column
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dpinfer.schema import Column
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 ROWS = 6000
 PRICE = dpi.ZCDP(1e4)
@@ -72,8 +68,7 @@ def run(arguments: Options) -> list[Claim]:
     table = pd.DataFrame(rows, columns=["declaration", "rows kept", "rows kept as in the codebook", "check tells it"])
     notes = [f"{ROWS:,} rows; shares of the rows with an answer. Above 1: rows without an answer count as numbers."]
     write_table(table, "declarations", arguments, notes)
-    figure = Figure(figsize=(7, 3), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7, 3)
     place = np.arange(len(table))[::-1]
     axes.barh(place + 0.2, table["rows kept as in the codebook"], 0.36, color="#4477aa", label="as in the codebook")
     axes.barh(place - 0.2, table["rows kept"], 0.36, color="#ee6677", label="wrongly declared")
@@ -86,15 +81,8 @@ def run(arguments: Options) -> list[Claim]:
     silent = int((table["check tells it"] == "no").sum())
     design = f"{len(FAULTS)} declarations, n = {ROWS:,}"
     return [
-        Claim("least share of rows kept as the codebook declares them", design, "", f"{least:.4f}", "", least > 0.9999),
-        Claim(
-            "wrong declarations that a comparison with the codebook does not tell",
-            design,
-            "",
-            f"{silent}",
-            "",
-            not silent,
-        ),
+        Claim("least share of rows kept as the codebook declares them", design, f"{least:.4f}", least > 0.9999),
+        Claim("wrong declarations that a comparison with the codebook does not tell", design, f"{silent}", not silent),
     ]
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import dpinfer as dpi
+from validation.common.claims import Claim
 from validation.common.judging import Case, judge, report
 from validation.common.outputs import Options, options
-
-if TYPE_CHECKING:
-    from validation.common.claims import Claim
 
 PRICES = (dpi.ZCDP(0.02), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 TRUTH_ROWS = 4_000_000

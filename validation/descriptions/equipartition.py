@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.procedures.combine import combine
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 ROWS = 1_000
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0))
@@ -85,8 +84,7 @@ def run(arguments: Options) -> list[Claim]:
         f"ln(1/delta) whatever k is ({np.log(1 / DELTA):.1f} for delta = {DELTA:g}); no ledger here composes that way."
     ]
     write_table(table, "equipartition", arguments, notes)
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(6, 4)
     for unit, mark in zip(PRICES, ("o", "s", "^"), strict=True):
         part = table[table["unit"] == unit]
         axes.loglog(part["queries"], part["over one query"], mark, ls="-", label=f"{unit} (measured)")
@@ -106,10 +104,10 @@ def run(arguments: Options) -> list[Claim]:
             Claim(
                 f"variance of k averaged queries that share a {unit} budget, over that of one, worst k",
                 f"k from 1 to {PARTS[-1]}, total of a bounded column",
-                source,
                 f"stated x {ratio[(ratio - 1).abs().idxmax()]:.4f}",
-                f"{np.sqrt(5 / arguments.replicates):.4f}",
-                bool((ratio - 1).abs().max() < tolerance and exact and part["a ledger grants k"].all()),
+                (ratio - 1).abs().max() < tolerance and exact and part["a ledger grants k"].all(),
+                published=source,
+                error=f"{np.sqrt(5 / arguments.replicates):.4f}",
             )
         )
     return claims

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
 from dpinfer.statistics.noise import noisy_binomial_cdf, noisy_binomial_sf
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.common.tulap_law import released, tulap_cdf
 
 SIZES = (10, 30, 100, 1000)
@@ -113,8 +113,7 @@ def power(n: int, null: float, truth: float, epsilon: float) -> float:
 
 def draw(table: pd.DataFrame) -> Figure:
     """Coverage against theta at one size, and mean width against the price."""
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(9, 4, 1, 2)
     colours = dict(zip(SIZES, ("#b3cde3", "#6497b1", "#03396c", "#f18f01"), strict=True))
     marks = dict(zip(PROPORTIONS, "osD^", strict=True))
     for (n, theta), cells in table.groupby(["n", "theta"]):
@@ -153,31 +152,28 @@ def run(arguments: Options) -> list[Claim]:
         + "; ".join(f"n = {d[0]}, {d[1]} against {d[2]}, eps = {d[3]:g}: {found:.4f}" for found, d in powers)
         + ".",
     ]
-    write_table(table, "proportion_exact", arguments, notes)
-    write_figure(draw(table), "proportion_exact", arguments)
+    write_table(table, "proportion_exact", arguments, notes, draw(table))
     n, theta, epsilon = HEADLINE
     headline = table[(table["n"] == n) & (table["theta"] == theta) & (table["epsilon"] == epsilon)].iloc[0]
     least, failures = float(table["coverage"].min()), int(table["failures"].sum())
     grid = "n 10 to 1000, theta .01 to .5, eps .1 to 5"
     distance = max(abs(found - design[4]) for found, design in powers)
     return [
-        Claim("least exact coverage, proportion, 95%", grid, "", f"{least:.7f}", "exact", least >= LEVEL),
-        Claim("intervals that are empty, NaN or outside [0, 1]", grid, "", f"{failures}", "exact", failures == 0),
+        Claim("least exact coverage, proportion, 95%", grid, f"{least:.7f}", least >= LEVEL, error="exact"),
+        Claim("intervals that are empty, NaN or outside [0, 1]", grid, f"{failures}", failures == 0, error="exact"),
         Claim(
             "coverage and mean width, proportion, 95%; width at most .164",
             "n = 100, theta = .2, eps = 1",
-            "",
             f"{headline['coverage']:.5f} / {headline['mean width']:.4f}",
-            "exact",
-            bool(headline["at most"] <= 0.164 and headline["coverage"] >= LEVEL),
+            headline["at most"] <= 0.164 and headline["coverage"] >= LEVEL,
+            error="exact",
         ),
         Claim(
             "power of the one-sided test, .8 against .9, level .05; known .175, .304, .402",
             "n = 30, eps = .5, 1, 2",
-            "",
             ", ".join(f"{found:.4f}" for found, _ in powers),
-            "exact",
-            bool(distance <= 0.0006),
+            distance <= 0.0006,
+            error="exact",
         ),
     ]
 

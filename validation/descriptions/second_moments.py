@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special, stats
 
 import dpinfer as dpi
+from validation.common.claims import Claim
 from validation.common.judging import Case, judge, report
 from validation.common.outputs import Options, options
-
-if TYPE_CHECKING:
-    from validation.common.claims import Claim
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.1), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 SIZES = (200, 2000, 20_000)

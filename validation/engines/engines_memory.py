@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,12 +10,9 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.engines.many_rows import FULL, MOST_FILES, PERSON_ROWS, file_rows, first_files, load, rows_on_disk
 from validation.engines.measured import measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ASKED = ("Gram", "mean", "table", "median", "logit", "people")
 
@@ -73,8 +70,7 @@ def run(arguments: Options) -> list[Claim]:
         "Reading and mapping is what workers of a cluster do; the rest is the driver's.",
         "Load: threads of the whole machine that wanted to run, of two cores.",
     ]
-    write_table(table, "engines_memory", arguments, notes)
-    write_figure(drawn(table), "engines_memory", arguments)
+    write_table(table, "engines_memory", arguments, notes, drawn(table))
     return claims(table)
 
 
@@ -90,20 +86,19 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         linear = each[many] / each[few]
         design = f"{question}, {many:,} rows of Parquet"
         found += [
-            Claim(f"peak memory above the imports in MB (at most {MOST})", design, "", f"{peak:.0f}", "",
-                  max(peak, before) <= MOST, "time"),
-            Claim(f"megabytes above the peak at {few:,} rows (at most {SAME})", design, "", f"{peak - before:.0f}", "",
-                  peak - before <= SAME, "time"),
-            Claim(f"processor time a row over that at {few:,} rows (at most {LINEAR})", design, "", f"{linear:.2f}", "",
-                  linear <= LINEAR, "time"),
+            Claim(f"peak memory above the imports in MB (at most {MOST})", design, f"{peak:.0f}",
+                  max(peak, before) <= MOST, kind="time"),
+            Claim(f"megabytes above the peak at {few:,} rows (at most {SAME})", design, f"{peak - before:.0f}",
+                  peak - before <= SAME, kind="time"),
+            Claim(f"processor time a row over that at {few:,} rows (at most {LINEAR})", design, f"{linear:.2f}",
+                  linear <= LINEAR, kind="time"),
         ]  # fmt: skip
     return found
 
 
 def drawn(table: pd.DataFrame) -> Figure:
     """Time and memory against rows."""
-    figure = Figure(figsize=(8.4, 3.4), layout="constrained")
-    times, memory = figure.subplots(1, 2)
+    figure, (times, memory) = new_figure(8.4, 3.4, 1, 2)
     for question, part in table.groupby("question", sort=False):
         times.loglog(part["rows"], part["seconds"], marker="o", label=question)
         memory.semilogx(part["rows"], part["peak MB"], marker="o")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -19,13 +20,11 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.engines.many_rows import COLUMNS, asked, bare_scan, file_rows, first_files, load, rows_on_disk, timed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Action = Callable[[], Any]
 
-    Action = Callable[[], Any]
 
 FILES = 10
 SIZES = (1, 3, FILES)
@@ -210,15 +209,14 @@ def run(arguments: Options) -> list[Claim]:
     write_figure(drawn(engines), "engines_speed", arguments)
     made = f"{rows:,} rows of Parquet, {FILES} files, timed in turn"
     return [
-        Claim(f"time of {row.what} over that of {row.beside} ({row.required})", made, "", f"{row[3]:.2f}", "", row.held)
+        Claim(f"time of {row.what} over that of {row.beside} ({row.required})", made, f"{row[3]:.2f}", row.held)
         for row in table.itertuples()
     ]
 
 
 def drawn(engines: pd.DataFrame) -> Figure:
     """Time against rows, a line for each source."""
-    figure = Figure(figsize=(5.6, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(5.6, 3.6)
     for name, part in engines.groupby("rows come from", sort=False):
         axes.loglog(part["rows"], part["seconds"], marker="o", label=name)
     axes.set(xlabel="rows of ten columns", ylabel="seconds for the Gram matrix, two cores")

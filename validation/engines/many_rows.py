@@ -6,9 +6,10 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +17,6 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 import dpinfer as dpi
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-__all__ = [
-    "COLUMNS", "FULL", "MOST_FILES", "PERSON_ROWS", "asked", "bare_scan", "file_rows", "first_files", "load",
-    "rows_on_disk", "timed",
-]  # fmt: skip
 
 FULL = 2
 """Replicates from which on files have all their rows."""

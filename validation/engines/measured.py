@@ -13,8 +13,6 @@ import threading
 import time
 from pathlib import Path
 
-__all__ = ["measured"]
-
 _KB = 2**10
 
 

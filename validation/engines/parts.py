@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from dpinfer.kernel.sources import base
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from dpinfer.kernel.sources import Pass, Slice
-
-__all__ = ["Part", "parts_noted"]
+from dpinfer.kernel.sources import Pass, Slice, base
 
 
 class Part(NamedTuple):

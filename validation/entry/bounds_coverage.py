@@ -15,14 +15,12 @@ from dpinfer.entry.inference import bounded, occupied_from, octave_bounds
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from dpinfer.studies.simulation import noisy
 from validation.common.cells import measured
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-RULES = Rules()
 CELL = ["asked", "law", "n"]
 """Columns that name a cell."""
 
@@ -238,8 +236,7 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage with an octave's margin, and of means with other margins."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4, 1, 2)
     own = table[table["margin"] == "1"]
     for place, (asked, group) in enumerate(own.groupby("asked", sort=False)):
         for law, one in group.groupby("law", sort=False):
@@ -273,8 +270,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Widths are medians of {_FOR_WIDTHS} releases, of regressions by rounds means of all that are finite.",
         "Coverage is of the worst coefficient (of regressions the slope), of the law without bounds.",
     ]
-    write_table(table, "bounds_coverage", arguments, notes)
-    write_figure(figure_of(table), "bounds_coverage", arguments)
+    write_table(table, "bounds_coverage", arguments, notes, figure_of(table))
     rounds = own["asked"] == "ols, rounds"
     what = "least coverage of 95% intervals within bounds that were found privately: "
     return [

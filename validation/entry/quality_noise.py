@@ -14,7 +14,7 @@ from dpinfer.entry.inference import Quality
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.studies.simulation import noisy
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 
 SIZES = (1000, 10_000, 100_000, 1_000_000)
 WIDTHS = (5, 20, 50)
@@ -71,8 +71,7 @@ def measure(price: str, columns: int, n: int, replicates: int, rng: np.random.Ge
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Margins of shares against the number of rows."""
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7, 3.6)
     shown = table[table["columns"] == 20]
     for place, (price, group) in enumerate(shown.groupby("price", sort=False)):
         axes.plot(group["n"], 100 * group["margin of a share"], "-", color=f"C{place}", label=price)
@@ -94,8 +93,7 @@ def run(arguments: Options) -> list[Claim]:
         "quantile of the sizes of errors. The last column is the share that four standard deviations of "
         "the noise make.",
     ]
-    write_table(table, "quality_noise", arguments, notes)
-    write_figure(figure_of(table), "quality_noise", arguments)
+    write_table(table, "quality_noise", arguments, notes, figure_of(table))
     off = float((table["measured"] / table["margin of a count"] - 1).abs().max())
     # Shares of few rows are ratios whose number of rows is nearly lost: where the margin is small they are judged.
     clear = table[table["margin of a share"] < 0.1]
@@ -103,20 +101,11 @@ def run(arguments: Options) -> list[Claim]:
     slack = 6 / np.sqrt(2 * arguments.replicates)
     design = f"{len(table)} cells: prices, {min(WIDTHS)} to {max(WIDTHS)} columns, n = 1,000 to 1,000,000"
     return [
-        Claim(
-            "margins of counts, largest deviation from the formula",
-            design,
-            "",
-            f"{off:.2%}",
-            "",
-            off < 0.02 + slack / 5,
-        ),
+        Claim("margins of counts, largest deviation from the formula", design, f"{off:.2%}", off < 0.02 + slack / 5),
         Claim(
             "margins of shares, largest deviation from the formula",
             f"{len(clear)} cells with a margin below 10 points",
-            "",
             f"{share:.2%}",
-            "",
             share < 0.03 + slack,
         ),
     ]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import dpinfer as dpi
+from validation.common.claims import Claim
 from validation.common.judging import Case, judge, report
 from validation.common.outputs import Options, options
-
-if TYPE_CHECKING:
-    from validation.common.claims import Claim
 
 SIZES = (20, 50, 80, 200, 500, 5000)
 PRICES = {"add_remove": (dpi.ZCDP(0.1), dpi.PureDP(2.0)), "replace_one": (dpi.ZCDP(0.5),)}

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.claims import RULES, Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,7 @@ def measure(one: Comparison, arguments: Options) -> list[dict]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Width against the required width."""
-    figure = Figure(figsize=(8.5, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(8.5, 4.2)
     place = np.arange(len(table))[::-1]
     asked = np.where(table["design"].str.contains("90%"), table["width / ordinary"], table["width"])
     axes.barh(place, asked / table["at most"], color="#4477aa", height=0.6)
@@ -175,17 +174,16 @@ def run(arguments: Options) -> list[Claim]:
         "Prior knowledge in the third row: that values lie in [-4, 6], ten standard deviations wide; nothing about "
         "mean or standard deviation.",
     ]
-    write_table(table, "expfam_published", arguments, notes)
-    write_figure(figure_of(table), "expfam_published", arguments)
+    write_table(table, "expfam_published", arguments, notes, figure_of(table))
     return [
         Claim(
             f"coverage / width of the interval for {row.parameter}",
             f"{row.design}, n = {row.n:,}",
-            row.published,
             f"{row.coverage:.3f} / {row.width:.3f}"
             + (f" ({row._7:.3f} times ordinary)" if "90%" in row.design else ""),
-            f"{row.error:.4f}",
             row.held,
+            published=row.published,
+            error=f"{row.error:.4f}",
             kind="coverage",
             threshold=f"at least {row.least:.4f}",
             replicates=row.replicates,

@@ -7,16 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["DRIVERS", "PEERS", "Peer", "PeerFailedError", "ask", "folder_of_peers", "pythons"]
 
 DRIVERS = Path(__file__).parent / "drivers"
 

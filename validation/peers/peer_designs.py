@@ -12,8 +12,6 @@ from scipy import special, stats
 
 import dpinfer as dpi
 
-__all__ = ["Column", "Design", "chi2_pvalue", "designs"]
-
 SIMULATED = 100_000
 """Rows of a simulated population."""
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from validation.peers.drivers.served import rows_of
-from validation.peers.peer_designs import chi2_pvalue
-
-if TYPE_CHECKING:
-    from validation.peers.peer_designs import Design
-
-__all__ = ["LEVEL", "Plain", "judged", "plain_of"]
+from validation.peers.peer_designs import Design, chi2_pvalue
 
 LEVEL = 0.05
 WIDE = 1.959964

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,14 +15,7 @@ import pandas as pd
 import dpinfer as dpi
 from validation.peers.drivers.served import answers
 from validation.peers.environments import PeerFailedError, ask
-from validation.peers.peer_designs import designs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from validation.peers.peer_designs import Design
-
-__all__ = ["GRAM", "METHODS", "OURS", "Method", "Price", "answered", "private", "timed", "told"]
+from validation.peers.peer_designs import Design, designs
 
 ROOT = Path(__file__).parents[2]
 

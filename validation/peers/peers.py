@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,14 +12,11 @@ from matplotlib.figure import Figure
 
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.peers.environments import PEERS, pythons
 from validation.peers.peer_designs import Design, designs
 from validation.peers.peer_errors import judged, plain_of
 from validation.peers.peer_methods import GRAM, METHODS, OURS, Method, Price, answered, timed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUICK = 50
 """Replicates below which a run is a quick one: the fewest rows, one price, and no environment is made."""
@@ -157,7 +155,7 @@ def claims_of(table: pd.DataFrame, replicates: int) -> list[Claim]:
         told = f"largest error over a peer's at equal price and neighbours: {TOLD[task]}"
         named = f"{worst['method']}, {worst['data']}, n = {worst['n']:,}, {worst['price']}"
         claims.append(
-            Claim(told, f"{len(found)} comparisons", "", f"{worst['ratio']:.2f}", "", worst["ratio"] <= slack,
+            Claim(told, f"{len(found)} comparisons", f"{worst['ratio']:.2f}", worst["ratio"] <= slack,
                   threshold=f"at most {slack:.2f}", worst=named, cells=len(found),
                   failed=int((found["ratio"] > slack).sum()))
         )  # fmt: skip
@@ -166,8 +164,7 @@ def claims_of(table: pd.DataFrame, replicates: int) -> list[Claim]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Typical errors of peers against ours, and coverage of intervals."""
-    figure = Figure(figsize=(6, 2.7), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(6, 2.7, 1, 2)
     beside = compared(table)
     for mark, (peer, found) in zip("osv^", beside.groupby("peer", sort=False), strict=False):
         left.plot(found["ours"], found["error"], mark, ms=4.5, alpha=0.75, label=str(peer))

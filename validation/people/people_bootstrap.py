@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,17 +16,12 @@ from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from dpinfer.resampling.bootstrap import unstable
 from dpinfer.resampling.inference import ReplicateSums
 from dpinfer.statistics.inference import Released
-from dpinfer.studies import Rules
 from validation.common.cells import measured
+from validation.common.claims import RULES
+from validation.common.outputs import Options
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, products_by_person
 from validation.people.people_inference import equal_spread
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from validation.common.outputs import Options
-
-RULES = Rules()
 FORMULA, PRICE, SHARE = "score ~ x", dpi.GDP(2.0), 0.2
 """What is fitted, its price, and the share of the replicates that are asked for: one at a time, inference is slow."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,14 +12,10 @@ from dpinfer.kernel.people import KeptSource
 from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums, replicate_sums
+from validation.common.outputs import Options
 from validation.people.people_bootstrap import BOOTSTRAP, PRICE, inferred
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, MANY, Drawn, draw, products_by_person, sums_of
 from validation.people.people_inference import QUESTIONS, ends_of, measured
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from validation.common.outputs import Options
 
 PEOPLE, SETS = 300, 3
 

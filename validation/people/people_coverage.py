@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
 import dpinfer as dpi
-from dpinfer.studies import Rules
 from validation.common.cells import measured as measured_once
 from validation.common.cells import parts_of
+from validation.common.claims import RULES, Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.people.people_bootstrap import slopes
 from validation.people.people_checks import checks
@@ -30,10 +30,6 @@ from validation.people.people_inference import (
 )
 from validation.people.people_report import Outcome, claims, figure_of, kept_table, notes
 
-if TYPE_CHECKING:
-    from validation.common.claims import Claim
-
-RULES = Rules()
 SIZES, PRICES, NEIGHBORS = (200, 2000), (dpi.ZCDP(0.1), dpi.PureDP(1.0)), ("add_remove", "replace_one")
 CELLS, ENOUGH, SERIAL, PORTION = 200_000, 1000, 100, 5000
 """Rows drawn at once; replicates from which all sizes are studied; below which one process runs; inferred at once."""

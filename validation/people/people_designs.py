@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,6 @@ import dpinfer as dpi
 from dpinfer.kernel.rows.cells import CellSum, PersonSum
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.schema.cells import Coded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 KEPT = (1, 3, 5)
 """The values of max_rows."""

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from dpinfer.studies import Rules, truncation
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import OUTPUT
+from dpinfer.studies import truncation
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import new_figure
 from validation.people.people_bootstrap import PRICE
+from validation.people.people_checks import Agreement
 from validation.people.people_designs import DESIGNS, KEPT, ROWS
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from validation.people.people_checks import Agreement
-
-RULES = Rules()
 ALIKE, RELATED = DESIGNS[2].name, DESIGNS[3].name
 MANY_PEOPLE = 2000
 KEYS = ["design", "quantity", "term", "max_rows", "n", "neighbors", "price"]
@@ -122,8 +117,7 @@ def _missed(replicates: int) -> float:
 
 def figure_of(found: Outcome) -> Figure:
     """Coverage with and without people, widths, noise against bias, and slopes."""
-    figure = Figure(figsize=(11, 8), layout="constrained")
-    (coverage, width), (cost, slope) = figure.subplots(2, 2)
+    figure, ((coverage, width), (cost, slope)) = new_figure(11, 8, 2, 2)
     last, marks = found.last, "osD^vP"
     for place, (quantity, part) in enumerate(last.groupby("quantity", sort=False)):
         at = part["max_rows"] + 0.12 * (place - 2.5)
@@ -180,19 +174,19 @@ def claims(found: Outcome) -> list[Claim]:
         least_coverage("least coverage of 95% intervals: people with several dependent rows", found.table, by=KEYS,
                        held="covers"),
         Claim("mean of kept rows against that of all, where people with high values have more rows",
-              f"max_rows = {asked}; {kept.loc[KEPT[0], 'uncut mean']:.3f} in all", "", moved, "",
-              bool(related["covers"].all() and (kept["bias"] < 0).all())),
-        Claim("mean width of ols over the oracle's: people, sampling variance times max_rows",
-              f"{len(ols)} cells", "", f"{ols['width / oracle'].min():.2f}-{ols['width / oracle'].max():.2f}; coverage "
-              f"at least {ols['coverage'].min():.4f}", f"{error:.4f}", bool(ols["covers"].all())),
+              f"max_rows = {asked}; {kept.loc[KEPT[0], 'uncut mean']:.3f} in all", moved,
+              related["covers"].all() and (kept["bias"] < 0).all()),
+        Claim("mean width of ols over the oracle's: people, sampling variance times max_rows", f"{len(ols)} cells",
+              f"{ols['width / oracle'].min():.2f}-{ols['width / oracle'].max():.2f}; coverage "
+              f"at least {ols['coverage'].min():.4f}", ols["covers"].all(), error=f"{error:.4f}"),
         Claim("least coverage of the bootstrap's slope by person, and of ols at the same price",
-              f"{len(slopes)} cells, {PRICE}", "", f"{slopes['bootstrap coverage'].min():.4f}, "
+              f"{len(slopes)} cells, {PRICE}", f"{slopes['bootstrap coverage'].min():.4f}, "
               f"{slopes['ols coverage'].min():.4f}; mean width over that of ols "
               f"{slopes['bootstrap width / ols'].min():.2f}-{slopes['bootstrap width / ols'].max():.2f}",
-              f"{rarer:.4f}", bool(slopes["held"].all())),
+              slopes["held"].all(), error=f"{rarer:.4f}"),
         Claim("sums and intervals of the study of people are the library's",
-              f"{found.agreed.sums:,} sums, {found.agreed.intervals:,} intervals", "",
-              "equal" if found.agreed.equal else "different", "", found.agreed.equal and abs(found.agreed.chosen) < 4),
+              f"{found.agreed.sums:,} sums, {found.agreed.intervals:,} intervals",
+              "equal" if found.agreed.equal else "different", found.agreed.equal and abs(found.agreed.chosen) < 4),
     ]  # fmt: skip
     return stated if last["n"].max() < MANY_PEOPLE else [*stated, *_of_many(last)]
 
@@ -206,97 +200,11 @@ def _of_many(last: pd.DataFrame) -> list[Claim]:
     naive = worst["coverage if independent"]
     return [
         Claim("largest mean width over the oracle's where kappa is at least 3: means and proportions by person",
-              f"{len(clear)} cells, n = 200 and 2,000", "", f"{clear['width / oracle'].max():.3f} "
+              f"{len(clear)} cells, n = 200 and 2,000", f"{clear['width / oracle'].max():.3f} "
               f"({(~clear['within cap']).sum()} cells above); with n = 2,000 {many['width / oracle'].max():.3f} "
-              f"(at most {RULES.width_cap:g})", "", bool(clear["within cap"].all())),
+              f"(at most {RULES.width_cap:g})", clear["within cap"].all()),
         Claim("coverage of the same releases if rows were taken as independent",
-              f"rows of a person alike, max_rows = {max(KEPT)}, n = 2,000", "",
+              f"rows of a person alike, max_rows = {max(KEPT)}, n = 2,000",
               f"{naive.min():.3f}-{naive.max():.3f}; by person {worst['coverage'].min():.3f}-"
-              f"{worst['coverage'].max():.3f}", "", bool(naive.min() < 0.9 and worst["covers"].all())),
+              f"{worst['coverage'].max():.3f}", naive.min() < 0.9 and worst["covers"].all()),
     ]  # fmt: skip
-
-
-# For the page on people
-
-
-def section() -> str:
-    """What is kept, what it moves, and coverage and width by person, by quantity; slopes beside the bootstrap."""
-    table, slopes, kept = (pd.read_csv(OUTPUT / f"people_coverage{end}.csv") for end in ("", "_slopes", "_kept"))
-    table = table.drop_duplicates(["design", "term", "quantity", "max_rows", "n", "neighbors", "price"], keep="last")
-    slopes = slopes.drop_duplicates(["design", "max_rows", "n"], keep="last")
-    prices = list(dict.fromkeys(table["price"]))
-    keeps = [
-        "| rows of a person | max_rows | rows kept | mean of kept rows | of all rows | sampling / noise s.d. | "
-        "covered | mean of all rows covered |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {row['design']} | {row['max_rows']} | {row['rows kept']:.0%} | {row['mean of kept rows']:.3f} | "
-            f"{row['uncut mean']:.3f} | {row['sampling s.d.']:.4f} / {row['noise s.d.']:.4f} | {row['coverage']:.4f} | "
-            f"{row['covers the uncut mean']:.4f} |"
-            for _, row in kept.iterrows()
-        ),
-    ]
-    cells = [
-        "| quantity | max_rows | n | cells | "
-        + " | ".join(f"least coverage, `{price}`" for price in prices)
-        + " | least if rows were independent | mean width / oracle | unbounded | flagged |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for (quantity, most, n), group in table.groupby(["quantity", "max_rows", "n"], sort=False):
-        naive = group["coverage if independent"].min()
-        shown = f"{naive:.4f}" if most > 1 and quantity != "total of the data" else ""
-        ratio, least = group["width / oracle"], " | ".join(_marked(group[group["price"] == price]) for price in prices)
-        cells.append(
-            f"| {quantity} | {most} | {n:,} | {len(group)} | {least} | {shown} | "
-            f"{ratio.min():.2f}-{ratio.max():.2f} | {group['unbounded'].max():.1%} | {group['flagged'].max():.0%} |"
-        )
-    beside = [
-        "| rows of a person | max_rows | n | design effect | `ols` covers | if rows were independent | "
-        "its width / oracle | `bootstrap` covers | its width / oracle | over that of `ols` |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {row['design']} | {row['max_rows']} | {row['n']:,} | {row['design effect']:.2f} | "
-            f"{row['ols coverage']:.3f} | {row['ols coverage if independent']:.3f} | {row['ols width / oracle']:.2f} | "
-            f"{row['bootstrap coverage']:.3f} | {row['bootstrap width / oracle']:.2f} | "
-            f"{row['bootstrap width / ols']:.2f} |"
-            for _, row in slopes.iterrows()
-        ),
-    ]
-    counts = table.groupby("price", sort=False)["replicates"].min()
-    said = "; ".join(
-        f"`{price}`: {number:,} replicates, least coverage allowed {Rules().least_coverage(number, 0.95):.4f}"
-        for price, number in counts.items()
-    )
-    one = int(slopes["replicates"].min())
-    return "\n".join(
-        [
-            "People have 1 to 5 rows, 3% of them 50; latent values of a person's rows have the correlation named. A "
-            "mean of kept rows is E[their sum] / E[their number] over people who count with min(N, max_rows) of their "
-            f"N rows. `{counts.index[0]}`, add_remove, n = {int(kept['n'].max()):,} people:",
-            "",
-            *keeps,
-            "",
-            f"All cells: four designs, both relations, two prices ({said}); "
-            "`python -m validation.people.people_coverage`. What the same releases would cover if rows were taken as "
-            "independent is of the first price. In bold: short of what is allowed, also at ten times the replicates, "
-            f"in {int((~table['covers']).sum())} of {len(table)} cells:",
-            "",
-            *cells,
-            "",
-            f"Slopes by least squares, whose sampling variance is multiplied by max_rows, and by the bootstrap with 50 "
-            f"replicates on the same rows at mu = 2, add_remove: {one:,} replicates, least coverage allowed "
-            f"{Rules().least_coverage(one, 0.95):.3f}. The design effect is the true sampling variance over that of "
-            "independent rows:",
-            "",
-            *beside,
-            "",
-            "![Coverage, width, noise and bias by the number of rows that are kept]"
-            "(../validation/output/people_coverage.png)",
-        ]
-    )
-
-
-def _marked(group: pd.DataFrame) -> str:
-    """Least coverage, of cells that are short if there are any."""
-    short = group[~group["covers"]]
-    return f"{group['coverage'].min():.4f}" if short.empty else f"**{short['coverage'].min():.4f}**"

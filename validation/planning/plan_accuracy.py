@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,6 @@ from validation.common.cells import measured
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.planning.plan_designs import DESIGNS, PlanDesign, draw, schema
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WIDTH, POWER, MET, SECONDS = 0.03, 0.02, 0.05, 2.0
 """What is asked: of the predicted width, of power, of the target at the solved price or n, and of time."""
@@ -156,9 +154,8 @@ def claims(table: pd.DataFrame, designs: Sequence[PlanDesign]) -> list[Claim]:
     slow = table["family"].isin(SLOW)
     out = [*_held(table[~slow], named, CLOSED), *(_held(table[slow], named, ONE_BY_ONE) if slow.any() else [])]
     quick = table[~slow]["seconds"]
-    timed = Claim("largest time of a plan with a closed form, seconds", "price or n solved",
-                  "", f"{quick.max():.2f}", "",
-                  bool(quick.max() <= SECONDS), kind="time", threshold=f"at most {SECONDS:g}", cells=len(quick),
+    timed = Claim("largest time of a plan with a closed form, seconds", "price or n solved", f"{quick.max():.2f}",
+                  quick.max() <= SECONDS, kind="time", threshold=f"at most {SECONDS:g}", cells=len(quick),
                   failed=int((quick > SECONDS).sum()))  # fmt: skip
     return [*out, timed]
 
@@ -178,7 +175,7 @@ def _held(table: pd.DataFrame, named: pd.Series, what_of: str) -> list[Claim]:
         most = found.loc[away.index, f"{name} allowed"]
         worst = int(away.idxmax())
         error = (found.loc[worst, f"{name} allowed"] - asked) / ALLOWANCE
-        claim = Claim(what, what_of, "", f"{away[worst]:.4f}", f"{error:.4f}", bool((away <= most).all()),
+        claim = Claim(what, what_of, f"{away[worst]:.4f}", (away <= most).all(), error=f"{error:.4f}",
                       threshold=f"at most {asked:g}, and {ALLOWANCE:g} Monte Carlo errors", worst=named[worst],
                       cells=len(away), failed=int((away > most).sum()), replicates=int(replicates))  # fmt: skip
         out.append(claim)

@@ -9,8 +9,6 @@ import numpy as np
 
 import dpinfer as dpi
 
-__all__ = ["DESIGNS", "PlanDesign", "draw", "schema"]
-
 GROUPS = ("a", "b", "c")
 SHARES = (0.5, 0.3, 0.2)
 

@@ -15,8 +15,6 @@ from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_table
 from validation.planning.plan_accuracy import ALLOWANCE, WIDTH
 
-__all__ = ["CELLS", "claims", "measure", "population", "run", "schema"]
-
 ROWS, PILOT, PRICE = 6_000, 1_500, dpi.ZCDP(0.2)
 """Rows planned for; rows of a small pilot, and of a pilot release; the price."""
 
@@ -116,10 +114,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "largest error of a planned median width on real rows, relative",
             "RAND health insurance experiment",
-            "",
             f"{abs(worst['error']):.4f}",
-            f"{worst['Monte Carlo error']:.4f}",
-            bool((above <= WIDTH).all()),
+            (above <= WIDTH).all(),
+            error=f"{worst['Monte Carlo error']:.4f}",
             threshold=f"at most {WIDTH:g}, and {ALLOWANCE:g} Monte Carlo errors",
             worst=str(worst["question"]),
             cells=len(known),

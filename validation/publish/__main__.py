@@ -9,7 +9,10 @@ from pathlib import Path
 import statsmodels.api as sm
 
 import dpinfer as dpi
-from validation.publish.sections import ROOT, SECTIONS, block
+from validation.common.pages import ROOT, SECTIONS, block
+from validation.publish import claims, comparisons, ordinary_path, selection, source_errors, studies, tests
+
+__all__ = ["SECTIONS", "claims", "comparisons", "ordinary_path", "selection", "source_errors", "studies", "tests"]
 
 
 def example() -> str:

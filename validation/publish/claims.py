@@ -1,23 +1,17 @@
-"""The page of claims, and the README's few, from validation/results.csv: one source of figures."""
+"""The page of claims, the README's few, from validation/results.csv: one source of figures; and the rules."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pandas as pd
+from scipy import stats
 
-from validation.common.claims import TAIL, Claim
+from validation.common.claims import RULES, TAIL, Claim, Kind
 from validation.common.outputs import OUTPUT
+from validation.common.pages import Column, output, section, table, text
 from validation.reasons import REASONS
 from validation.scripts import SCRIPTS, SEED, TIMED, module_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from validation.common.claims import Kind
-
-__all__ = ["claims", "fresh", "headlines", "read_results", "times"]
 
 RESULTS = OUTPUT.parent / "results.csv"
 FRESH = OUTPUT / "fresh_seed.csv"
@@ -34,101 +28,108 @@ TITLES = {
 
 def read_results(path: Path = RESULTS) -> pd.DataFrame:
     """Return a row per claim."""
-    table = pd.read_csv(path, dtype={"ours": str, "error": str, "published": str}, keep_default_na=False)
-    missing = {"script", *Claim.__dataclass_fields__, "minutes"} - set(table.columns)
+    found = pd.read_csv(path, dtype={"ours": str, "error": str, "published": str}, keep_default_na=False)
+    missing = {"script", *Claim.__dataclass_fields__, "minutes"} - set(found.columns)
     if missing:
         raise ValueError(f"{path} lacks the columns {', '.join(sorted(missing))}: run python -m validation --full")
-    return table
+    return found
 
 
-def claims() -> str:
-    """Every claim: first what is not held, with the reason, then the rest by kind."""
-    table = read_results()
-    broken = table[~table["held"]]
-    parts = [f"## Not held: {len(broken)} of {len(table)}", "", *_listed(broken, reasons=True)]
-    for kind, title in TITLES.items():
-        part = table[table["kind"] == kind]
-        parts += ["", f"## {title}", "", *(_judged(part) if kind in JUDGED else _listed(part))]
-    return "\n".join(parts)
+def _piped(name: str) -> Column:
+    return lambda row: str(row[name]).replace("|", "\\|")
 
 
-def _judged(table: pd.DataFrame) -> list[str]:
-    tail = f"in the worst {TAIL:.0%} of chance"
-    lines = [
-        f"| claim | cells | replicates of each | asked | worst | Monte Carlo error | worst cell | cells {tail}: found, "
-        "expected at most | held | script |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in table.to_dict("records"):
-        chance = f"{row['tail']}, {TAIL * row['cells']:.1f}" if row["kind"] != "width" else ""
-        held = "yes" if row["held"] else f"**no**, {row['failed']}"
-        cells = [_what(row), f"{row['cells']:,}", f"{row['replicates']:,}", row["threshold"], row["ours"], row["error"]]
-        lines.append(_row([*cells, row["worst"], chance, held, _script(row)]))
-    return lines
+JUDGED_COLUMNS: dict[str, Column] = {
+    "cells": "{cells:,}",
+    "replicates of each": "{replicates:,}",
+    "asked": "{threshold}",
+    "worst": "{ours}",
+    "Monte Carlo error": "{error}",
+    "worst cell": _piped("worst"),
+}
 
 
-def _listed(table: pd.DataFrame, *, reasons: bool = False) -> list[str]:
-    last = "reason" if reasons else "held"
-    lines = [
-        f"| claim | design | published | ours | Monte Carlo error | replicates | {last} | script |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in table.to_dict("records"):
-        said = REASONS[row["what"]] if reasons else "yes" if row["held"] else "**no**"
-        design = "; ".join(one for one in (row["design"], row["worst"]) if one)
-        ours = f"{row['ours']} ({row['threshold']})" if row["threshold"] else row["ours"]
-        count = f"{row['replicates']:,}" if row["replicates"] else ""
-        lines.append(_row([row["what"], design, row["published"], ours, row["error"], count, said, _script(row)]))
-    return lines
+def _chance(row: dict) -> str:
+    return f"{row['tail']}, {TAIL * row['cells']:.1f}" if row["kind"] != "width" else ""
 
 
-def _what(row: dict) -> str:
-    return f"{row['what']} ({row['design']})" if row["design"] else str(row["what"])
+def _held(row: dict) -> str:
+    return "yes" if row["held"] else f"**no**, {row['failed']}" if row["kind"] in JUDGED else "**no**"
 
 
 def _script(row: dict) -> str:
     return f"`{module_of(row['script'])}`"
 
 
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+def _judged(found: pd.DataFrame) -> str:
+    named = found["what"] + found["design"].map(lambda one: f" ({one})" if one else "")
+    tail = f"cells in the worst {TAIL:.0%} of chance: found, expected at most"
+    columns = {"claim": _piped("named"), **JUDGED_COLUMNS, tail: _chance, "held": _held, "script": _script}
+    return table(found.assign(named=named), columns)
 
 
+def _listed(found: pd.DataFrame, last: str = "held") -> str:
+    columns: dict[str, Column] = {
+        "claim": _piped("what"),
+        "design": lambda row: "; ".join(one for one in (row["design"], row["worst"]) if one).replace("|", "\\|"),
+        "published": _piped("published"),
+        "ours": lambda row: f"{row['ours']} ({row['threshold']})" if row["threshold"] else row["ours"],
+        "Monte Carlo error": "{error}",
+        "replicates": lambda row: f"{row['replicates']:,}" if row["replicates"] else "",
+        last: (lambda row: REASONS[row["what"]])
+        if last == "reason"
+        else lambda row: "yes" if row["held"] else "**no**",
+        "script": _script,
+    }
+    return table(found, columns)
+
+
+@section("claims", "claims")
+def claims() -> str:
+    """Every claim: first what is not held, with the reason, then the rest by kind."""
+    found = read_results()
+    broken = found[~found["held"]]
+    parts = [f"## Not held: {len(broken)} of {len(found)}", _listed(broken, "reason")]
+    for kind, title in TITLES.items():
+        part = found[found["kind"] == kind]
+        parts += [f"## {title}", _judged(part) if kind in JUDGED else _listed(part)]
+    return text(*parts)
+
+
+@section("claims", "times")
 def times() -> str:
     """Processor time of every script, at the replicates of its table, and at the rule's where they are fewer."""
-    table = read_results()
-    lines = [
-        "| script | replicates | processor minutes | at the rule's replicates |",
-        "| --- | --- | --- | --- |",
-    ]
-    for name, part in table.groupby("script", sort=False):
-        script, ran = SCRIPTS[name], int(part["replicates"].max())
-        minutes = float(part["minutes"].iloc[0])
-        there = f"{minutes * script.full / ran:,.0f}" if 0 < ran < script.full else ""
-        lines.append(_row([f"`{module_of(str(name))}`", f"{ran:,}" if ran else "", f"{minutes:,.1f}", there]))
-    return "\n".join(lines)
+    found = read_results().groupby("script", sort=False).agg({"replicates": "max", "minutes": "first"}).reset_index()
+
+    def there(row: dict) -> str:
+        full, ran = SCRIPTS[row["script"]].full, row["replicates"]
+        return f"{row['minutes'] * full / ran:,.0f}" if 0 < ran < full else ""
+
+    columns: dict[str, Column] = {
+        "script": _script,
+        "replicates": lambda row: f"{row['replicates']:,}" if row["replicates"] else "",
+        "processor minutes": "{minutes:,.1f}",
+        "at the rule's replicates": there,
+    }
+    return table(found, columns)
 
 
+@section("claims", "fresh")
 def fresh() -> str:
     """The judged claims with another seed: failures that chance explains, and those found."""
-    table = read_results(FRESH)
-    judged = table[table["kind"].isin(JUDGED[:2])]
+    found = read_results(FRESH)
+    judged = found[found["kind"].isin(JUDGED[:2])]
     own = read_results().groupby("what")["held"].all()
     new = judged[~judged["held"] & judged["what"].map(own).fillna(value=True).astype(bool)]
-    lines = [
-        f"With a seed of its own ({int(table['seed'].iloc[0])}; the tables have {SEED}), {len(judged)} claims on "
+    columns = {"claim": _piped("what"), **JUDGED_COLUMNS, "in the tail, at most": _chance, "held": _held}
+    del columns["Monte Carlo error"]
+    return text(
+        f"With a seed of its own ({int(found['seed'].iloc[0])}; the tables have {SEED}), {len(judged)} claims on "
         f"coverage and size with {judged['cells'].sum():,} cells. In the worst {TAIL:.0%} of what chance leaves of an "
         f"exact procedure lie {judged['tail'].sum()} cells, where at most {TAIL * judged['cells'].sum():.0f} are "
         f"expected. Claims that fail: {int((~judged['held']).sum())}; of those held above: {len(new)}.",
-        "",
-        "| claim | cells | replicates of each | asked | worst | worst cell | in the tail, at most | held |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in judged.to_dict("records"):
-        held = "yes" if row["held"] else f"**no**, {row['failed']}"
-        cells = [row["what"], f"{row['cells']:,}", f"{row['replicates']:,}", row["threshold"], row["ours"]]
-        lines.append(_row([*cells, row["worst"], f"{row['tail']}, {TAIL * row['cells']:.1f}", held]))
-    return "\n".join(lines)
+        table(judged, columns),
+    )
 
 
 def _ranged(table: pd.DataFrame) -> str:
@@ -136,12 +137,13 @@ def _ranged(table: pd.DataFrame) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
+@section("README", "headlines")
 def headlines() -> str:
     """What the README says of all this, in five lines."""
-    table = read_results()
-    steady = table[~table["script"].isin(TIMED)]
-    covered, sizes, widths = (table[table["kind"] == kind] for kind in JUDGED)
-    newton = pd.read_csv(OUTPUT / "newton_ols.csv")
+    found = read_results()
+    steady = found[~found["script"].isin(TIMED)]
+    covered, sizes, widths = (found[found["kind"] == kind] for kind in JUDGED)
+    newton = output("newton_ols")
     normal = newton[(newton["kind"] == "normal") & (newton["n"] == 10_000) & (newton["neighbors"] == "add_remove")]
     price = normal.set_index("price")["RMSE / ordinary"]
     broken = steady[~steady["held"]]
@@ -158,4 +160,28 @@ def headlines() -> str:
             f"- **Not held**: {len(broken)} of {len(steady)} claims, listed first in [docs/claims.md](docs/claims.md), "
             "with the reason.",
         ]
+    )
+
+
+@section("guide/does-your-interval-cover", "rules")
+def rules() -> str:
+    """Thresholds by the number of replicates, for the guide that states them."""
+    level, designs = 0.95, 100
+    rows = []
+    for replicates in (500, 1000, 2000, 5000, 10_000):
+        least = RULES.least_coverage(replicates, level)
+        below = stats.binom.cdf(round(least * replicates) - 1, replicates, level)
+        most = RULES.largest_size(replicates, level, designs)
+        rows.append({"replicates": replicates, "least": least, "below": below, "most": most})
+    columns = {
+        "replicates of a cell": "{replicates:,}",
+        "least coverage of 95% intervals": "{least:.4f}",
+        "chance that an exact interval is below": "{below:.5f}",
+        f"largest size of tests at .05, of {designs} designs": "{most:.4f}",
+    }
+    return text(
+        table(rows, columns),
+        f"Mean widths are at most {RULES.width_cap:.2f} times the oracle's, and at most {RULES.unbounded_cap:.1%} "
+        f"of the intervals are unbounded, where kappa is at least {RULES.kappa:g}; tests that keep their level "
+        f"fail with probability {RULES.size_alarm:g} in a study.",
     )

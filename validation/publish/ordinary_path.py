@@ -12,20 +12,18 @@ import io
 import sys
 import threading
 import tokenize
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.kernel import run
+from validation.common.pages import ROOT, section
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType, FrameType
-
-ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dpinfer"
 TOPICS = ("descriptions", "tables", "distributions", "families", "regression", "resampling", "selection", "entry")
 OUTSIDE = tuple(str(PACKAGE / folder) for folder in ("procedures", "results", "inference", "studies", *TOPICS))
@@ -113,7 +111,8 @@ def total(ask: Callable[[dpi.PrivateData], Any]) -> int:
     return sum(count for _, count in lines(entered(ask)).values())
 
 
-def section() -> str:
+@section("kernel", "ordinary")
+def ordinary() -> str:
     """Return what the page on the kernel says of it."""
     mean, ols = (total(ask) for ask in QUESTIONS.values())
     return (

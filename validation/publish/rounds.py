@@ -7,11 +7,9 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression import clipping, inference, iterations, question
 from dpinfer.regression.models import MODELS
 from dpinfer.regression.question import Newton
-from validation.common.pages import Block
-from validation.publish.quantiles import lines_of
-from validation.publish.trusted import ROOT
+from validation.common import pages
 
-PAGE = ROOT / "docs" / "regression-method.md"
+PAGE = pages.ROOT / "docs" / "regression-method.md"
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Boolean())
 PRICES = {"Gaussian": dpi.ZCDP(1), "Laplace": dpi.PureDP(1)}
@@ -43,7 +41,7 @@ def shares() -> str:
             rows.setdefault((noise, *mine), []).append(model.title)
     ordered = sorted(rows.items(), key=lambda one: list(PRICES).index(one[0][0]))
     table = [(noise, ", ".join(models), *mine) for (noise, *mine), models in ordered]
-    return "\n".join(lines_of(["noise", "models", *_STAGES.values()], table))
+    return pages.plain(["noise", "models", *_STAGES.values()], table)
 
 
 def costs() -> str:
@@ -62,13 +60,10 @@ def costs() -> str:
         for noise, terms in by_noise.items()
     ]
     taken = _number(iterations._OF_SLOPES)
-    return "\n".join(
-        [
-            *lines_of(["stage", "noise", "a, b, e"], table),
-            "",
-            f"For binary responses {taken} of the last score's goes to the sum of w; with survey weights half of that "
-            'of rows to the sum of weights; with `cov_type="nonrobust"` that of products to squared residuals.',
-        ]
+    return pages.text(
+        pages.plain(["stage", "noise", "a, b, e"], table),
+        f"For binary responses {taken} of the last score's goes to the sum of w; with survey weights half of that "
+        'of rows to the sum of weights; with `cov_type="nonrobust"` that of products to squared residuals.',
     )
 
 
@@ -108,17 +103,16 @@ def constants() -> str:
         ("NAMED, DOMINATED", "standard errors", f"{_number(inference._NAMED)}, {_number(inference._DOMINATED)}"),
         ("LEAST", "degrees of freedom", _number(inference._LEAST_DF)),
     ]
-    return "\n".join(lines_of(["constant", "of what", "value"], table))
+    return pages.plain(["constant", "of what", "value"], table)
 
 
 PARTS = {"shares": shares, "costs": costs, "constants": constants}
 """What stands on the page, by name."""
 
 
-def block(name: str) -> Block:
+def block(name: str) -> pages.Block:
     """Return a part of the page."""
-    start = f"<!-- {name}: made by python -m validation.publish.rounds -->"
-    return Block(PAGE, start, f"<!-- end of {name} -->")
+    return pages.block(PAGE, name, "validation.publish.rounds")
 
 
 def main() -> None:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import special, stats
 
 from dpinfer.privacy.units import gaussian_mu, log_gaussian_delta
-from validation.common.outputs import OUTPUT
-from validation.publish.quantiles import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["errors"]
+from validation.common.pages import output, plain, section
 
 RHO = 0.01
 """Price of the Gaussian release whose weight is random."""
 
 
+@section("sources", "errors")
 def errors() -> str:
     """A row for each figure: the error it belongs to, what it is, what it is computed from."""
     rows = [*_resampling(), *_averages(), *_composition(), *_noise()]
-    return "\n".join(lines_of(["no.", "what", "figure"], rows)).replace("e-0", "e-")
+    return plain(["no.", "what", "figure"], rows).replace("e-0", "e-")
 
 
 def divergence(probabilities: Sequence[float], order: float) -> float:
@@ -47,10 +41,10 @@ def _resampling() -> list[tuple[str, str, str]]:
     for most, order in ((5, 10_000), (8, 5000)):
         below = stats.poisson.pmf(np.arange(most), 1)
         cut.append(f"{divergence((*below, 1 - below.sum()), order):.1f} at order {order:,}, cut at {most}")
-    cost = pd.read_csv(OUTPUT / "bootstrap_cost.csv")
+    cost = output("bootstrap_cost")
     cost = cost[cost["mu"] == 1].set_index("replicates")
     spent = ", ".join(f"{cost.loc[size, 'exact epsilon']:.3f} for {size} draws" for size in (50, 200))
-    source = pd.read_csv(OUTPUT / "bootstrap_source.csv")
+    source = output("bootstrap_source")
     source = source[(source["run"] == "all") & source["stated"].notna()]
     named = ", ".join(
         f"{row['interval']} {row['coverage']:.2%} (stated {row['stated']:.1%})" for _, row in source.iterrows()
@@ -101,7 +95,7 @@ def _noise() -> list[tuple[str, str, str]]:
         mu = places / (2 * np.sqrt(np.log(1 / delta)))
         exact = np.exp([log_gaussian_delta(float(one), float(at)) for one, at in zip(places, mu, strict=True)])
         fails.append(f"epsilon {places[np.argmax(exact > delta)]} at delta {delta:g}")
-    power = pd.read_csv(OUTPUT / "chisquare_power.csv")
+    power = output("chisquare_power")
     compared = [
         ("E12", f"power of projected and Pearson's statistic: {row['design']}, n = {row['n']:,}, rho = {row['rho']:g}",
          f"{row['projected']:.3f}, {row['pearson']:.3f}")

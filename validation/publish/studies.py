@@ -1,120 +1,571 @@
-"""Coverage and width on the pages of regression, descriptions and families."""
+"""Measured sections on coverage, width and error of regressions, descriptions, families, blocks, bootstraps, people."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pandas as pd
 
 from dpinfer.studies import Rules
-from validation.common.outputs import OUTPUT
-from validation.regression.naive_regression import ROWS, SHOWN_AT
+from validation.common.claims import replicates_of
+from validation.common.pages import Column, grouped, output, picture, section, table, text
+from validation.entry.newcomer import SCRIPT
+from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
+from validation.planning.plan_real import PILOT, PRICE, ROWS
+from validation.regression import naive_regression
 from validation.scripts import module_of
 
-__all__ = ["by_design", "naive", "proportions", "published", "regression"]
+ABSENT = "no such cell"
+KAPPA = Rules().kappa
+METHODS = {"rounds": "Newton iterations", "gram": "`gram`", "blocks": "`sample_aggregate`", "bootstrap": "`bootstrap`",
+           "diffprivlib": "diffprivlib"}  # fmt: skip
+ASKED = {"mean": "mean", "gamma": "gamma family", "ols, gram": "`ols`, cross-products", "ols, rounds": "`ols`, rounds"}
+
+_SHORT = 0.1
+"""Coverage below that without privacy by more is named."""
 
 
-def regression() -> str:
-    """Coverage and width by kind of design, for the page on regression."""
-    coverage = pd.read_csv(OUTPUT / "ols_coverage.csv")
-    first = coverage[coverage["run"] == "first"].copy()
-    first["unit"] = first["price"].str.replace(r"\(.*", "", regex=True)
-    lines = [
-        "| regressors | slopes | unit | cells | least coverage | least for the contrast | "
-        "largest width / oracle, kappa at least 3 | cells with kappa below 3 |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for (regressors, slopes, unit), group in first.groupby(["regressors", "slopes", "unit"]):
-        clear = group[group["kappa"] >= Rules().kappa]
-        width = f"{clear['width / oracle'].max():.3f}" if len(clear) else "no such cell"
-        cells = [regressors, slopes, unit, len(group), f"{group['coverage'].min():.4f}"]
-        cells += [f"{group['contrast coverage'].min():.4f}", width]
-        lines.append("| " + " | ".join(map(str, [*cells, len(group) - len(clear)])) + " |")
-    reruns = int((coverage["run"] == "rerun").sum())
-    lines += ["", f"Cells that needed the rerun at ten times the replicates: {reruns}."]
-    return "\n".join(lines)
+def clear(group: pd.DataFrame, style: str = ".3f", absent: str = ABSENT) -> str:
+    """Return the largest width over the oracle's where the signal outweighs the noise."""
+    found = group[group["kappa"].fillna(np.inf) >= KAPPA]["width / oracle"].dropna()
+    return format(found.max(), style) if len(found) else absent
 
 
-def by_design(name: str) -> str:
-    """Coverage and width by design, from a table of judged cells."""
-    table = pd.read_csv(OUTPUT / f"{name}.csv")
-    first = table[table["run"] == "first"]
-    last = table.drop_duplicates(["design", "bounds", "neighbors", "n", "privacy", "term"], keep="last")
-    lines = [
-        "| design | cells | least coverage | of them with kappa at least 3 | their largest width / oracle | "
-        "flagged, kappa below 3 | flagged, at least 3 |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for (design, bounds), group in last.groupby(["design", "bounds"], sort=False):
-        clear = group[group["kappa"].fillna(float("inf")) >= Rules().kappa]
-        rest = group.drop(clear.index)
-        cells = [
-            design if bounds == "as declared" else f"{design}, {bounds} bounds",
-            len(group),
-            f"{group['coverage'].min():.4f}",
-            len(clear),
-            f"{clear['width / oracle'].max():.3f}" if len(clear) else "no such cell",
-            f"{rest['flagged'].mean():.0%}" if len(rest) else "no such cell",
-            f"{clear['flagged'].mean():.0%}" if len(clear) else "no such cell",
-        ]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    again = table[table["run"] == "rerun"]
-    failed = last[~last["held"]]
-    lines += [
-        "",
-        f"{len(first)} cells and quantities at {int(first['replicates'].iloc[0]):,} replicates, made by "
-        f"`python -m {module_of(name)}`. Rerun at ten times the replicates: {len(again)}; not held in the end: "
-        f"{len(failed)}.",
-    ]
-    return "\n".join(lines)
+# Regression, descriptions, families
 
 
-def proportions() -> str:
-    """Exact coverage and mean width of the exact interval, a row per number of rows and proportion."""
-    table = pd.read_csv(OUTPUT / "proportion_exact.csv")
-    prices = sorted(table["epsilon"].unique())
-    lines = [
-        "| n | theta | " + " | ".join(f"eps = {price:g}" for price in prices) + " |",
-        "| --- | --- | " + " | ".join("---" for _ in prices) + " |",
-    ]
-    for (n, theta), group in table.groupby(["n", "theta"]):
-        cells = group.set_index("epsilon").loc[prices]
-        shown = [
-            f"{row.coverage:.4f} / {row.width:.3f}"
-            for row in cells.rename(columns={"mean width": "width"}).itertuples()
-        ]
-        lines.append(f"| {n} | {theta:g} | " + " | ".join(shown) + " |")
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "Exact coverage / mean width of 95% intervals; `python -m validation.descriptions.proportion_exact`.",
-        ]
-    )
-
-
-def published() -> str:
-    """Ours beside the best published intervals."""
-    table = pd.read_csv(OUTPUT / "expfam_published.csv")
-    table = table[~table["design"].str.contains("90%")]
-    lines = [
-        "| design | n | parameter | coverage | mean width | best published (coverage / width) | narrower by |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in table.rename(columns={"at most": "most"}).itertuples():
-        known = str(row.published).split("/")[-1].replace("width", "").strip()
-        cells = [row.design, f"{row.n:,}", row.parameter, f"{row.coverage:.4f}", f"{row.width:.3f}", row.published]
-        lines.append("| " + " | ".join(map(str, [*cells, f"{1 - row.width / float(known):.1%}"])) + " |")
-    return "\n".join(
-        [*lines, "", "All under replace_one with a public n; `python -m validation.families.expfam_published`."]
-    )
-
-
+@section("README", "naive")
 def naive() -> str:
     """Coverage of both readings of the same noisy cross-products, at the price that the figure shows."""
-    table = pd.read_csv(OUTPUT / "naive_regression.csv")
-    table = table[(table["price"] == f"ZCDP({SHOWN_AT:g})") & (table["term"] == "educ")].set_index("reading")
-    covered, replicates = table["coverage"], table["replicates"].iloc[0]
+    found, at = output("naive_regression"), naive_regression.SHOWN_AT
+    found = found[(found["price"] == f"ZCDP({at:g})") & (found["term"] == "educ")].set_index("reading")
+    covered, replicates = found["coverage"], found["replicates"].iloc[0]
     return (
-        f"A regression on {ROWS:,} real rows, from the same noisy cross-products at ZCDP({SHOWN_AT:g}): 95% intervals "
-        f"by the usual formulas cover the slope in {covered['naive']:.0%} of {replicates:,} replicates, those of "
-        f"dpinfer in {covered['dpinfer']:.0%} (`python -m validation.regression.naive_regression`)."
+        f"A regression on {naive_regression.ROWS:,} real rows, from the same noisy cross-products at ZCDP({at:g}): 95% "
+        f"intervals by the usual formulas cover the slope in {covered['naive']:.0%} of {replicates:,} replicates, "
+        f"those of dpinfer in {covered['dpinfer']:.0%} (`python -m validation.regression.naive_regression`)."
+    )
+
+
+@section("README", "real")
+@section("regression", "real")
+def real() -> str:
+    """Coverage, width and error of slopes on real data, by price."""
+    found = output("real_data")
+    slopes = found[(found["quantity"] == "slope") & (found["mode"] == "drawn")]
+    where: dict[str, list[str]] = {}
+    short = slopes["non-private coverage"] - slopes["coverage"]
+    for name, one in slopes[short > _SHORT].groupby("regression", sort=False):
+        where.setdefault(", ".join(one["privacy"].drop_duplicates()), []).append(str(name))
+    named = "; ".join(f"{', '.join(names)} ({privacy})" for privacy, names in where.items())
+    columns = {
+        "budget, rows": "{privacy}, {n:,}",
+        "slopes": "{cells}",
+        "coverage": "{mean coverage:.3f}",
+        "without privacy": "{mean non-private coverage:.3f}",
+        "width": "{median width ratio:.3g}",
+        "RMSE": "{median RMSE ratio:.3g}",
+        "unbounded intervals": "{mean unbounded:.1%}",
+    }
+    return text(
+        f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
+        f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). "
+        "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
+        "over those of the robust fit without privacy, medians over slopes:",
+        grouped(slopes, ["privacy", "n"], columns),
+        f"Slopes covered less often than without privacy, by more than {_SHORT:g}: {named}.",
+    )
+
+
+@section("regression", "coverage")
+def regression() -> str:
+    """Coverage and width by kind of design, for the page on regression."""
+    coverage = output("ols_coverage")
+    first = coverage[coverage["run"] == "first"].sort_values(["regressors", "slopes"], kind="stable")
+    first = first.assign(unit=first["price"].str.replace(r"\(.*", "", regex=True))
+    columns: dict[str, Column] = {
+        "regressors": "{regressors}",
+        "slopes": "{slopes}",
+        "unit": "{unit}",
+        "cells": "{cells}",
+        "least coverage": "{least coverage:.4f}",
+        "least for the contrast": "{least contrast coverage:.4f}",
+        "largest width / oracle, kappa at least 3": clear,
+        "cells with kappa below 3": lambda group: int((group["kappa"] < KAPPA).sum()),
+    }
+    by = ["regressors", "slopes", "unit"]
+    return text(
+        grouped(first.sort_values(by, kind="stable"), by, columns),
+        f"Cells that needed the rerun at ten times the replicates: {int((coverage['run'] == 'rerun').sum())}.",
+    )
+
+
+@section("regression", "peers")
+def peers() -> str:
+    """Errors of private fits over those of the ordinary one."""
+    columns: dict[str, Column] = {"data": "{data}", "model": "`{model}`", "budget": "{price}"} | {
+        head: (lambda row, one=one: "-" if pd.isna(row[one]) else f"{row[one]:.3g}") for one, head in METHODS.items()
+    }
+    return text(
+        "Root mean squared error of slopes over that of the fit without privacy, at equal budgets (`python -m "
+        "validation.regression.newton_peers`; replicates, versions and designs are in "
+        "`validation/output/newton_peers.md`). mu is that of Gaussian differential privacy.",
+        table(output("newton_peers"), columns),
+        picture("Errors of slopes by five private methods over those of ordinary fits", "newton_peers"),
+    )
+
+
+@section("regression", "speed")
+def speed() -> str:
+    """Time over that of statsmodels, and memory."""
+    found = output("newton_speed")
+    columns = {"": "{what}", "measured": "{measured:.3g}", "by processor time": "{by processor time:.3g}",
+               "required": "{required}"}  # fmt: skip
+    return text(
+        "A million rows and ten regressors in memory, medians of the ratios of neighbouring pairs of fits "
+        "(`python -m validation.speed.newton_speed`; `validation/output/newton_speed.md` has the seconds):",
+        table(found.assign(what=found["what"].str.replace(" by rounds", "")), columns),
+    )
+
+
+def by_design(name: str) -> Callable[[], str]:
+    """Return what shows coverage and width by design, from a table of judged cells."""
+
+    def body() -> str:
+        found, last = output(name), output(name, ["design", "bounds", "neighbors", "n", "privacy", "term"])
+        first = found[found["run"] == "first"]
+        last["clear"] = last["kappa"].fillna(np.inf) >= KAPPA
+        declared = last["bounds"] == "as declared"
+        last["shown"] = last["design"].where(declared, last["design"] + ", " + last["bounds"] + " bounds")
+        last["below"] = last["flagged"].where(~last["clear"])
+        last["above"] = last["flagged"].where(last["clear"])
+        columns: dict[str, Column] = {
+            "design": "{shown}",
+            "cells": "{cells}",
+            "least coverage": "{least coverage:.4f}",
+            "of them with kappa at least 3": "{total clear}",
+            "their largest width / oracle": clear,
+            "flagged, kappa below 3": "{mean below:.0%}",
+            "flagged, at least 3": "{mean above:.0%}",
+        }
+        return text(
+            grouped(last, ["design", "bounds"], columns),
+            f"{len(first)} cells and quantities at {int(first['replicates'].iloc[0]):,} replicates, made by "
+            f"`python -m {module_of(name)}`. Rerun at ten times the replicates: {int((found['run'] == 'rerun').sum())}"
+            f"; not held in the end: {int((~last['held']).sum())}.",
+        )
+
+    return body
+
+
+section("descriptions", "descriptions")(by_design("descriptions_coverage"))
+section("exponential-families", "families")(by_design("expfam_coverage"))
+
+
+@section("descriptions", "proportions")
+def proportions() -> str:
+    """Exact coverage and mean width of the exact interval, a row per number of rows and proportion."""
+    found = output("proportion_exact").sort_values(["n", "theta"], kind="stable")
+    columns: dict[str, Column] = {"n": "{n}", "theta": "{theta:g}"}
+    for price in sorted(found["epsilon"].unique()):
+
+        def shown(group: pd.DataFrame, price: float = price) -> str:
+            one = group[group["epsilon"] == price].iloc[0]
+            return f"{one['coverage']:.4f} / {one['mean width']:.3f}"
+
+        columns[f"eps = {price:g}"] = shown
+    return text(
+        grouped(found, ["n", "theta"], columns),
+        "Exact coverage / mean width of 95% intervals; `python -m validation.descriptions.proportion_exact`.",
+    )
+
+
+@section("exponential-families", "published")
+def published() -> str:
+    """Ours beside the best published intervals."""
+    found = output("expfam_published")
+    found = found[~found["design"].str.contains("90%")]
+    known = found["published"].str.split("/").str[-1].str.replace("width", "").astype(float)
+    columns = {
+        "design": "{design}",
+        "n": "{n:,}",
+        "parameter": "{parameter}",
+        "coverage": "{coverage:.4f}",
+        "mean width": "{width:.3f}",
+        "best published (coverage / width)": "{published}",
+        "narrower by": "{gain:.1%}",
+    }
+    return text(
+        table(found.assign(gain=1 - found["width"] / known), columns),
+        "All under replace_one with a public n; `python -m validation.families.expfam_published`.",
+    )
+
+
+# Blocks, bootstraps, people
+
+
+@section("sample-aggregate", "aggregate")
+def aggregate() -> str:
+    """Error, coverage and width of sample-and-aggregate, a row per design and price, and the figures."""
+    found = output("aggregate_coverage")
+    found["ratio"] = found["RMSE"] / found["without noise"]
+    found["model"] = found["design"] + np.where(found["correction"] == "half_blocks", "", ", **not corrected**")
+    found["bounded"] = np.where(found["aggregator"] == "winsorized", "place and spread", "the region alone")
+    columns: dict[str, Column] = {
+        "model": "{model}",
+        "n": "{n:,}",
+        "blocks": "{blocks}",
+        "price": "`{price}`",
+        "blocks bounded by": "{bounded}",
+        "RMSE over that of blocks without noise": "{least ratio:.2f}-{most ratio:.2f}",
+        "least coverage": "{least coverage:.4f}",
+        "mean width / oracle, signal at least 3": lambda group: clear(
+            group.fillna({"kappa": -1}), absent="no such parameter"
+        ),
+        "flagged": "{most flagged:.0%}",
+    }
+    return text(
+        grouped(found, ["design", "n", "blocks", "price", "aggregator", "correction"], columns),
+        f"{replicates_of(found):,} replicates; `python -m validation.blocks.aggregate_coverage`, which judges the "
+        "corrected ones; every parameter is in `validation/output/aggregate_coverage.csv`.",
+        picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
+        "Bias of a block against its rows, plain and corrected (`python -m validation.blocks.aggregate_bias`):",
+        picture("Bias of a block's estimate of order 1/m, and of order 1/m squared when corrected", "aggregate_bias"),
+        "Smith's (2008) theorem: the estimator is efficient where epsilon n^(1/4) grows without bound. Mean "
+        "squared error over the Cramer-Rao bound, with the square root of n blocks and with as many as bias allows "
+        "(`python -m validation.blocks.aggregate_efficiency`):",
+        picture("Mean squared error over the Cramer-Rao bound as n grows and epsilon shrinks", "aggregate_efficiency"),
+        "Time (`python -m validation.speed.aggregate_speed`):",
+        picture("Seconds for 1,500 fits on a million rows", "aggregate_speed"),
+    )
+
+
+@section("bootstrap", "bootstrap")
+def bootstrap() -> str:
+    """Exact cost, the source's intervals and ours, coverage by design, and the direct release beside it."""
+    cost, extra, source = (output(f"bootstrap_{one}") for one in ("cost", "cost_noise", "source"))
+    added = extra[(extra["mu"] == 1) & (extra["replicates"] == 200)].iloc[0]
+    last = output("bootstrap_coverage", ["design", "n", "replicates B", "price"])
+    costs = dict(
+        zip(
+            ("mu", "B", "claimed epsilon", "asymptotic, 2 - 2/e", "exact", "ledger mu"),
+            (f"{{{name}:{how}}}" for name, how in zip(cost, ("g", ".0f", *[".3f"] * 3, ".4f"), strict=True)),
+            strict=True,
+        )
+    )
+    intervals = {
+        "interval": "{interval}",
+        "coverage there": "{coverage:.4f}",
+        "stated": "{stated:.3f}",
+        "mean width over the conservative one's": "{of the conservative one's:.3f}",
+    }
+    cells: dict[str, Column] = {
+        "design": "{design}",
+        "n": "{n:,}",
+        "B": "{replicates B}",
+        "price": "`{price}`",
+        "level": "{level:g}",
+        "runs": "{runs:,}",
+        "coverage": lambda row: f"{row['coverage']:.4f}{'' if row['held'] else ', **not held**'}",
+        "mean width / oracle": "{width / oracle:.3f}",
+        "sampling / noise of one": "{sampling / noise:.2f}",
+        "flagged": "{flagged:.0%}",
+        "`ols` covers": "{gram covers:.3f}",
+    }
+    beside = {
+        "estimate": "{estimate}",
+        "n": "{n:,}",
+        "error over that of the direct release": "{RMSE ratio:.2f}",
+        "width over it": "{width ratio:.2f}",
+    }
+    return text(
+        "Epsilon at delta = 1e-6 of B replicates with root-B times the noise of one release of mu, double or "
+        "nothing (`python -m validation.bootstrap.bootstrap_cost`, which also checks the composed delta by simulation "
+        "and attacks the weights). The noise that the true price adds at mu = 1, B = 200: "
+        f"{added['alone']:.2%} in standard deviation alone, {added['ledger entry']:.2%} as a ledger entry.",
+        table(cost, costs),
+        picture("Exact, claimed and asymptotic epsilon against the number of replicates", "bootstrap_cost"),
+        "The setting of Brawner and Honaker's figures 6 to 9, on ages from a beta distribution with standard "
+        f"deviation 17.58 (`python -m validation.bootstrap.bootstrap_source`, {int(source['replicates'].max()):,} "
+        "replicates; their releases are not private at the stated cost):",
+        table(source[source["run"] == "all"], intervals),
+        picture("Figures 6 to 9 of the source redrawn, with the default interval", "bootstrap_source"),
+        "Coverage of the default interval, end to end (`python -m validation.bootstrap.bootstrap_coverage`, up to "
+        f"{int(last['runs'].max()):,} replicates a design; the same for one number by quadrature in the figure). "
+        "`ols`, which takes errors to spread equally, is fitted to the same rows at the same price:",
+        table(last, cells),
+        picture("Coverage and width of the bootstrap's intervals, and direct releases", "bootstrap_coverage"),
+        "The same estimate by the direct release at the same price (mu = 1, B = 200):",
+        table(output("bootstrap_coverage_direct"), beside),
+        "Time and memory for a million rows (`python -m validation.speed.bootstrap_speed`):",
+        picture("Seconds of one pass and of 200 replicates over a million rows", "bootstrap_speed"),
+    )
+
+
+@section("people", "people")
+def people() -> str:
+    """What is kept, what it moves, and coverage and width by person, by quantity; slopes beside the bootstrap."""
+    kept = output("people_coverage_kept")
+    found = output("people_coverage", ["design", "term", "quantity", "max_rows", "n", "neighbors", "price"])
+    slopes = output("people_coverage_slopes", ["design", "max_rows", "n"])
+    keeps = {
+        "rows of a person": "{design}",
+        "max_rows": "{max_rows}",
+        "rows kept": "{rows kept:.0%}",
+        "mean of kept rows": "{mean of kept rows:.3f}",
+        "of all rows": "{uncut mean:.3f}",
+        "sampling / noise s.d.": "{both}",
+        "covered": "{coverage:.4f}",
+        "mean of all rows covered": "{covers the uncut mean:.4f}",
+    }
+
+    def marked(price: str) -> Column:
+        def least(group: pd.DataFrame) -> str:
+            mine = group[group["price"] == price]
+            short = mine[~mine["covers"]]
+            return f"{mine['coverage'].min():.4f}" if short.empty else f"**{short['coverage'].min():.4f}**"
+
+        return least
+
+    naively = (found["max_rows"] > 1) & (found["quantity"] != "total of the data")
+    cells: dict[str, Column] = {
+        "quantity": "{quantity}",
+        "max_rows": "{max_rows}",
+        "n": "{n:,}",
+        "cells": "{cells}",
+        **{f"least coverage, `{price}`": marked(price) for price in dict.fromkeys(found["price"])},
+        "least if rows were independent": lambda group: (
+            f"{group['coverage if independent'].min():.4f}" if naively[group.index[0]] else ""
+        ),
+        "mean width / oracle": lambda group: f"{group['width / oracle'].min():.2f}-{group['width / oracle'].max():.2f}",
+        "unbounded": "{most unbounded:.1%}",
+        "flagged": "{most flagged:.0%}",
+    }
+    beside = {
+        "rows of a person": "{design}",
+        "max_rows": "{max_rows}",
+        "n": "{n:,}",
+        "design effect": "{design effect:.2f}",
+        "`ols` covers": "{ols coverage:.3f}",
+        "if rows were independent": "{ols coverage if independent:.3f}",
+        "its width / oracle": "{ols width / oracle:.2f}",
+        "`bootstrap` covers": "{bootstrap coverage:.3f}",
+        "its width / oracle ": "{bootstrap width / oracle:.2f}",
+        "over that of `ols`": "{bootstrap width / ols:.2f}",
+    }
+    counts = found.groupby("price", sort=False)["replicates"].min()
+    said = "; ".join(
+        f"`{price}`: {number:,} replicates, least coverage allowed {Rules().least_coverage(number, 0.95):.4f}"
+        for price, number in counts.items()
+    )
+    one = int(slopes["replicates"].min())
+    kept["both"] = [f"{a:.4f} / {b:.4f}" for a, b in zip(kept["sampling s.d."], kept["noise s.d."], strict=True)]
+    return text(
+        "People have 1 to 5 rows, 3% of them 50; latent values of a person's rows have the correlation named. A "
+        "mean of kept rows is E[their sum] / E[their number] over people who count with min(N, max_rows) of their "
+        f"N rows. `{counts.index[0]}`, add_remove, n = {int(kept['n'].max()):,} people:",
+        table(kept, keeps),
+        f"All cells: four designs, both relations, two prices ({said}); "
+        "`python -m validation.people.people_coverage`. What the same releases would cover if rows were taken as "
+        "independent is of the first price. In bold: short of what is allowed, also at ten times the replicates, "
+        f"in {int((~found['covers']).sum())} of {len(found)} cells:",
+        grouped(found, ["quantity", "max_rows", "n"], cells),
+        f"Slopes by least squares, whose sampling variance is multiplied by max_rows, and by the bootstrap with 50 "
+        f"replicates on the same rows at mu = 2, add_remove: {one:,} replicates, least coverage allowed "
+        f"{Rules().least_coverage(one, 0.95):.3f}. The design effect is the true sampling variance over that of "
+        "independent rows:",
+        table(slopes, beside).replace("oracle  |", "oracle |", 1),
+        picture("Coverage, width, noise and bias by the number of rows that are kept", "people_coverage"),
+    )
+
+
+# First looks, codebooks, planning
+
+
+def _points(share: float) -> str:
+    return "lost" if share >= 1 else f"{100 * share:.2g}"
+
+
+@section("entry", "noise")
+def noise() -> str:
+    """Margins of counts and of shares, predicted and measured."""
+    found = output("quality_noise")
+    found = found[found["columns"] == 20]
+    columns: dict[str, Column] = {
+        "price, 20 columns": "{price}",
+        "margin of a count, rows": "{margin of a count:,.0f}",
+        "measured": "{mean measured:,.0f}",
+    }
+    for n in sorted(found["n"].unique()):
+
+        def shown(group: pd.DataFrame, n: int = n) -> str:
+            one = group[group["n"] == n].iloc[0]
+            return f"{_points(one['margin of a share'])} ({_points(one['measured share'])})"
+
+        columns[f"of a share, n = {n:,}"] = shown
+    return text(
+        grouped(found, "price", columns, rule="---"),
+        "Margins of shares are in percentage points. Measured are .95 quantiles of the sizes of errors, of shares in "
+        "brackets.",
+        picture("Margins of shares against the number of rows", "quality_noise"),
+    )
+
+
+@section("entry", "first_minutes")
+def first_minutes() -> str:
+    """The script of a newcomer, and the time that it took from an empty environment."""
+    row = output("newcomer").iloc[0]
+    return text(
+        f"```python\n{SCRIPT.rstrip()}\n```",
+        f"{row['lines']} lines. From an empty environment: {row['install']:.0f} seconds to install, "
+        f"{row['first table']:.0f} to the table. Run again, it prints the same and pays nothing. "
+        "`python -m validation.entry.newcomer`, once.",
+    )
+
+
+def _bounds() -> pd.DataFrame:
+    return output("bounds_coverage", dtype={"margin": str})
+
+
+def _cell(one: pd.Series) -> str:
+    def bold(column: str, least: str) -> str:
+        return f"{one[column]:.3f}" if one[column] >= one[least] else f"**{one[column]:.3f}**"
+
+    found, lost = bold("coverage", "least"), one["not determined"]
+    if lost in (0, 1):
+        return f"{found} ({lost:.1%})" if lost else found
+    return f"{found} ({lost:.1%}; {bold('coverage where determined', 'least determined')})"
+
+
+@section("entry", "coverage")
+def coverage() -> str:
+    """Coverage within found bounds, beside declared ones."""
+    found = _bounds()
+    own = found[found["margin"] == "1"]
+    columns: dict[str, Column] = {"asked": lambda group: ASKED[group["asked"].iloc[0]], "data": "{law}"}
+    for n in sorted(found["n"].unique()):
+
+        def shown(group: pd.DataFrame, n: int = n) -> str:
+            mine = group[group["n"] == n]
+            return _cell(mine.iloc[0]) if len(mine) else ""
+
+        columns[f"n = {n:,}"] = shown
+
+    def ratio(group: pd.DataFrame) -> str:
+        found = group["width / declared"].replace(np.inf, np.nan).dropna()
+        return f"{found.min():.2f} to {found.max():.2f}" if len(found) else ""
+
+    declared = found[(found["margin"] == "declared") & ~found["held"]]
+    among = "; ".join(
+        f"{ASKED[one['asked']]}, {one['law']}, n = {one['n']:,}: {_cell(one)}" for _, one in declared.iterrows()
+    )
+    return text(
+        grouped(own, ["asked", "law"], columns | {"width over that of declared bounds": ratio}, rule="---"),
+        f"{int(own['replicates'].max()):,} replicates a cell; at least {own['least'].max():.4f} is asked for. An "
+        "interval that is not determined is the "
+        "whole line, and counts as covering. Where there are any, brackets hold their share, and then coverage among "
+        "the intervals that are determined. Of this, too, an exact interval's least is asked for, at as many "
+        f"replicates as are determined. {int((~own['held']).sum())} of {len(own)} cells have less of one or the "
+        f"other (bold).{f' With declared bounds: {among}.' if among else ''}",
+        picture("Coverage within bounds that were found", "bounds_coverage"),
+    )
+
+
+@section("entry", "margins")
+def margins() -> str:
+    """Coverage of means by margin."""
+    found = _bounds()
+
+    def named(group: pd.DataFrame) -> str:
+        margin = group["margin"].iloc[0]
+        return "declared bounds" if margin == "declared" else f"{margin} octave{'' if margin == '1' else 's'}"
+
+    def where(group: pd.DataFrame) -> str:
+        worst = group.loc[group["coverage"].idxmin()]
+        return f"{worst['law']}, n = {worst['n']:,}"
+
+    columns: dict[str, Column] = {
+        "margin": named,
+        "least coverage": "{least coverage:.3f}",
+        "where": where,
+        "width over that of declared bounds, mean": lambda group: f"{group['width / declared'].mean():.2f}",
+    }
+    return grouped(found[found["asked"] == "mean"], "margin", columns, rule="---")
+
+
+@section("codebooks", "faults")
+def faults() -> str:
+    """What wrong declarations cost in rows, beside those of the codebook."""
+    found = output("declarations")
+    heads = ("wrong declaration", "rows kept", "as in the codebook", "`schema.check` tells it")
+    shown = [f"{{{name}{'' if place in (0, 3) else ':.1%'}}}" for place, name in enumerate(found)]
+    return text(
+        table(found, dict(zip(heads, shown, strict=True)), rule="---"),
+        picture("Rows kept under each declaration", "declarations"),
+    )
+
+
+@section("codebooks", "cells")
+def cells() -> str:
+    """Processor time of reading a cell."""
+    found = output("cells_speed").set_axis(["cells", "time"], axis=1)
+    return table(found, {"cells": "{cells}", "nanoseconds a cell": "{time:,.0f}"}, rule="---")
+
+
+@section("planning", "planning")
+def planning() -> str:
+    """Largest errors of widths, powers and solutions by family, and times."""
+    found = output("plan_accuracy")
+    errors = judged(found)
+    beyond = {name: int((errors[name].abs() > errors[f"{name} allowed"]).sum()) for name in ("width", "power", "met")}
+
+    def largest(name: str) -> Column:
+        def shown(group: pd.DataFrame) -> str:
+            known = errors.loc[group.index, name].abs().dropna()
+            return "" if known.empty else f"{known.max():.4f}"
+
+        return shown
+
+    def seconds(group: pd.DataFrame) -> str:
+        most = group["seconds"].max()
+        return f"{most:.0f}, with a progress bar" if group["family"].iloc[0] in SLOW else f"{most:.1f}"
+
+    columns: dict[str, Column] = {
+        "question": "{family}",
+        "designs": "{cells}",
+        "largest error of the width": largest("width"),
+        "of the power": largest("power"),
+        "distance from the target": largest("met"),
+        "seconds of processor time, at most": seconds,
+    }
+    return text(
+        f"{len(found)} designs with {int(found['replicates'].max()):,} replicates each "
+        f"({int(found['replicates'].min()):,} of regressions by rounds and medians), by `python -m "
+        "validation.planning.plan_accuracy`: the predicted median width over the one that `coverage_study` "
+        "measures, less one; the predicted power less the measured one; and the width (of tests the power) that is "
+        "measured at the solved price or number of rows, over the target, less one.",
+        grouped(found, "family", columns),
+        f"Asked for: {WIDTH:g}, {POWER:g} and {MET:g}, besides three Monte Carlo errors of what is measured. "
+        f"Beyond that: {beyond['width']} widths, {beyond['power']} powers, {beyond['met']} solutions.",
+        picture(
+            "Errors of predicted widths and powers, and distances of solutions from their targets", "plan_accuracy"
+        ),
+    )
+
+
+@section("planning", "real_rows")
+def real_rows() -> str:
+    """Errors of planned widths on real rows, a row for each question, by what the plan was made from."""
+    found = output("plan_real")
+    pilots = {"all rows": "all rows", "few rows": f"{PILOT:,} rows", "release": f"a release of {PILOT:,} rows"}
+    columns: dict[str, Column] = {"question": "{question}"} | {
+        f"planned from {told}": (lambda group, pilot=pilot: f"{100 * group.set_index('pilot')['error'][pilot]:+.1f}%")
+        for pilot, told in pilots.items()
+    }
+    return text(
+        grouped(found, "question", columns),
+        f"RAND health insurance experiment, n = {ROWS:,}, {PRICE}: the planned median width of the worst term over "
+        f"the measured one, less one, by {int(found['replicates'].iloc[0]):,} replicates. "
+        "`python -m validation.planning.plan_real`.",
     )

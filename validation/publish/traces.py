@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType, FrameType
 
 PACKAGE = Path(dpi.__file__).parent
 ROWS, SEED = 400, 20261120

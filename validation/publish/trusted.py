@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from validation.common.pages import Block
+from validation.common import pages
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-ROOT = Path(__file__).parents[2]
+ROOT = pages.ROOT
 PAGE = ROOT / "docs" / "kernel.md"
-START, END = "<!-- trusted: made by python -m validation.publish.trusted -->", "<!-- end of trusted -->"
+BLOCK = pages.block(PAGE, "trusted", "validation.publish.trusted")
 RUNNING = ("dpinfer.kernel.run", "dpinfer.kernel.data")
 SHOWN = ("_repr_html_", "schema_report", "rows_report")
 
@@ -48,24 +45,24 @@ def table() -> str:
     folders: dict[str, list[str]] = {}
     for path in files:
         folders.setdefault(str(Path(path).parent), []).append(path)
-    rows = ["| folder | what it does | files, with lines | lines |", "|---|---|---|---|"]
+    rows: list[tuple[object, ...]] = []
     for folder, paths in folders.items():
         inside = folder.removeprefix("dpinfer").removeprefix("/")
         listed = ", ".join(f"`{Path(path).name}` {files[path]}" for path in paths)
         total = sum(files[path] for path in paths)
-        rows.append(f"| `{folder}` | {PURPOSES[inside]} | {listed} | {total:,} |")
-    rows.append(f"| all | | {len(files)} files | {sum(files.values()):,} |")
-    return "\n".join(rows)
+        rows.append((f"`{folder}`", PURPOSES[inside], listed, f"{total:,}"))
+    shown = pages.plain(["folder", "what it does", "files, with lines", "lines"], rows, rule="---")
+    return f"{shown}\n| all | | {len(files)} files | {sum(files.values()):,} |"
 
 
 def written() -> str:
     """Return the table that stands on the page."""
-    return Block(PAGE, START, END).read()
+    return BLOCK.read()
 
 
 def main() -> None:
     """Rewrite the table."""
-    Block(PAGE, START, END).write(table())
+    BLOCK.write(table())
     print(f"wrote the table of {len(closure())} trusted files into {PAGE.name}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,16 +14,11 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import kept_all
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-RULES = Rules()
 SLOPES = np.array([0.4, -0.3, 0.5])
 WIDEST, MARKED, SPARSE = 1.15, 0.05, 0.5
 """Largest width, largest share of marked fits, and the mean from which on something is claimed."""
@@ -157,8 +152,7 @@ def run(arguments: Options) -> list[Claim]:
         "fits without a mark less, by as much as chance may make of .95); median width over that of an oracle at most "
         f"{WIDEST:g}, and chance. The oracle knows the standard deviation of the estimator itself.",
     ]
-    write_table(table, "count_coverage", arguments, notes)
-    write_figure(figure_of(table), "count_coverage", arguments)
+    write_table(table, "count_coverage", arguments, notes, figure_of(table))
     return [
         least_coverage(
             f"least coverage of 95% intervals of a slope of counts, unmarked fits: {which}",
@@ -177,8 +171,7 @@ def run(arguments: Options) -> list[Claim]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Draw coverage by cell."""
-    figure = Figure(figsize=(8, 6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(8, 6)
     places = np.arange(len(table))
     axes.plot(table["slopes"], places, "o", label="worst slope")
     axes.plot(table["intercept"], places, "s", label="intercept")

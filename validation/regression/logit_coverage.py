@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
@@ -15,16 +15,11 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.models import BINARY
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-RULES = Rules()
 CELL = ["kind", "n", "p", "rho", "share", "link"]
 SLOPES = (0.8, -0.5, 0.6)
 SIZES, WIDTHS, PRICES, SHARES = (500, 2000, 10_000, 100_000), (2, 5, 10), (0.01, 0.05, 0.5), (0.45, 0.05)
@@ -261,8 +256,7 @@ def broken(row: dict) -> str:
 
 def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
     """Error and coverage against n times rho, for each number of slopes and share of ones."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     grid = table[(table["kind"] == "grid") & (table["link"] == FAMILY)]
     for place, ((share, p), group) in enumerate(grid.groupby(["share", "p"])):
         label, marker = f"{share:.0%} ones, {p} slopes", "os^Dvx"[place]
@@ -292,8 +286,7 @@ def run(arguments: Options) -> list[Claim]:
         f"fewer fits, less by the same rule), intercepts and flagged fits {LEAST:g}, less what chance takes; "
         f"errors are at most {WORSE:g} times the target, by medians where more than {FLAGGED:.0%} are flagged.",
     ]
-    write_table(table, "logit_coverage", arguments, notes)
-    write_figure(figure_of(table, arguments.replicates), "logit_coverage", arguments)
+    write_table(table, "logit_coverage", arguments, notes, figure_of(table, arguments.replicates))
     error = f"{np.sqrt(0.95 * 0.05 / arguments.replicates):.4f}"
     main, beta = table[table["kind"] == "grid"], table[table["kind"] == "beta"].iloc[0]
     return [
@@ -309,21 +302,23 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             "cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog",
             f"{len(main)} cells",
-            "",
             f"{int((~failed[main.index]).sum())}",
-            "",
             not failed[main.index].any(),
-            worst="; ".join(
-                f"n = {row.n:,}, p = {row.p}, rho = {row.rho:g}: {row.fails}" for row in main.itertuples() if row.fails
+            worst=(
+                "; ".join(
+                    f"n = {row.n:,}, p = {row.p}, rho = {row.rho:g}: {row.fails}"
+                    for row in main.itertuples()
+                    if row.fails
+                )
             ),
         ),
         Claim(
             "coverage and width of 90% intervals of a slope, logit",
             "slope 2, x uniform on [-1, 1], n = 1,000, GDP(.5)",
-            ".889 at .604 (pure, epsilon 1)",
             f"{beta['slope']:.3f} at {beta['width']:.3f}",
-            error,
             not beta["fails"],
+            published=".889 at .604 (pure, epsilon 1)",
+            error=error,
         ),
         least_coverage(
             "least coverage of a slope where the logit is wrong",

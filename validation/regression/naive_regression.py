@@ -22,7 +22,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.statistics.inference import Released
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 ROWS = 1000
 PRICES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -132,18 +132,16 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             "coverage of 95% intervals of a slope by the usual formulas on the same noisy cross-products",
             f"fair, n = {ROWS:,}, {worst['price']}, {worst['term']}",
-            "",
             f"{worst['coverage']:.3f}",
-            f"{np.sqrt(worst['coverage'] * (1 - worst['coverage']) / worst['replicates']):.3f}",
-            bool(worst["coverage"] < 0.8),
+            worst["coverage"] < 0.8,
+            error=f"{np.sqrt(worst['coverage'] * (1 - worst['coverage']) / worst['replicates']):.3f}",
         ),
     ]
 
 
 def picture(table: pd.DataFrame, seed: int) -> Figure:
     """Draw intervals from the same releases, and coverage at every price."""
-    figure = Figure(figsize=(8.4, 3.5), layout="constrained")
-    left, right, last = figure.subplots(1, 3, width_ratios=[1, 1, 1.35])
+    figure, (left, right, last) = new_figure(8.4, 3.5, 1, 3, width_ratios=[1, 1, 1.35])
     truth = population()[2][1]
     colours = {"naive": "#c44e52", "dpinfer": "#2f6690"}
     for axes, reading, ends in zip((left, right), colours, drawn(SHOWN_AT, SHOWN, seed), strict=True):

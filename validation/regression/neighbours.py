@@ -12,16 +12,17 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.base import Batch
+from dpinfer.kernel.rows.base import Batch, BoundedSum
 from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, PureDP
@@ -31,13 +32,6 @@ from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options, write_table
 from validation.regression.newton_draws import Drawer
 from validation.regression.real_populations import CODEBOOKS, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dpinfer.kernel.rows.base import BoundedSum
-
-__all__ = ["MODELS", "PRICES", "Search", "dearest", "run"]
 
 ROWS = 3
 """Rows of a person."""
@@ -347,7 +341,7 @@ def run(arguments: Options) -> list[Claim]:
             "largest distance of neighbours over the bound that is priced, stages of regressions",
             f"{len(table)} stages of {table['model'].nunique()} models on real data, by both measures, both relations, "
             "rows and people of three rows; random restarts and coordinate ascent over cells",
-            "", f"{worst['distance / bound']:.6f}", "exact", held=bool(table["held"].all()), threshold="at most 1",
+            f"{worst['distance / bound']:.6f}", table["held"].all(), error="exact", threshold="at most 1",
             worst=", ".join(str(worst[name]) for name in (*NAMED, "stage")), cells=len(table),
             failed=int((~table["held"]).sum()),
         )

@@ -6,26 +6,21 @@ stated here once more: `tests/regression/test_draws.py` compares both ways.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpinfer.kernel.price import amounts
-from dpinfer.kernel.rows.iterations import RoundSum
+from dpinfer.kernel.rows.iterations import RoundCounts, RoundSum
+from dpinfer.kernel.stage import Context
 from dpinfer.privacy.accounting import gaussian_amount
 from dpinfer.privacy.units import PureDP
-from dpinfer.regression.question import estimated_from
+from dpinfer.regression.iterations import Plan
+from dpinfer.regression.question import Newton, estimated_from
 from dpinfer.schema.formula import FormulaDesign
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dpinfer.kernel.rows.iterations import RoundCounts
-    from dpinfer.kernel.stage import Context
-    from dpinfer.regression.iterations import Plan
-    from dpinfer.regression.question import Newton
 
 
 @dataclass

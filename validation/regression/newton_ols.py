@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from matplotlib.colors import TABLEAU_COLORS
 from matplotlib.figure import Figure
 from scipy import stats
@@ -14,16 +14,11 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-RULES = Rules()
 CELL = ["kind", "n", "price", "neighbors"]
 MOST_MARKED, CLEAR = 0.05, 1000.0
 OF_INTERCEPT = 0.0076
@@ -164,8 +159,7 @@ def judged(table: pd.DataFrame, replicates: int) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
     """Coverage and width against n times rho."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     for axes in (left, right):
         axes.set_prop_cycle(color=[*TABLEAU_COLORS, "black"])
     shown = table.assign(rho=table["price"].map({name: float(one.rho) for name, one in PRICES.items()})).dropna(
@@ -196,8 +190,7 @@ def run(arguments: Options) -> list[Claim]:
         f"{MOST_MARKED:.0%} of fits. Widths, of finite intervals, are over those of the population's sandwich, "
         "without a cap.",
     ]
-    write_table(table, "newton_ols", arguments, notes)
-    write_figure(figure_of(table, arguments.replicates), "newton_ols", arguments)
+    write_table(table, "newton_ols", arguments, notes, figure_of(table, arguments.replicates))
     return [
         least_coverage(
             f"least coverage of 95% intervals of a slope, least squares by rounds: {which}",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,10 +20,7 @@ from scipy import special
 import dpinfer as dpi
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.outputs import Options, new_figure, options, write_table
 
 PRICES = {
     "epsilon = 1": dpi.PureDP(1.0),
@@ -202,8 +200,7 @@ def ratios(arguments: Options) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Ratios of every method, cell by cell."""
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(9, 4.6)
     labels = [f"{one.data}, {one.model}, {one.price}" for one in table.itertuples()]
     for method in METHODS:
         if method in table:
@@ -229,8 +226,7 @@ def run(arguments: Options) -> list[Claim]:
     ]
     if not has_diffprivlib():
         notes.append("diffprivlib is not installed: its column is left out.")
-    write_table(table, "newton_peers", arguments, notes)
-    write_figure(figure_of(table), "newton_peers", arguments)
+    write_table(table, "newton_peers", arguments, notes, figure_of(table))
     slack = 1 - 2 / np.sqrt(arguments.replicates)
     made = f"{table['data'].nunique()} data sets, least squares and logit, {len(PRICES)} prices"
     claims = []
@@ -239,9 +235,7 @@ def run(arguments: Options) -> list[Claim]:
             ratio = table[method] / table["rounds"]
             told = f"least error of slopes over that by rounds at equal price: {method}"
             least = float(ratio.min())
-            claims.append(
-                Claim(told, f"{int(ratio.notna().sum())} cells: {made}", "", f"{least:.2f}", "", least >= slack)
-            )
+            claims.append(Claim(told, f"{int(ratio.notna().sum())} cells: {made}", f"{least:.2f}", least >= slack))
     return claims
 
 

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim, largest_size, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-from validation.peers.peer_designs import designs
+from validation.common.claims import RULES, Claim, largest_size, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
+from validation.peers.peer_designs import Design, designs
 from validation.regression.newton_draws import Drawer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from validation.peers.peer_designs import Design
-
-RULES = Rules()
 CELL = ["data", "n", "price", "neighbors"]
 DESIGNS = {one.data: one for one in designs() if one.task == "ols" and one.data in ("fair", "simulated")}
 PRICES = {
@@ -93,8 +86,7 @@ def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
 
 def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
     """Coverage, and sizes of tests, of every cell."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure, (left, right) = new_figure(9, 3.6, 1, 2, sharey=True)
     rows = np.arange(len(table))
     names = [f"{one.data}, {one.n:,}, {one.price}, {one.neighbors}" for one in table.itertuples()]
     left.plot(table["coverage"], rows, "o", ms=4)
@@ -116,8 +108,7 @@ def run(arguments: Options) -> list[Claim]:
         "Rows are drawn with replacement from a population whose own least squares line is the truth. Noise dominates "
         "nearly all of these fits. Coverage and size: of the worst coefficient; joint size: of the test of all slopes.",
     ]
-    write_table(table, "newton_weak", arguments, notes)
-    write_figure(figure_of(table, arguments.replicates), "newton_weak", arguments)
+    write_table(table, "newton_weak", arguments, notes, figure_of(table, arguments.replicates))
     where = f"{len(DESIGNS)} populations, n 1,000 and 10,000, epsilon .1 and 1, rho .002 and .02"
     by = {"by": CELL, "design": where}
     return [

@@ -12,17 +12,15 @@ from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
 from validation.common.cells import kept
-from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, largest_width, least_coverage
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 
 SIGMA, CUT = 0.2, 2.5
 CLUSTERS = 40
 STRAINED = ("equal spread", "spread with x", "bent mean", "clusters")
 ALARM = float(stats.norm.isf(1e-4))
-RULES = Rules()
 CELL = ["n", "slopes", "regressors", "neighbors", "price"]
 MARKERS = {"uniform": "o", "skewed": "s", "loose": "^", "collinear": "v", "rare": "D"}
 
@@ -247,8 +245,7 @@ def oracle_of(kind: str, replicates: int, seed: int, jobs: int) -> dict:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage and width against kappa."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     first = table[table["run"] == "first"]
     for (regressors, slopes), group in first.groupby(["regressors", "slopes"]):
         marker = MARKERS[str(regressors)]
@@ -257,8 +254,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
         wide = group[group["kappa"] >= 1]
         right.plot(wide["kappa"], wide["width / oracle"], marker, ms=4.5, alpha=0.75, label=label)
     least = RULES.least_coverage(int(first["replicates"].iloc[0]), 0.95)
-    left.axhline(0.95, color="black", lw=0.8)
-    left.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    limits(left, 0.95, least, "least allowed")
     left.set(xscale="log", xlabel="kappa (signal over noise of the design)", ylim=(min(0.92, least - 0.01), 1.005))
     left.set_ylabel("coverage of 95% intervals")
     left.set_title("Worst slope of every cell")
@@ -293,8 +289,7 @@ def run(arguments: Options) -> list[Claim]:
         f"at most {RULES.width_cap:g} times the oracle's and at most {RULES.unbounded_cap:.1%} of intervals unbounded. "
         "Coverage is that of the worst slope.",
     ]
-    write_table(table, "ols_coverage", arguments, notes)
-    write_figure(figure_of(table), "ols_coverage", arguments)
+    write_table(table, "ols_coverage", arguments, notes, figure_of(table))
     tests = pd.DataFrame(
         [slope_test(n, 0.0, 4 * arguments.replicates, arguments.seed, arguments.jobs) for n in (200, 5000)]
         + [slope_test(200, 0.4, arguments.replicates, arguments.seed, arguments.jobs)]
@@ -325,10 +320,9 @@ def _of_oracle(known: pd.DataFrame) -> list[Claim]:
         Claim(
             "coverage less what the width over the oracle's implies",
             f"{len(known)} designs, n = 2,000, rho = 100: errors spread equally or not, a bent mean, clusters",
-            "",
             f"{worst['coverage'] - worst['coverage that the width implies']:.4f}",
-            f"{worst['allowed difference'] / ALARM:.4f}",
-            bool(known["held"].all()),
+            known["held"].all(),
+            error=f"{worst['allowed difference'] / ALARM:.4f}",
         )
     ]
 
@@ -351,7 +345,9 @@ def _claims(table: pd.DataFrame, tests: pd.DataFrame) -> list[Claim]:
     for row in tests.itertuples():
         what = "size of the slope test at .05" if row.b == 0 else "power of the slope test at .05"
         shape = f"X ~ N(.5, 1), sd .5, clamp 2, GDP(1), replace_one, n = {row.n:,}, b = {row.b:g}"
-        claims.append(Claim(what, shape, row.published, f"{row.rejected:.4f}", f"{row[4]:.4f}", bool(row.held)))
+        claims.append(
+            Claim(what, shape, f"{row.rejected:.4f}", row.held, published=row.published, error=f"{row[4]:.4f}")
+        )
     return claims
 
 

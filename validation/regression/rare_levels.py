@@ -11,13 +11,11 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.studies import Rules
 from dpinfer.studies.populations import truncated_normal
 from validation.common.cells import kept
-from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, largest_width, least_coverage
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 
-RULES = Rules()
 CELL = ["rows of the level", "its mean", "rho"]
 N, SIGMA, SLOPE = 5000, 0.2, 0.2
 LEVELS = tuple(range(1, 9))
@@ -121,8 +119,7 @@ def judge(rows: Rows, price: float, without: pd.DataFrame, arguments: Options, s
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage and width against the rows of the level."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     first = table[table["run"] == "first"]
     places = {rows: place for place, rows in enumerate(ROWS)}
     for (price, mean), group in first.groupby(["rho", "its mean"], sort=False):
@@ -131,8 +128,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
         left.plot(at, group["coverage"], label=f"rho {price:g}, {mean}", **style)
         right.plot(at, group["width / without"], label=f"rho {price:g}, {mean}", **style)
     least = RULES.least_coverage(int(first["replicates"].iloc[0]), 0.95)
-    left.axhline(0.95, color="black", lw=0.8)
-    left.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    limits(left, 0.95, least, "least allowed")
     left.set(
         ylim=(min(0.92, least - 0.01), 1.005), ylabel="coverage of 95% intervals", title="Worst of the other terms"
     )
@@ -177,8 +173,7 @@ def run(arguments: Options) -> list[Claim]:
         "the end of the declared range: what it adds to the width is reported, and has no cap, for its coefficient "
         "multiplies the noise whether it is near-empty or not.",
     ]
-    write_table(table, "rare_levels", arguments, notes)
-    write_figure(figure_of(table), "rare_levels", arguments)
+    write_table(table, "rare_levels", arguments, notes, figure_of(table))
     return [
         least_coverage(
             "least coverage of 95% intervals of the terms beside a near-empty level",

@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import formulaic
 import joblib
@@ -36,9 +37,6 @@ from validation.common.claims import RULES, Claim
 from validation.common.outputs import Options, options, write_figure, write_table
 from validation.regression.newton_draws import Drawer, encoded
 from validation.regression.real_populations import POPULATIONS, STATSMODELS, Population
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 __all__ = ["POPULATIONS", "run", "run_cell"]
 
@@ -643,7 +641,7 @@ def claim(what: str, rows: pd.DataFrame, value: str, limit: np.ndarray | float, 
     rows = rows.assign(limit=limit).dropna(subset=[value, "limit"])
     design = f"{rows['regression'].nunique()} regressions on real data, {len(rows)} rows"
     if rows.empty:
-        return Claim(what, "", "", "no cell", "", held=True, kind=kind, cells=0)  # type: ignore[arg-type]
+        return Claim(what, "", "no cell", held=True, kind=kind, cells=0)  # type: ignore[arg-type]
     excess = sign * (rows[value].clip(upper=1e9) - rows["limit"])
     order = excess.sort_values(ascending=False, kind="stable").index
     worst, failed = rows.loc[order[0]], int((excess > 0).sum())
@@ -653,11 +651,9 @@ def claim(what: str, rows: pd.DataFrame, value: str, limit: np.ndarray | float, 
     return Claim(
         what,
         design,
-        "",
         f"{worst[value]:.4g}",
-        "",
         failed == 0,
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         threshold=f"{'at most' if sign > 0 else 'at least'} {worst['limit']:.4g}",
         worst=said(worst),
         cells=len(rows),
@@ -674,11 +670,11 @@ def said(row: pd.Series) -> str:
 def middle(what: str, rows: pd.DataFrame, value: str, most: float) -> Claim:
     """Judge the median of a column over all rows."""
     if rows.empty:
-        return Claim(what, "", "", "no cell", "", held=True, cells=0)
+        return Claim(what, "", "no cell", held=True, cells=0)
     found = float(rows[value].median())
     design = f"{rows['regression'].nunique()} regressions on real data, {len(rows)} slopes"
     print(f"\n{what}: {found:.3g} (at most {most:g})")
-    return Claim(what, design, "", f"{found:.3g}", "", found <= most, kind="value", threshold=f"at most {most:g}")
+    return Claim(what, design, f"{found:.3g}", found <= most, kind="value", threshold=f"at most {most:g}")
 
 
 def claims_of(table: pd.DataFrame) -> list[Claim]:

@@ -8,9 +8,10 @@ validation alone. Bounds are what a codebook might declare: one to three times a
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,6 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer import Boolean, Category, Integer, Real
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-__all__ = ["CODEBOOKS", "POPULATIONS", "WIDE", "Kind", "Population", "rows_of"]
 
 Kind = Literal["linear", "probability", "binary", "count", "robust"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import statsmodels.api as sm
 from matplotlib.figure import Figure
 from scipy import stats
@@ -14,16 +14,11 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from dpinfer.studies import Rules
 from validation.common.cells import measured
-from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, largest_width, least_coverage
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.regression.newton_draws import Drawer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-RULES = Rules()
 CELL = ["model", "errors", "n", "price", "neighbors"]
 SLOPES = np.array([0.0, 0.8, -0.5, 0.6])
 BOUND = 12.0
@@ -192,8 +187,7 @@ def judged(table: pd.DataFrame, least: float) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Coverage and width against the share of noise."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     for errors, group in table.groupby("errors"):
         for is_huber, part in group.groupby(group["model"] == "huber"):
             style = {
@@ -206,8 +200,7 @@ def figure_of(table: pd.DataFrame, least: float) -> Figure:
             worst = part[["intercept", "worst slope"]].min(axis=1)
             left.plot(part["noise share"], worst, label=f"{errors}{', Huber' if is_huber else ''}", **style)
             right.plot(part["noise share"], part["width / oracle"], **style)
-    left.axhline(0.95, color="black", lw=0.8)
-    left.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    limits(left, 0.95, least, "least allowed")
     left.set(xlabel="share of noise in the variance", ylabel="coverage of 95% intervals, worst coefficient")
     left.legend(fontsize=7, frameon=False)
     right.axhline(WIDTH_CAP, color="firebrick", lw=0.8, ls="--")
@@ -242,8 +235,7 @@ def run(arguments: Options) -> list[Claim]:
         f"{SMALL_NOISE:.0%} of the variance, median width at most {widest(arguments.replicates):.3g} times the "
         "oracle's. The oracle knows the true density at the quantile and has no noise.",
     ]
-    write_table(table, "robust_coverage", arguments, notes)
-    write_figure(figure_of(table, least), "robust_coverage", arguments)
+    write_table(table, "robust_coverage", arguments, notes, figure_of(table, least))
     return _claims(table)
 
 
@@ -274,9 +266,7 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
         Claim(
             "largest difference to statsmodels' RLM, in standard errors, without noise",
             "normal and t3 errors, n = 5,000, rho = 1e8",
-            "",
             f"{apart:.4f}",
-            "",
             apart < 0.02,
         )
     )

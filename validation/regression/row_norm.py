@@ -13,11 +13,9 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.regression.gram import GramDesign, suggested_row_norm
-from dpinfer.studies import Rules
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_table
 
-RULES = Rules()
 PRICES = (0.05, 0.2)
 CUT = 4.0
 """Largest error of a linear response, in standard deviations."""
@@ -152,8 +150,7 @@ def compare(design: Design, rho: float, arguments: Options, seed: int, *, linear
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Error with the bound over that without, and coverage."""
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(9.6, 3.6, 1, 2)
     places = np.arange(len(table))
     labels = [f"{row['data']}, {row['regressors']} x, rho {row['rho']:g}" for _, row in table.iterrows()]
     left.plot(table["error with / without"], places, "o", label="root mean squared error")
@@ -192,8 +189,7 @@ def run(arguments: Options) -> list[Claim]:
         "are not linear. Coverage: of the slope that is covered least, of the ordinary fit. Errors of these "
         "data do not spread equally either, which intervals take for granted with the bound and without it.",
     ]
-    write_table(table, "row_norm", arguments, notes)
-    write_figure(figure_of(table), "row_norm", arguments)
+    write_table(table, "row_norm", arguments, notes, figure_of(table))
     notes = [
         "The same regressors; the response is the ordinary line with normal errors of equal spread, declared "
         f"from its least to its largest value: the model is right. Coverage: at least {least:.4f} is asked for.",
@@ -202,8 +198,8 @@ def run(arguments: Options) -> list[Claim]:
     designs = f"{len(DESIGNS)} regressions on fair, anes96 and randhie, rho {PRICES[0]:g} and {PRICES[-1]:g}"
     worst = table["error with / without"].max()
     return [
-        Claim("largest root mean squared error of slopes with the suggested row_norm over that without", designs, "",
-              f"{worst:.3f}", "", bool(worst < 1)),
+        Claim("largest root mean squared error of slopes with the suggested row_norm over that without", designs,
+              f"{worst:.3f}", worst < 1),
         *(least_coverage(f"least coverage of 95% intervals of a slope with the suggested row_norm, {which}", part,
                          "coverage with", by=["data", "regressors", "rho"], held=None, design=designs)
           for which, part in (("model right", lines), ("own responses of the data", table))),

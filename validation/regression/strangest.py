@@ -16,11 +16,12 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,16 +30,10 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, NotProvedError, OptionError, PrivacyUnitError, ReleaseError
 from dpinfer.regression.inference import Fit
+from dpinfer.results.base import PrivateResults
 from validation.common.cells import kept
 from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dpinfer.results.base import PrivateResults
-
-__all__ = ["Strange", "drawn", "outcome", "run"]
 
 COUNT, CHUNK = 10_000, 100
 PRIVATE = 0.3
@@ -640,7 +635,7 @@ def run(arguments: Options) -> list[Claim]:
             "strange fits of regressions that fail",
             f"{count:,} random fits, {private:,} of private data: {len(fits) - len(failed) - len(refused):,} end in "
             f"numbers, {len(refused):,} are refused from public facts",
-            "", str(len(failed)), "exact", held=failed.empty, threshold="0", cells=count, failed=len(failed),
+            str(len(failed)), failed.empty, error="exact", threshold="0", cells=count, failed=len(failed),
         )
     ]  # fmt: skip
 

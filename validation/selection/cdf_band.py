@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,18 +13,12 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.distributions.tree import simultaneous_width
-from dpinfer.studies import Rules
+from dpinfer.distributions.tree import Tree, simultaneous_width
 from validation.common.cells import kept
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-from validation.selection.quantile_designs import POPULATIONS, Fast, leaf_counts, nodes_of
+from validation.common.claims import RULES, Claim, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.selection.quantile_designs import POPULATIONS, Fast, Population, leaf_counts, nodes_of
 
-if TYPE_CHECKING:
-    from dpinfer.distributions.tree import Tree
-    from validation.selection.quantile_designs import Population
-
-RULES = Rules()
 ALPHA = 0.05
 CHUNK, SERIAL, AGAIN = 100, 100, 5000
 """Replicates of one task; below which there is one process; from which failures are rerun."""
@@ -188,8 +182,7 @@ def study(place: int, count: int, seed: int, least: float, run: str, parallel: P
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage and width of every design."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure, (left, right) = new_figure(10, 3.6, 1, 2, sharey=True)
     place = np.arange(len(table))[::-1]
     left.plot(table["coverage"], place, "o", color="#03396c")
     left.axvline(1 - ALPHA, color="black", lw=0.8)
@@ -231,11 +224,11 @@ def run(arguments: Options) -> list[Claim]:
         least_coverage("least coverage of whole distribution functions by 95% bands", table,
                        by=["population", "n", "price", "neighbors"]),
         Claim("half width of the band over Dvoretzky-Kiefer-Wolfowitz without privacy",
-              f"{large['population']}, n = {large['n']:,}, {large['price']}", "1 without privacy",
-              f"{large['over DKW']:.3f}; {last['over DKW'].min():.2f} to {last['over DKW'].max():.2f} elsewhere", "",
-              bool(large["over DKW"] <= RULES.width_cap)),
-        Claim("bands computed here against simultaneous_width: largest relative difference", design, "", f"{gap:.1e}",
-              "", gap < 1e-9),
+              f"{large['population']}, n = {large['n']:,}, {large['price']}",
+              f"{large['over DKW']:.3f}; {last['over DKW'].min():.2f} to {last['over DKW'].max():.2f} elsewhere",
+              large["over DKW"] <= RULES.width_cap, published="1 without privacy"),
+        Claim("bands computed here against simultaneous_width: largest relative difference", design, f"{gap:.1e}",
+              gap < 1e-9),
     ]  # fmt: skip
 
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected
 from dpinfer.distributions.density import CELLS, WIDTHS, BinGrid, density
+from dpinfer.kernel.price import PricedStage
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import release_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.price import PricedStage
-
-    Array = NDArray[np.float64]
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1))
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -296,8 +292,7 @@ def _covered(
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Error against the number of rows, and its ratio to that of the best bins."""
-    figure = Figure(figsize=(11.5, 6.4), layout="constrained")
-    panels = figure.subplots(2, len(DESIGNS), sharex=True, sharey="row")
+    figure, panels = new_figure(11.5, 6.4, 2, len(DESIGNS), sharex=True, sharey="row")
     colors = dict(zip(table["path"].unique(), ("C3", "C0", "C1", "C2", "C4"), strict=False))
     for place, design in enumerate(DESIGNS):
         mine = table[table["design"] == design.name]
@@ -398,8 +393,8 @@ def _error_claims(table: pd.DataFrame) -> list[Claim]:
         worst = cells.loc[cells[name].idxmax()]
         claims.append(
             Claim(f"error of chosen bins at most 1.25 times that of {what}",
-                  f"{len(cells)} cells; worst {worst['design']}, {worst['path']}, n = {worst['n']:,}", "",
-                  f"{worst[name]:.2f}", f"{error.loc[cells[name].idxmax()]:.2f}", not refuted.any())
+                  f"{len(cells)} cells; worst {worst['design']}, {worst['path']}, n = {worst['n']:,}",
+                  f"{worst[name]:.2f}", not refuted.any(), error=f"{error.loc[cells[name].idxmax()]:.2f}")
         )  # fmt: skip
     return claims
 
@@ -412,10 +407,10 @@ def _rate_claims(rates: pd.DataFrame) -> list[Claim]:
     away = (biased["best bins"] - biased["without noise"]).abs().max()
     slower = (rates["best bins"] - rates["without noise"]).max()
     claims = [
-        Claim("slope within .05 of that without noise, best bins, epsilon = n^(-1/3)", f"{len(biased)} designs", "",
-              f"{away:.3f}", "", away <= 0.05),
-        Claim("slope at most .05 above that without noise, best bins, every price", f"{len(rates)} paths", "",
-              f"{slower:.3f}", "", slower <= 0.05),
+        Claim("slope within .05 of that without noise, best bins, epsilon = n^(-1/3)", f"{len(biased)} designs",
+              f"{away:.3f}", away <= 0.05),
+        Claim("slope at most .05 above that without noise, best bins, every price", f"{len(rates)} paths",
+              f"{slower:.3f}", slower <= 0.05),
     ]  # fmt: skip
     apart = (smooth["chosen bins"] - smooth["without noise"]).abs()
     behind = fixed["chosen bins"] - fixed["without noise"]
@@ -424,8 +419,8 @@ def _rate_claims(rates: pd.DataFrame) -> list[Claim]:
         ("at most .05 above that without noise, chosen bins, fixed prices", behind, fixed["its error"]),
     ):
         held = not (gap - REFUTED * error > 0.05).any()
-        claims.append(Claim(f"slope {what}", f"{len(gap)} paths", "", f"{gap.max():.3f}",
-                            f"{error.loc[gap.idxmax()]:.3f}", held))  # fmt: skip
+        claims.append(Claim(f"slope {what}", f"{len(gap)} paths", f"{gap.max():.3f}", held,
+                            error=f"{error.loc[gap.idxmax()]:.3f}"))  # fmt: skip
     return claims
 
 

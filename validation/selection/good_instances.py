@@ -6,29 +6,25 @@ error is taken for each cell, as if that choice were free.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import stats
 from tqdm import tqdm
 
 import dpinfer as dpi
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import Choosing
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 SIZES = (101, 1_001, 10_001)
 WIDE = {"tight": 1.0, "1,000 times too wide": 1_000.0}
@@ -328,8 +324,7 @@ def centres(arguments: Options) -> pd.DataFrame:
 
 def drawn(table: pd.DataFrame, arguments: Options) -> None:
     """Error of smooth sensitivity over that of the choice, by population and size."""
-    figure = Figure(figsize=(9, 3), layout="constrained")
-    axes = figure.subplots(1, len(PRICES), sharey=True)
+    figure, axes = new_figure(9, 3, 1, len(PRICES), sharey=True)
     colors = dict(zip([one.name for one in SHAPES], ("#4477aa", "#ee6677", "#228833", "#ccbb44"), strict=True))
     for panel, price in zip(axes, PRICES, strict=True):
         for (shape, bounds), part in table[table["price"] == str(price)].groupby(["shape", "bounds"], sort=False):
@@ -373,7 +368,9 @@ def run(arguments: Options) -> list[Claim]:
         claims.append(
             Claim(
                 f"medians: cells in which the choice errs no more in {what} than smooth sensitivity at its best",
-                *(design, "", told, "", better >= MOST * len(table) and ratio.median() > LEAST_GAIN),
+                design,
+                told,
+                better >= MOST * len(table) and ratio.median() > LEAST_GAIN,
                 threshold=f"{MOST:.0%} of cells, middle above {LEAST_GAIN:g}",
                 cells=len(table),
                 replicates=runs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,17 +15,21 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.distributions.tree import _FEW, _LARGE
-from dpinfer.studies import Rules
 from validation.common.cells import kept
-from validation.common.claims import Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.claims import RULES, Claim, largest_width, least_coverage
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import Choosing
-from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, fitted, leaf_counts, nodes_of, places
+from validation.selection.quantile_designs import (
+    POPULATIONS,
+    TIGHT,
+    Fast,
+    Population,
+    fitted,
+    leaf_counts,
+    nodes_of,
+    places,
+)
 
-if TYPE_CHECKING:
-    from validation.selection.quantile_designs import Population
-
-RULES = Rules()
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.9, 0.99)
 SIZES = (100, 1_000, 10_000, 100_000)
 PRICES = (
@@ -320,8 +324,7 @@ def differences(arguments: Options) -> tuple[int, int]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Coverage by population, and width against what noise and leaves are beside sampling."""
-    figure = Figure(figsize=(12, 4.8), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    figure, (left, middle, right) = new_figure(12, 4.8, 1, 3)
     names = list(dict.fromkeys(zip(table["population"], table["bounds"], strict=True)))
     for place, (name, bounds) in enumerate(names):
         mine = table[(table["population"] == name) & (table["bounds"] == bounds)]
@@ -352,7 +355,7 @@ def run(arguments: Options) -> list[Claim]:
     """Check the direct path, run every cell, judge it, write the table and the figure."""
     wrong, total = differences(arguments)
     design = f"{total:,} ends"
-    same = Claim("ends of intervals that differ from the library's", design, "", str(wrong), "", wrong == 0)
+    same = Claim("ends of intervals that differ from the library's", design, str(wrong), wrong == 0)
     return [*report(judged(arguments), arguments, f"{total - wrong:,} of {total:,}"), same]
 
 

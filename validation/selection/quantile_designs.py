@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -12,14 +13,11 @@ from scipy.optimize import isotonic_regression
 
 import dpinfer as dpi
 from dpinfer.distributions.tree import Tree, fit_tree
+from dpinfer.kernel.measurement import Measurement
+from dpinfer.kernel.rows.tree import TreeSum
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Function = Callable[[np.ndarray], np.ndarray]
 
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.rows.tree import TreeSum
-
-    Function = Callable[[np.ndarray], np.ndarray]
 
 MANY = 3000
 """Rows from which leaves are counted by one multinomial draw and not row by row; both have the same law."""

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, reduce
 from itertools import product
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.distributions.tree import QuantileInference
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.common.stages import Choosing
-from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, nodes_of, places
+from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, Population, nodes_of, places
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    from validation.selection.quantile_designs import Population
-
-    Array = NDArray[np.float64]
 
 QUARTILES = (0.25, 0.5, 0.75)
 PRICES = (dpi.PureDP(1.0), dpi.ZCDP(0.1), dpi.ZCDP(0.5))
@@ -222,8 +218,8 @@ def many_table(arguments: Options, parallel: Parallel) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame, many: pd.DataFrame) -> Figure:
     """A panel for each population, and one for 99 quantiles."""
-    figure = Figure(figsize=(12, 7), layout="constrained")
-    panels = figure.subplots(2, 3).ravel()
+    figure, grid = new_figure(12, 7, 2, 3)
+    panels = grid.ravel()
     for axes, ((name, bounds), group) in zip(panels, table.groupby(["population", "bounds"], sort=False), strict=False):
         plain = group[(group["method"] == "sample quantile") & (group["price"] == group["price"].iloc[0])]
         axes.plot(plain["n"], np.maximum(plain["median"], FLOOR), color="black", lw=1, label="sample's")
@@ -282,15 +278,15 @@ def claims(table: pd.DataFrame, many: pd.DataFrame, *, judge: bool) -> list[Clai
     for method in METHODS[1:]:
         ratio = pivot[method] / pivot[METHODS[0]]
         found.append(Claim(f"largest error of the private median over the sample median's: {method}",
-                           f"n = {LARGE:,} and more, {len(ratio)} cells", "", f"{ratio.max():.3f}", "",
+                           f"n = {LARGE:,} and more, {len(ratio)} cells", f"{ratio.max():.3f}",
                            not judge or bool(ratio.max() <= MOST[method])))  # fmt: skip
     for kind in ("trees", "choices"):
         told = many[many["n"] >= FROM]
         by_n = many.groupby("n")[f"over 99 {kind}"].max()
         shown, sizes = ", ".join(f"{value:.2f}" for value in by_n), ", ".join(f"{n:,}" for n in by_n.index)
         found.append(Claim(f"error of 99 quantiles from one tree over 99 {kind} at 1/99 of the price (at most 1/3)",
-                           f"n = {sizes}; judged from {FROM:,}", "", shown, "",
-                           bool((told[f"over 99 {kind}"] <= THIRD).all())))  # fmt: skip
+                           f"n = {sizes}; judged from {FROM:,}", shown,
+                           (told[f"over 99 {kind}"] <= THIRD).all()))  # fmt: skip
     return found
 
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.accounting import choice_scale
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, options, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, Population, smooth
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Array = NDArray[np.float64]
 
-    Array = NDArray[np.float64]
 
 SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 """Of the price for the choice; the rest is the tree's."""
@@ -155,8 +154,7 @@ def run(arguments: Options) -> list[Claim]:
         "the sample median. Half width: that of the 95% interval in rank, over that without privacy; it tells "
         "something where it is less than half of the rows. Share: of the price, for the choice; taken: by the library."
     ]
-    write_table(table, "quantile_split", arguments, notes)
-    write_figure(figure_of(table), "quantile_split", arguments)
+    write_table(table, "quantile_split", arguments, notes, figure_of(table))
     wide = table.pivot_table("error", ["neighbors", "price", "n"], "share")
     taken = table[table["taken"]].set_index(["neighbors", "price", "n"])
     public = taken.loc["replace_one"]
@@ -164,11 +162,11 @@ def run(arguments: Options) -> list[Claim]:
     worst = ratio.idxmax()
     return [
         Claim("where the choice has nine tenths, the tree would tell nothing with three quarters",
-              f"{len(public)} cells, replace_one", "", f"{int((public['share'] > 0.5).sum())} cells", "",
+              f"{len(public)} cells, replace_one", f"{int((public['share'] > 0.5).sum())} cells",
               not table[(table["share"] == 0.25) & table["tells"]].merge(
                   taken[taken["share"] > 0.5].reset_index(), on=["neighbors", "price", "n"]).size),
         Claim("largest error of a chosen median over a choice with the whole price: n public, middle population",
-              f"{len(public)} cells; n = {worst[1]:,}, {worst[0]}", "", f"{ratio.max():.2f}", "",
+              f"{len(public)} cells; n = {worst[1]:,}, {worst[0]}", f"{ratio.max():.2f}",
               arguments.replicates < FEW or bool(ratio.max() <= MOST), threshold=f"{MOST:g}", cells=len(public),
               replicates=arguments.replicates),
     ]  # fmt: skip

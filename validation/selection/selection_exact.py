@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import integrate, special, stats
 from scipy.optimize import brentq
 
 from dpinfer.selection.results import accuracy
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Array = NDArray[np.float64]
 
-    Array = NDArray[np.float64]
 
 NAMES = {"gumbel": "exponential mechanism", "exponential": "permute-and-flip"}
 

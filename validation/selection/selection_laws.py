@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import stats
 
 import dpinfer as dpi
@@ -17,7 +20,7 @@ from dpinfer.kernel.sampling import SimulatedDraws, private_choice
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.accounting import choice_scale
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.selection.selection_exact import (
     CANDIDATES,
     EXACT,
@@ -32,13 +35,8 @@ from validation.selection.selection_exact import (
     theorem,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from fractions import Fraction
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 SMITH = "Smith (2017)"
 
@@ -282,8 +280,7 @@ def descended(share: float, count: int) -> tuple[list[dict], list[dict]]:
 
 def figure_of(every: pd.DataFrame, bounds: pd.DataFrame, attacks: pd.DataFrame) -> Figure:
     """Noise against mechanism, errors, theorem 6, and attacks."""
-    figure = Figure(figsize=(11, 7.4), layout="constrained")
-    (first, second), (third, fourth) = figure.subplots(2, 2)
+    figure, ((first, second), (third, fourth)) = new_figure(11, 7.4, 2, 2)
     two = np.stack([np.zeros(len(GAPS)), GAPS], axis=1)
     first.plot(GAPS, softmax(two)[:, 1], label="Gumbel noise = exponential mechanism")
     first.plot(GAPS, flipped(two)[:, 1], "--", label="exponential noise = permute-and-flip")
@@ -370,31 +367,29 @@ def claims(
     designs = f"{len(bounds)} values of d and t, both mechanisms"
     found = [
         Claim("noisy max with exponential noise against the exponential mechanism: largest difference", vectors,
-              f"0 ({SMITH}, exercise 2)", f"{difference:.3f} (largest gap {at:.2g} scales)", "", difference > 0.01),
-        Claim("the same with Gumbel noise", "18 vectors of 2 to 10 scores, by quadrature", "0", f"{gumbel:.1e}", "",
-              gumbel < 1e-9),
-        Claim("largest excess of permute-and-flip's expected error, PureDP", vectors, "never worse (McKenna & Sheldon)",
-              f"{excess:.1e}; at best {lost['least ratio'].min():.2f} times", "", excess <= 1e-12),
-        Claim("largest error of the exponential mechanism over permute-and-flip's, ZCDP or GDP", vectors, "",
-              f"{gaussian:.4f}", "", gaussian <= 1),
-        Claim("largest exact probability of an error beyond theorem 6 over exp(-t)", designs, f"at most 1 ({SMITH})",
-              f"{tail:.3f}", "", tail <= 1),
-        Claim("the same of accuracy(), and its length over theorem 6's for t of 3 and more", designs, "",
-              f"{sharp:.3f}; {shorter.min():.2f} to {shorter.max():.2f}", "", sharp <= 1 + 1e-9),
-        Claim("accuracy() over the least bound that can hold, t of 3 and more", designs, "", f"{over:.4f}", "",
-              over <= 1.05),
+              f"{difference:.3f} (largest gap {at:.2g} scales)", difference > 0.01,
+              published=f"0 ({SMITH}, exercise 2)"),
+        Claim("the same with Gumbel noise", "18 vectors of 2 to 10 scores, by quadrature", f"{gumbel:.1e}",
+              gumbel < 1e-9, published="0"),
+        Claim("largest excess of permute-and-flip's expected error, PureDP", vectors,
+              f"{excess:.1e}; at best {lost['least ratio'].min():.2f} times", excess <= 1e-12,
+              published="never worse (McKenna & Sheldon)"),
+        Claim("largest error of the exponential mechanism over permute-and-flip's, ZCDP or GDP", vectors,
+              f"{gaussian:.4f}", gaussian <= 1),
+        Claim("largest exact probability of an error beyond theorem 6 over exp(-t)", designs, f"{tail:.3f}",
+              tail <= 1, published=f"at most 1 ({SMITH})"),
+        Claim("the same of accuracy(), and its length over theorem 6's for t of 3 and more", designs,
+              f"{sharp:.3f}; {shorter.min():.2f} to {shorter.max():.2f}", sharp <= 1 + 1e-9),
+        Claim("accuracy() over the least bound that can hold, t of 3 and more", designs, f"{over:.4f}", over <= 1.05),
         Claim("least chi-squared p-value of the sampler against exact probabilities",
-              f"{len(tests)} vectors, {int(tests['draws'].max()):,} draws each", "", f"{least:.2g}", "",
-              least >= LEAST),
+              f"{len(tests)} vectors, {int(tests['draws'].max()):,} draws each", f"{least:.2g}", least >= LEAST),
         Claim("choices attacked: largest lower bound over the stated epsilon", "both laws and the quantile's descent",
-              "", f"{right['lower bound'].max() / EPSILON:.3f}", "", not right["exceeded"].any()),
+              f"{right['lower bound'].max() / EPSILON:.3f}", not right["exceeded"].any()),
     ]  # fmt: skip
     if attacks["draws"].min() >= ENOUGH:
         caught = f"{int(short['exceeded'].sum())} of {len(short)}"
         design = "both laws and the quantile's descent"
-        found.append(
-            Claim("20% too little noise in choices is caught", design, "", caught, "", short["exceeded"].all())
-        )
+        found.append(Claim("20% too little noise in choices is caught", design, caught, short["exceeded"].all()))
     return found
 
 

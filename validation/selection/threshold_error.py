@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.kernel.price import PricedStage
 from dpinfer.kernel.run import noisy_answers
 from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.privacy.units import NEIGHBORS
@@ -18,9 +18,6 @@ from dpinfer.release.laws import ABOVE, BELOW
 from dpinfer.selection.results import pair_tail
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.kernel.price import PricedStage
 
 PRICE = dpi.PureDP(1.0)
 DESIGNS = [(k, c, relation) for k, c, relation in product((2, 10, 100, 1000), (1, 5), NEIGHBORS) if c <= k]
@@ -140,30 +137,17 @@ def run(arguments: Options) -> list[Claim]:
     many = table[(table["queries"] == 1000) & (table["answers"] == 1)]
     gain = float((many["counts all clear from"] / many["all clear from"]).min())
     far = float(apart[noisy.index].max())
+    known = {"cells": len(table), "replicates": runs}
     return [
-        Claim(
-            "largest share of wrong answers at the distance from which 95% are said to be right",
-            *(design, "", f"{one:.4f}", error, one <= limit),
-            cells=len(table),
-            replicates=runs,
-        ),
-        Claim(
-            "largest share of runs with any wrong answer at the joint distance",
-            *(design, "", f"{joint:.4f}", error, joint <= limit),
-            cells=len(table),
-            replicates=runs,
-        ),
-        Claim(
-            "largest distance between measured and exact shares of wrong answers, in standard errors",
-            *("10 and 100 queries", "", f"{far:.1f}", "", far < 6),
-            cells=len(noisy),
-            replicates=runs,
-        ),
-        Claim(
-            "distance from which all of 1,000 answers are right: noisy counts over thresholds",
-            *(f"one answer, {PRICE}", "", f"{gain:.0f}", "", gain > 10),
-        ),
-    ]
+        Claim("largest share of wrong answers at the distance from which 95% are said to be right", design,
+              f"{one:.4f}", one <= limit, error=error, **known),
+        Claim("largest share of runs with any wrong answer at the joint distance", design, f"{joint:.4f}",
+              joint <= limit, error=error, **known),
+        Claim("largest distance between measured and exact shares of wrong answers, in standard errors",
+              "10 and 100 queries", f"{far:.1f}", far < 6, cells=len(noisy), replicates=runs),
+        Claim("distance from which all of 1,000 answers are right: noisy counts over thresholds",
+              f"one answer, {PRICE}", f"{gain:.0f}", gain > 10),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

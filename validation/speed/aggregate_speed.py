@@ -2,62 +2,56 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.resampling.models import newton
 from validation.blocks.block_designs import POPULATIONS
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.timing import bars, in_turns
 
 ROWS, BLOCKS = 1_000_000, 500
-REST = 0.3
 
 
-def timed(work: Callable[[], Any]) -> float:
-    """Seconds of one call, after a rest."""
-    time.sleep(REST)
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def bare(frame: pd.DataFrame, blocks: int, *, prepared: bool) -> None:
-    """Fit every block and its halves with statsmodels in a loop: by formula, or from arrays made beforehand."""
+def parts(frame: pd.DataFrame, blocks: int, fit: Callable[[slice], Any]) -> None:
+    """Fit every block and its halves in a loop."""
     size = len(frame) // blocks
+    for block in range(blocks):
+        whole = slice(block * size, (block + 1) * size)
+        middle = (whole.start + whole.stop) // 2
+        for mine in (whole, slice(whole.start, middle), slice(middle, whole.stop)):
+            fit(mine)
+
+
+def prepared(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Response and regressors as arrays."""
     x = np.column_stack([np.ones(len(frame)), frame[[name for name in frame if name != "y"]]])
-    y = frame["y"].to_numpy(dtype=float)
+    return frame["y"].to_numpy(dtype=float), x
+
+
+def by_formula(frame: pd.DataFrame, blocks: int) -> None:
+    """Fit by formula."""
     formula = "y ~ " + " + ".join(name for name in frame if name != "y")
-    for block in range(blocks):
-        whole = slice(block * size, (block + 1) * size)
-        middle = (whole.start + whole.stop) // 2
-        for mine in (whole, slice(whole.start, middle), slice(middle, whole.stop)):
-            if prepared:
-                sm.Logit(y[mine], x[mine]).fit(disp=0)
-            else:
-                smf.logit(formula, frame[mine]).fit(disp=0)
+    parts(frame, blocks, lambda mine: smf.logit(formula, frame[mine]).fit(disp=0))
 
 
-def steps(frame: pd.DataFrame, blocks: int) -> None:
-    """Fit every block and its halves by the library's own steps, from arrays made beforehand."""
-    size = len(frame) // blocks
-    x = np.column_stack([np.ones(len(frame)), frame[[name for name in frame if name != "y"]]])
-    y = frame["y"].to_numpy(dtype=float)
-    for block in range(blocks):
-        whole = slice(block * size, (block + 1) * size)
-        middle = (whole.start + whole.stop) // 2
-        for mine in (whole, slice(whole.start, middle), slice(middle, whole.stop)):
-            newton(sm.Logit, y[mine], x[mine])
+def by_arrays(frame: pd.DataFrame, blocks: int) -> None:
+    """Fit from arrays made beforehand."""
+    y, x = prepared(frame)
+    parts(frame, blocks, lambda mine: sm.Logit(y[mine], x[mine]).fit(disp=0))
+
+
+def by_steps(frame: pd.DataFrame, blocks: int) -> None:
+    """Fit by the library's own steps, from arrays made beforehand."""
+    y, x = prepared(frame)
+    parts(frame, blocks, lambda mine: newton(sm.Logit, y[mine], x[mine]))
 
 
 def run(arguments: Options) -> list[Claim]:
@@ -76,15 +70,14 @@ def run(arguments: Options) -> list[Claim]:
         return dpi.sample_aggregate(population.formula, data, **asked)
 
     own, apart = ask(), ask(fit_options={"method": "newton"})  # with an option statsmodels itself is called
-    ask().measure(dpi.ZCDP(0.5))
     ways: dict[str, Callable[[], Any]] = {
-        "bare, by formula": lambda: bare(frame, blocks, prepared=False),
-        "bare, arrays prepared": lambda: bare(frame, blocks, prepared=True),
-        "steps, arrays prepared": lambda: steps(frame, blocks),
+        "bare, by formula": lambda: by_formula(frame, blocks),
+        "bare, arrays prepared": lambda: by_arrays(frame, blocks),
+        "steps, arrays prepared": lambda: by_steps(frame, blocks),
         "sample_aggregate": lambda: own.measure(dpi.ZCDP(0.5)),
         "sample_aggregate, statsmodels in other processes": lambda: apart.measure(dpi.ZCDP(0.5)),
     }
-    found = pd.DataFrame([{name: timed(work) for name, work in ways.items()} for _ in range(rounds)])
+    found = in_turns(ways, rounds)
     table = pd.DataFrame({"way": list(found), "seconds": found.median().to_numpy()})
     for base in list(found)[:2]:
         table[f"over {base}"] = [float((found[name] / found[base]).median()) for name in found]
@@ -93,11 +86,8 @@ def run(arguments: Options) -> list[Claim]:
         "process. Medians of rounds; ratios within a round.",
     ]
     write_table(table, "aggregate_speed", arguments, notes)
-    figure = Figure(figsize=(8.5, 3.2), layout="constrained")
-    axes = figure.subplots()
-    axes.barh(list(found), found.median(), color=["C0", "C0", "C1", "C2", "C2"])
-    axes.invert_yaxis()
-    axes.set_xlabel(f"seconds for {3 * blocks:,} fits on {rows:,} rows")
+    label = f"seconds for {3 * blocks:,} fits on {rows:,} rows"
+    figure = bars(found.median(), label, size=(8.5, 3.2), color=["C0", "C0", "C1", "C2", "C2"])
     write_figure(figure, "aggregate_speed", arguments)
     ratio = table.set_index("way")
     whole = float(ratio.loc["sample_aggregate, statsmodels in other processes", "over bare, by formula"])
@@ -105,10 +95,9 @@ def run(arguments: Options) -> list[Claim]:
     mine = float(ratio.loc["sample_aggregate", "over bare, by formula"])
     design = f"logit, {blocks} blocks, n = {rows:,}"
     return [
-        Claim("time of sample_aggregate by statsmodels over the same fits bare", design, "", f"{whole:.2f}", "",
-              whole <= 1.5),
-        Claim("time of sample_aggregate over the same fits by formula", design, "", f"{mine:.2f}", "", mine <= 1.5),
-        Claim("own steps: times faster than statsmodels block by block", design, "", f"{quick:.1f}", "", quick >= 2),
+        Claim("time of sample_aggregate by statsmodels over the same fits bare", design, f"{whole:.2f}", whole <= 1.5),
+        Claim("time of sample_aggregate over the same fits by formula", design, f"{mine:.2f}", mine <= 1.5),
+        Claim("own steps: times faster than statsmodels block by block", design, f"{quick:.1f}", quick >= 2),
     ]  # fmt: skip
 
 

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import resource
 import sys
-import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, dominating_mu, noise_mu
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.timing import REST, in_turns, seconds
 
 ROWS, REPLICATES, FEW = 1_000_000, 200, 20
 SLOWEST, MOST = 60.0, 200.0
 """Passes of the kernel that a bootstrap may last, and megabytes that it may take above the data."""
 
-REST = 0.3
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1))
 PRICE = dpi.GDP(1.0)
-
-
-def timed(work: Callable[[], Any]) -> float:
-    """Seconds of one call, after a rest."""
-    time.sleep(REST)
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def guarded(rows: int, seed: int) -> dpi.PrivateData:
@@ -90,7 +78,7 @@ def calibrated() -> float:
     """Seconds to find the noise of a bootstrap at a price that was not asked for before."""
     for cached in (composed, dominating_mu, noise_mu):
         cached.cache_clear()
-    return timed(lambda: noise_mu(DOUBLE_OR_NOTHING, 1.0, REPLICATES))
+    return seconds(lambda: noise_mu(DOUBLE_OR_NOTHING, 1.0, REPLICATES), REST)
 
 
 def run(arguments: Options) -> list[Claim]:
@@ -108,9 +96,7 @@ def run(arguments: Options) -> list[Claim]:
             "x", data, replicates=REPLICATES, weights="poisson"
         ).measure(PRICE),
     }
-    for work in ways.values():
-        work()
-    found = pd.DataFrame([{name: timed(work) for name, work in ways.items()} for _ in range(rounds)])
+    found = in_turns(ways, rounds)
     table = pd.DataFrame({"measurement": list(found), "rows": rows, "seconds": found.median().to_numpy()})
     table["over the mean's"] = [float((found[name] / found["mean"]).median()) for name in found]
     notes = [
@@ -119,11 +105,10 @@ def run(arguments: Options) -> list[Claim]:
     ]
     write_table(table, "bootstrap_speed", arguments, notes)
     write_table(held, "bootstrap_memory", arguments, ["Each in a process of its own, after a small run of the same."])
-    figure = Figure(figsize=(8, 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(8, 2.6)
     axes.barh(table["measurement"], table["seconds"], color=["C0", "C1", "C1", "C2"])
-    for place, (seconds, ratio) in enumerate(zip(table["seconds"], table["over the mean's"], strict=True)):
-        axes.text(seconds, place, f" {ratio:.1f} times", va="center", fontsize=8)
+    for place, (took, ratio) in enumerate(zip(table["seconds"], table["over the mean's"], strict=True)):
+        axes.text(took, place, f" {ratio:.1f} times", va="center", fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set_xlabel(f"seconds to measure n = {rows:,} rows")
@@ -132,8 +117,8 @@ def run(arguments: Options) -> list[Claim]:
     above = float(held["MB above"].iloc[1])
     design = f"n = {rows:,}, B = {REPLICATES}, one column"
     return [
-        Claim("time of a bootstrap over one pass of the kernel", design, "", f"{ratio:.1f}", "", ratio < SLOWEST),
-        Claim("memory of a bootstrap above the data, MB", design, "", f"{above:.0f}", "", above < MOST),
+        Claim("time of a bootstrap over one pass of the kernel", design, f"{ratio:.1f}", ratio < SLOWEST),
+        Claim("memory of a bootstrap above the data, MB", design, f"{above:.0f}", above < MOST),
     ]
 
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import time
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
+from dpinfer.schema import Column
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.schema import Column
+from validation.common.timing import bars, seconds
 
 ROWS = 500_000
 
@@ -41,36 +38,29 @@ def storages() -> dict[str, tuple[Column, object]]:
     }
 
 
-def seconds(column: Column, table: object) -> float:
+def reading(column: Column, table: object) -> float:
     """Processor time of reading all cells once."""
     source = open_source(table)
-    start = time.process_time()
-    column.coerce(source.read(["x"], 0, source.rows)["x"])
-    return time.process_time() - start
+    return seconds(lambda: column.coerce(source.read(["x"], 0, source.rows)["x"]), clock=time.process_time)
 
 
 def run(arguments: Options) -> list[Claim]:
     """Measure, write the table and the figure."""
     found = {
-        name: float(np.median([seconds(column, table) for _ in range(arguments.replicates)])) / ROWS * 1e9
+        name: float(np.median([reading(column, table) for _ in range(arguments.replicates)])) / ROWS * 1e9
         for name, (column, table) in storages().items()
     }
     table = pd.DataFrame({"cells": list(found), "nanoseconds a cell": list(found.values())})
     write_table(table, "cells_speed", arguments, [f"{ROWS:,} cells; median of {arguments.replicates} rounds."])
-    figure = Figure(figsize=(7, 2.8), layout="constrained")
-    axes = figure.subplots()
-    axes.barh(table["cells"][::-1], table["nanoseconds a cell"][::-1], color="#4477aa")
-    axes.set_xscale("log")
-    axes.set_xlabel("nanoseconds a cell")
-    axes.spines[["top", "right"]].set_visible(False)
+    figure = bars(found, "nanoseconds a cell", size=(7, 2.8), log=True)
     write_figure(figure, "cells_speed", arguments)
     arrow, design = found["decimals of Arrow"], f"{ROWS:,} cells of decimal128(12, 2)"
     ratio = found["decimals as objects"] / arrow
     return [
         Claim(
-            "nanoseconds to read a decimal of Arrow (at most 100)", design, "", f"{arrow:.0f}", "", arrow <= 100, "time"
+            "nanoseconds to read a decimal of Arrow (at most 100)", design, f"{arrow:.0f}", arrow <= 100, kind="time"
         ),
-        Claim("times faster than decimals as objects (at least 5)", design, "", f"{ratio:.0f}", "", ratio >= 5, "time"),
+        Claim("times faster than decimals as objects (at least 5)", design, f"{ratio:.0f}", ratio >= 5, kind="time"),
     ]
 
 

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.timing import bars, in_turns
 
 ROWS, BINS = 10_000_000, 1000
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Seconds of one call, after a rest: the last call's threads have then stopped."""
-    time.sleep(0.3)
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def run(arguments: Options) -> list[Claim]:
@@ -46,26 +32,17 @@ def run(arguments: Options) -> list[Claim]:
         "numpy.histogram of the reals": lambda: np.histogram(real, BINS, (0.0, 1.0)),
         "private histogram of the reals": lambda: binned.measure(dpi.ZCDP(1.0)),
     }
-    for work in works.values():
-        work()
-    rounds = [[seconds(work) for work in works.values()] for _ in range(arguments.replicates)]
-    middle = np.median(np.array(rounds), axis=0)
+    middle = in_turns(works, arguments.replicates).median().to_numpy()
     table = pd.DataFrame({"what": list(works), "seconds": middle, "ratio": middle / middle[[0, 0, 0, 3, 3]]})
     notes = [f"{ROWS:,} rows, {BINS:,} bins; median of {arguments.replicates} rounds; noise and ledger included."]
     write_table(table, "histogram_speed", arguments, notes)
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
-    axes = figure.subplots()
-    axes.barh(table["what"][::-1], table["ratio"][::-1], color="#4477aa")
-    axes.axvline(3.0, color="firebrick", ls="--", lw=0.9)
-    axes.set_xlabel("time over numpy's")
+    figure = bars(table.set_index("what")["ratio"], "time over numpy's", most=3.0)
     write_figure(figure, "histogram_speed", arguments)
     counts, whole_ratio = (float(table["ratio"].iloc[place]) for place in (1, 2))
     design = "10 million integers, 1,000 bins"
     return [
-        Claim(
-            "time of a private histogram's counts over numpy.bincount", design, "", f"{counts:.2f}", "", counts <= 3.0
-        ),
-        Claim("the same with plan, ledger and 1,000 draws", design, "", f"{whole_ratio:.2f}", "", whole_ratio <= 5.0),
+        Claim("time of a private histogram's counts over numpy.bincount", design, f"{counts:.2f}", counts <= 3.0),
+        Claim("the same with plan, ledger and 1,000 draws", design, f"{whole_ratio:.2f}", whole_ratio <= 5.0),
     ]
 
 

@@ -7,21 +7,17 @@ import time
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from matplotlib.figure import Figure
 from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
 from validation.common.claims import Claim
-from validation.common.memory import peak_memory
 from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.timing import REST, bars, peak_memory
 
 ROWS, QUICK_ROWS, REGRESSORS = 1_000_000, 100_000, 10
 FULL = 5
 """Replicates from which on the tables have all rows."""
-
-PAUSE = 0.3
-"""Seconds of rest before every fit: threads of the linear algebra library spin for a while after each call."""
 
 PRICE = dpi.ZCDP(0.1)
 NAMES = [f"x{j}" for j in range(REGRESSORS)]
@@ -54,15 +50,10 @@ def asked(frame: pd.DataFrame, schema: dpi.Schema) -> dict[str, dpi.Procedure]:
 
 def timed(action) -> tuple[float, float]:
     """Seconds on the clock, and of processors, that an action takes."""
-    time.sleep(PAUSE)
+    time.sleep(REST)
     clock, worked = time.perf_counter(), time.process_time()
     action()
     return time.perf_counter() - clock, time.process_time() - worked
-
-
-def memory_of(name: str, rows: int) -> float:
-    """Largest resident memory of a fit above that with the data, in MB, in a process of its own."""
-    return peak_memory(MEMORY.format(name=name, rows=rows), "question.fit(PRICE)")
 
 
 def run(arguments: Options) -> list[Claim]:
@@ -89,7 +80,7 @@ def run(arguments: Options) -> list[Claim]:
     clock = {name: float(np.median(one[:, 0])) for name, one in pairs.items()}
     work = {name: float(np.median(one[:, 1])) for name, one in pairs.items()}
     first, second = pairs
-    memory = {name: memory_of(name, rows) for name in questions}
+    memory = {name: peak_memory(MEMORY.format(name=name, rows=rows), "question.fit(PRICE)") for name in questions}
     listed = [
         (first, clock[first], work[first], "at least 2", clock[first] >= 2),
         (second, clock[second], work[second], "at most 2", clock[second] <= 2),
@@ -102,25 +93,18 @@ def run(arguments: Options) -> list[Claim]:
     middle = {name: np.median(np.array(values), axis=0) for name, values in seconds.items()}
     notes = [
         f"n = {rows:,}, {REGRESSORS} regressors, float64 frame in memory, {PRICE}; medians of the ratios of "
-        f"{arguments.replicates} pairs of neighbouring fits, each after a rest of {PAUSE:g} s.",
+        f"{arguments.replicates} pairs of neighbouring fits, each after a rest of {REST:g} s.",
         "Seconds on the clock (of processors), medians: "
         + "; ".join(f"{name} {one[0]:.2f} ({one[1]:.2f})" for name, one in middle.items())
         + ".",
     ]
     write_table(table, "newton_speed", arguments, notes)
-    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
-    axes = figure.subplots()
-    names = list(actions)
-    axes.barh(names, [middle[name][0] for name in names], color=["#4477aa", "#bbbbbb"] * 2)
-    axes.bar_label(axes.containers[0], fmt="%.2f", padding=3)
-    axes.set(xlabel="seconds", title=f"{rows:,} rows, {REGRESSORS} regressors")
-    axes.margins(x=0.12)
-    axes.invert_yaxis()
+    figure = bars({name: one[0] for name, one in middle.items()}, "seconds", size=(6.4, 2.6), style="%.2f",
+                  title=f"{rows:,} rows, {REGRESSORS} regressors", color=["#4477aa", "#bbbbbb"] * 2)  # fmt: skip
     write_figure(figure, "newton_speed", arguments)
     made = f"n = {rows:,}, {REGRESSORS} regressors, pairs in one run"
     return [
-        Claim(f"{what} ({required})", made, "", f"{measured:.2f}", "", held)
-        for what, measured, _, required, held in listed
+        Claim(f"{what} ({required})", made, f"{measured:.2f}", held) for what, measured, _, required, held in listed
     ]
 
 

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from matplotlib.figure import Figure
-from tqdm import tqdm
 
 import dpinfer as dpi
 from validation.common.claims import Claim
-from validation.common.memory import peak_memory
 from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.timing import REST, bars, in_turns, peak_memory
 
 ROWS, REGRESSORS = 1_000_000, 10
-
-PAUSE = 0.3
-"""Seconds of rest before every action: threads of the linear algebra library spin for a while after each call,
-and would run into the next action."""
 
 MEMORY = """
     import dpinfer as dpi
@@ -49,13 +42,6 @@ def procedure(frame: pd.DataFrame, schema: dpi.Schema) -> dpi.Procedure:
     return dpi.ols("y ~ " + " + ".join(f"x{j}" for j in range(REGRESSORS)), data, method="gram")
 
 
-def timed(action) -> float:
-    """Seconds that an action takes."""
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
 def import_time(statement: str) -> float:
     """Seconds that an import takes in a fresh interpreter."""
     code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
@@ -73,63 +59,40 @@ def run(arguments: Options) -> list[Claim]:
         "bare X.T @ X": lambda: design.T @ design,
         "statsmodels OLS fit": lambda: sm.OLS(response, design).fit(),
     }
-    for action in actions.values():
-        action()
-    seconds = {name: [] for name in actions}
-    for _ in tqdm(range(arguments.replicates), desc="rounds"):
-        for name, action in actions.items():
-            time.sleep(PAUSE)
-            seconds[name].append(timed(action))
-    tight: dict[str, list[float]] = {name: [] for name in actions}
+    middle, tight = (in_turns(actions, arguments.replicates, rest).median() for rest in (REST, 0.0))
+    hurried = tight["statsmodels OLS fit"] / tight["private fit"]
+    modules = {"dpinfer": [], "statsmodels.api": []}
     for _ in range(arguments.replicates):
-        for name, action in actions.items():
-            tight[name].append(timed(action))
-    hurried = float(np.median(tight["statsmodels OLS fit"]) / np.median(tight["private fit"]))
-    middle = {name: float(np.median(values)) for name, values in seconds.items()}
-    imports = {"import dpinfer": [], "import statsmodels.api": []}
-    for _ in tqdm(range(arguments.replicates), desc="imports"):
-        for name, values in imports.items():
-            values.append(import_time(name))
-    started = {name: float(np.median(values)) for name, values in imports.items()}
+        for name, values in modules.items():
+            values.append(import_time(f"import {name}"))
+    started = {name: float(np.median(values)) for name, values in modules.items()}
     memory = peak_memory(MEMORY.format(rows=ROWS), "bound.fit(dpi.ZCDP(0.1))")
     rows = [
-        (
-            "statsmodels OLS fit / private fit",
-            middle["statsmodels OLS fit"] / middle["private fit"],
-            "at least 8",
-        ),
+        ("statsmodels OLS fit / private fit", middle["statsmodels OLS fit"] / middle["private fit"], "at least 8"),
         ("private fit / bare X.T @ X", middle["private fit"] / middle["bare X.T @ X"], "at most 5"),
-        (
-            "import dpinfer / import statsmodels.api",
-            started["import dpinfer"] / started["import statsmodels.api"],
-            "at most 1.6",
-        ),
+        ("import dpinfer / import statsmodels.api", started["dpinfer"] / started["statsmodels.api"], "at most 1.6"),
         ("peak memory of a private fit above the data (MB)", memory, "at most 60"),
     ]
     table = pd.DataFrame(rows, columns=["what", "measured", "required"])
     notes = [
         f"n = {ROWS:,}, {REGRESSORS} regressors, in-memory float64 frame; "
-        f"medians of {arguments.replicates} alternating rounds, each action after a rest of {PAUSE:g} s. "
+        f"medians of {arguments.replicates} alternating rounds, each action after a rest of {REST:g} s. "
         f"Without the rest, when threads of the linear algebra library still spin, the first ratio "
         f"is {hurried:.2f}."
     ]
     write_table(table, "ols_speed", arguments, notes)
-    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
-    axes = figure.subplots()
-    base = middle["bare X.T @ X"]
-    names = list(middle)
-    axes.barh(names, [middle[name] / base for name in names], color=["#4477aa", "#bbbbbb", "#bbbbbb"])
-    axes.bar_label(axes.containers[0], fmt="%.1f", padding=3)
-    axes.set(xlabel="time relative to a bare X.T @ X", title=f"One million rows, {REGRESSORS} regressors")
-    axes.margins(x=0.12)
+    shown = middle / middle["bare X.T @ X"]
+    figure = bars(shown, "time relative to a bare X.T @ X", size=(6.4, 2.6), style="%.1f",
+                  title=f"One million rows, {REGRESSORS} regressors",
+                  color=["#4477aa", "#bbbbbb", "#bbbbbb"])  # fmt: skip
     write_figure(figure, "ols_speed", arguments)
     held = (rows[0][1] >= 8, rows[1][1] <= 5, rows[2][1] <= 1.6, rows[3][1] <= 60)
     design = (
-        f"n = {ROWS:,}, {REGRESSORS} regressors, float64 frame in memory; each action after a rest of {PAUSE:g} s "
+        f"n = {ROWS:,}, {REGRESSORS} regressors, float64 frame in memory; each action after a rest of {REST:g} s "
         f"(first ratio without it: {hurried:.2f})"
     )
     return [
-        Claim(what, design, "", f"{value:.2f} ({required})", "", bool(ok))
+        Claim(what, design, f"{value:.2f} ({required})", ok)
         for (what, value, required), ok in zip(rows, held, strict=True)
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.distributions.rank_statistics import (
@@ -18,7 +17,7 @@ from dpinfer.statistics.nulls import NullModel, simulate
 from validation.common.claims import Claim
 from validation.common.leaves import noise_at
 from validation.common.outputs import Options, options, write_figure, write_table
-from validation.speed.null_speed import seconds
+from validation.common.timing import bars, seconds
 
 DRAWS = 100_000
 LEAVES, ROWS, MOST = 100, 10_000, 5.0
@@ -54,25 +53,16 @@ def measure(price: object, repeats: int) -> list[dict]:
     return found
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Ratios of every test."""
-    figure = Figure(figsize=(7.5, 3.2), layout="constrained")
-    axes, place = figure.subplots(), np.arange(len(table))[::-1]
-    axes.barh(place, table["ratio"], color="#03396c")
-    axes.axvline(MOST, color="firebrick", ls="--", lw=0.8)
-    axes.set_yticks(place, [f"{row.test}, {row.price}" for row in table.itertuples()], fontsize=8)
-    axes.set_xlabel(f"time of {DRAWS:,} simulated nulls over that of their multinomials")
-    return figure
-
-
 def run(arguments: Options) -> list[Claim]:
     """Time every test; replicates are repeats."""
     table = pd.DataFrame([row for price in PRICES for row in measure(price, arguments.replicates)])
     write_table(table, "rank_speed", arguments, ["Best times of so many turns in one process; the ratio counts."])
-    write_figure(figure_of(table), "rank_speed", arguments)
+    shown = dict(zip([f"{row.test}, {row.price}" for row in table.itertuples()], table["ratio"], strict=True))
+    label = f"time of {DRAWS:,} simulated nulls over that of their multinomials"
+    write_figure(bars(shown, label, size=(7.5, 3.2), most=MOST, color="#03396c"), "rank_speed", arguments)
     worst = float(table["ratio"].max())
     what = f"{DRAWS:,} simulated nulls of rank tests on {LEAVES} leaves over the multinomials alone (at most {MOST:g})"
-    return [Claim(what, "all six tests", "", f"{worst:.2f}", "", worst <= MOST)]
+    return [Claim(what, "all six tests", f"{worst:.2f}", worst <= MOST)]
 
 
 if __name__ == "__main__":

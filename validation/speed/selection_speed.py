@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.quantiles import FAN_OUT
@@ -15,9 +11,7 @@ from dpinfer.kernel.rows.tree import RANK
 from dpinfer.kernel.sampling import private_choice, private_noise
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from validation.common.timing import bars, in_turns
 
 ROWS, LEVELS = 1_000_000, 20
 MOST = {"quantile": 8.0, "choice": 300.0}
@@ -30,14 +24,6 @@ DRAWS = 3
 """Choices of a descent through 2^30 points."""
 
 NOISELESS = "private median but for noise"
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Seconds of one call, after a rest: the last call's threads have then stopped."""
-    time.sleep(0.2)
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def run(arguments: Options) -> list[Claim]:
@@ -69,10 +55,7 @@ def run(arguments: Options) -> list[Claim]:
         "most frequent whole number": lambda: integers.fit(price),
         "most frequent label": lambda: labels.fit(price),
     }
-    for work in works.values():
-        work()
-    rounds = [[seconds(work) for work in works.values()] for _ in range(arguments.replicates)]
-    took = pd.DataFrame(rounds, columns=list(works))
+    took = in_turns(works, arguments.replicates, 0.2)
     took[NOISELESS] = took["private median"] - took["noise of the median"]
     middle = took.median()
     compared = [*["np.sort"] * 5, *["np.bincount"] * 3, "np.sort"]
@@ -85,22 +68,19 @@ def run(arguments: Options) -> list[Claim]:
         "for any number of rows."
     ]
     write_table(table, "selection_speed", arguments, notes)
-    figure = Figure(figsize=(7, 2.8), layout="constrained")
-    axes = figure.subplots()
-    axes.barh([f"{row.what} / {row.over}" for row in table.itertuples()][::-1], table["ratio"][::-1], color="#4477aa")
-    axes.axvline(1.0, color="black", lw=0.8)
-    axes.set(xlabel="time over numpy's", xscale="log")
+    shown = dict(zip([f"{row.what} / {row.over}" for row in table.itertuples()], table["ratio"], strict=True))
+    figure = bars(shown, "time over numpy's", size=(7, 2.8), log=True)
     write_figure(figure, "selection_speed", arguments)
     ratio = dict(zip(table["what"], table["ratio"], strict=True))
     found = ratio[NOISELESS]
     return [
         Claim(f"time of a private median, but for drawing noise, over np.sort (at most {MOST['quantile']:g})",
-              f"{ROWS:,} rows", "", f"{found:.2f}; {ratio['private median']:.1f} with its noise", "",
+              f"{ROWS:,} rows", f"{found:.2f}; {ratio['private median']:.1f} with its noise",
               found <= MOST["quantile"]),
         Claim(f"time of a private choice over np.bincount (at most {MOST['choice']:g})",
-              f"{ROWS:,} rows, {LEVELS} levels", "",
+              f"{ROWS:,} rows, {LEVELS} levels",
               f"{ratio['most frequent whole number']:.1f} of whole numbers, {ratio['most frequent label']:.1f} of "
-              "labels", "", ratio["most frequent whole number"] <= MOST["choice"]),
+              "labels", ratio["most frequent whole number"] <= MOST["choice"]),
     ]  # fmt: skip
 
 

@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.studies import population
 from validation.common.claims import Claim
 from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.timing import bars
 
 ROWS = 1000
 ONE = population("uniform")
@@ -86,18 +86,11 @@ def run(arguments: Options) -> list[Claim]:
     table = pd.DataFrame([row[:3] for row in rows], columns=["what", "measured", "required"])
     notes = [f"Private OLS, n = {ROWS:,}, 5 regressors, {arguments.replicates:,} replicates; medians of 3 rounds."]
     write_table(table, "study_speed", arguments, notes)
-    figure = Figure(figsize=(6.4, 2.4), layout="constrained")
-    axes = figure.subplots()
-    axes.barh(
-        ["bare numpy loop", "study, two processes", "study", "loop of statsmodels fits"],
-        [1, two / loop, one / loop, fits / loop],
-    )
-    axes.bar_label(axes.containers[0], fmt="%.1f", padding=3)
-    axes.set(xlabel="time relative to the bare loop")
-    axes.margins(x=0.12)
+    shown = {"loop of statsmodels fits": fits / loop, "study": one / loop, "study, two processes": two / loop}
+    figure = bars(shown | {"bare numpy loop": 1}, "time relative to the bare loop", size=(6.4, 2.4), style="%.1f")
     write_figure(figure, "study_speed", arguments)
     design = f"private OLS, n = {ROWS:,}, 5 regressors, {arguments.replicates:,} replicates"
-    return [Claim(what, design, "", f"{value:.2f} ({required})", "", bool(ok)) for what, value, required, ok in rows]
+    return [Claim(what, design, f"{value:.2f} ({required})", ok) for what, value, required, ok in rows]
 
 
 if __name__ == "__main__":

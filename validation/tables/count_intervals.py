@@ -12,7 +12,7 @@ import dpinfer as dpi
 from dpinfer.statistics.combination import measured_queries
 from dpinfer.statistics.tails import critical_value
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, options, write_table
 
 EPSILONS = np.round(np.arange(0.1, 5.01, 0.05), 2)
 CELLS = (1, 2, 5, 20, 100)
@@ -79,17 +79,16 @@ def run(arguments: Options) -> list[Claim]:
         "of the same variance."
     ]
     kept = table[np.isin(table["epsilon"], (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0))]
-    write_table(kept, "count_intervals", arguments, notes)
-    write_figure(figure_of(table), "count_intervals", arguments)
+    write_table(kept, "count_intervals", arguments, notes, figure_of(table))
     short = table["coverage"] - table["level"]
     wide = table["one step less"] - table["level"]
     design = f"{len(table)} cells: epsilon .1 to 5, sums of 1 to 100 counts, levels 95% and 99%"
     exact = {"kind": "exact", "cells": len(table)}
     return [
-        Claim("least exact coverage of intervals for the data's own counts, less the level", design, "",
-              f"{short.min():.5f}", "", bool(short.min() >= -SLACK), threshold="0", **exact),
-        Claim("largest coverage of these intervals with one row less on either side, less the level", design, "",
-              f"{wide.max():.5f}", "", bool(wide.max() < 0), threshold="below 0", **exact),
+        Claim("least exact coverage of intervals for the data's own counts, less the level", design,
+              f"{short.min():.5f}", short.min() >= -SLACK, threshold="0", **exact),
+        Claim("largest coverage of these intervals with one row less on either side, less the level", design,
+              f"{wide.max():.5f}", wide.max() < 0, threshold="below 0", **exact),
     ]  # fmt: skip
 
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.kernel.rows.marginals import margin_of
+from dpinfer.kernel.measurement import Measurement
+from dpinfer.kernel.rows.marginals import MarginalSum, margin_of
 from dpinfer.kernel.stage import Context
 from dpinfer.statistics.inference import Released
-from dpinfer.tables.marginal_inference import centered_margins
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.rows.marginals import MarginalSum
-    from dpinfer.tables.marginal_inference import CenteredMargins
-
-__all__ = ["PRICES", "RELATIONS", "Population", "Releases", "populations", "releases_of"]
+from dpinfer.tables.marginal_inference import CenteredMargins, centered_margins
 
 RELATIONS = ("add_remove", "replace_one")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,13 +12,10 @@ from matplotlib.figure import Figure
 from dpinfer.statistics.moment_inference import intervals
 from dpinfer.statistics.tails import critical_value
 from dpinfer.tables.marginal_inference import count_estimates, share_estimates, subsets_of
-from validation.common.cells import kept_all
+from validation.common.cells import measured_again
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, populations, releases_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SIZES = (60, 1000, 20_000)
 QUANTITIES = ("cells of the rows", "cells", "margins", "shares", "shares by group", "ratios")
@@ -159,8 +155,7 @@ def _pairs(drawn: Releases, subset: tuple[int, ...]) -> np.ndarray:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Least coverage of every quantity by the number of rows."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    panels = figure.subplots(1, len(QUANTITIES), sharey=True)
+    figure, panels = new_figure(10, 3.6, 1, len(QUANTITIES), sharey=True)
     rng = np.random.default_rng(0)
     first = table[table["run"] == "first"]
     for axes, quantity in zip(panels, QUANTITIES, strict=True):
@@ -182,33 +177,20 @@ BY = ["design", "amount", "measure", "neighbors", "n", "quantity"]
 
 def run(arguments: Options) -> list[Claim]:
     """Measure the grid, rerun what fails, write table and figure."""
-    grid = designs() if arguments.replicates >= _QUICK else designs()[::23]
-    seeds = [arguments.seed + 1000 * place for place in range(len(grid))]
-    tasks = {
-        str(place): partial(measure, design, arguments.replicates, seed, "first")
-        for place, (design, seed) in enumerate(zip(grid, seeds, strict=True))
-    }
-    parts: list[list[dict[str, Any]]] = kept_all("marginals_coverage", tasks, arguments)
     least = RULES.least_coverage(arguments.replicates, 0.95)
-    failed = [place for place, part in enumerate(parts) if any(row["coverage"] < least for row in part)]
-    again = {
-        f"{place}-again": partial(measure, grid[place], 10 * arguments.replicates, seeds[place] + 1, "rerun")
-        for place in failed
-    }
-    reruns = kept_all("marginals_coverage", again, arguments)
-    table = pd.DataFrame([row for part in [*parts, *reruns] for row in part])
-    table["held"] = table["coverage"] >= least
+    table, _, failed = measured_again(
+        "marginals_coverage", designs(), measure, lambda row, _: row["coverage"] < least, arguments, every=23
+    )
     notes = [
         "Each row is the estimate of its quantity that is covered least. Truth is the count of the rows, or what the "
         f"population expects. At least {least:.4f} is asked for. Designs rerun at ten times the replicates: "
-        f"{len(failed)}.",
+        f"{failed}.",
         "Width is the largest mean width over that of an interval that knows the population and the law of the noise, "
         "among counts of three half widths or more, and shares of 25 rows or more whose denominator is six standard "
         "deviations of its noise or more, with Gaussian noise.",
         "A share whose denominator has no row in the population is no number, and is left out.",
     ]
-    write_table(table, "marginals_coverage", arguments, notes)
-    write_figure(figure_of(table), "marginals_coverage", arguments)
+    write_table(table, "marginals_coverage", arguments, notes, figure_of(table))
     what = "designs x prices x relations x rows"
     claims = [
         least_coverage(

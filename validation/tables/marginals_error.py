@@ -13,7 +13,7 @@ import dpinfer as dpi
 from dpinfer.statistics.inference import Released
 from dpinfer.tables.marginal_inference import centered_margins, subsets_of
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 
 CENSUS = (2, 5, 7, 16, 4, 9, 2, 12, 6, 10)
 """Levels of ten columns like those of a census: over 96 million cells."""
@@ -164,8 +164,7 @@ def measured_error(replicates: int, seed: int) -> tuple[float, float]:
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Sum of variances of others over ours, by design."""
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, panels = new_figure(10, 3.8, 1, 2, sharey=True)
     for axes, price in zip(panels, PRICE, strict=True):
         some = table[(table["price"] == price) & (table["objective"] == "sum")].reset_index(drop=True)
         place = np.arange(len(some))[::-1]
@@ -198,8 +197,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Mean squared error of {arguments.replicates:,} simulated releases over its formula: {ratio:.4f} +- "
         f"{error:.4f}.",
     ]
-    write_table(table, "marginals_error", arguments, notes)
-    write_figure(figure_of(table), "marginals_error", arguments)
+    write_table(table, "marginals_error", arguments, notes, figure_of(table))
     sums, largest = (table[table["objective"] == one] for one in ("sum", "max"))
     over = float(sums["over the lower bound"].max())
     worst = float(sums.loc[sums["price"] == "zcdp", "independent marginals"].min())
@@ -208,17 +206,17 @@ def run(arguments: Options) -> list[Claim]:
     made = f"{len(DESIGNS)} workloads"
     return [
         Claim("sum of variances of marginals over the lower bound of any Gaussian matrix mechanism", made,
-              "1 (Xiao, He, Zhang & Kifer 2023)", f"{over:.6f}", "exact", over <= 1 + 1e-6,
+              f"{over:.6f}", over <= 1 + 1e-6, published="1 (Xiao, He, Zhang & Kifer 2023)", error="exact",
               threshold="at most 1.000001"),
-        Claim("sum of variances of independent marginals over the planner's, at least", made, "", f"{worst:.3f}",
-              "exact", worst >= 1),
-        Claim("largest variance of independent marginals over the planner's, at least", made, "",
-              f"{float(largest['independent marginals'].min()):.3f}", "exact",
-              bool(largest["independent marginals"].min() >= 1 - 1e-9)),
+        Claim("sum of variances of independent marginals over the planner's, at least", made, f"{worst:.3f}",
+              worst >= 1, error="exact"),
+        Claim("largest variance of independent marginals over the planner's, at least", made,
+              f"{float(largest['independent marginals'].min()):.3f}",
+              largest["independent marginals"].min() >= 1 - 1e-9, error="exact"),
         Claim("pure DP: sum of variances of contrasts over that of averaged counts, at least",
-              "workloads of columns that are not all binary", "", f"{pure:.3f}", "exact", pure >= 1),
-        Claim("mean squared error of simulated releases of marginals over its formula", "six pairs of four columns", "",
-              f"{ratio:.4f}", f"{error:.4f}", abs(ratio - 1) <= 5 * error),
+              "workloads of columns that are not all binary", f"{pure:.3f}", pure >= 1, error="exact"),
+        Claim("mean squared error of simulated releases of marginals over its formula", "six pairs of four columns",
+              f"{ratio:.4f}", abs(ratio - 1) <= 5 * error, error=f"{error:.4f}"),
     ]  # fmt: skip
 
 

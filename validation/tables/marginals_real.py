@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,13 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.rows.base import Batch
+from dpinfer.kernel.rows.marginals import MarginalSum
 from dpinfer.kernel.stage import Context
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import intervals
 from dpinfer.tables.marginal_inference import centered_margins, count_estimates
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from dpinfer.kernel.rows.marginals import MarginalSum
+from validation.common.outputs import Options, new_figure, options, write_table
 
 PRICES = {"ZCDP(0.1)": dpi.ZCDP(0.1), "ZCDP(1)": dpi.ZCDP(1.0), "PureDP(3)": dpi.PureDP(3.0)}
 RELATIONS = ("add_remove", "replace_one")
@@ -92,8 +90,7 @@ def figure_of() -> Figure:
     data = dpi.PublicData(pd.DataFrame(cells), schema, rng=np.random.default_rng(4))
     question = dpi.marginals(dpi.workload(list(LEVELS)), data)
     found = question.fit(PRICES["ZCDP(1)"])
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1, 1.6])
+    figure, (left, right) = new_figure(9, 3.4, 1, 2, width_ratios=[1, 1.6])
     for axes, column in ((left, "selfLR"), (right, "income")):
         shown = found.proportions("vote", by=column)
         ends, truth = shown.conf_int(), pd.DataFrame(cells).groupby(column)["vote"].mean()
@@ -121,16 +118,15 @@ def run(arguments: Options) -> list[Claim]:
         f"rows. coverage is that of the least covered cell of the marginal; at least {least:.4f} is asked for. "
         "error / formula: root mean squared error of the unbiased cells over their standard error.",
     ]
-    write_table(table, "marginals_real", arguments, notes)
-    write_figure(figure_of(), "marginals_real", arguments)
+    write_table(table, "marginals_real", arguments, notes, figure_of())
     far = float((table["error / formula"] - 1).abs().max())
     return [
         least_coverage(
             "least coverage of 95% intervals of cells of all pairs of anes96", table,
             by=["marginal", "price", "neighbors"], quantities="cells", design="28 marginals x 3 prices x 2 relations",
         ),
-        Claim("root mean squared error of cells of anes96 over its formula, furthest from 1", "the same", "",
-              f"{far:.4f}", "", far <= 0.1, replicates=arguments.replicates),
+        Claim("root mean squared error of cells of anes96 over its formula, furthest from 1", "the same",
+              f"{far:.4f}", far <= 0.1, replicates=arguments.replicates),
     ]  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,8 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.engines.many_rows import FULL, bare_scan, load, timed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LEVELS = (2, 3, 4, 5, 6, 8, 8, 8, 10, 10)
 """Of ten columns: five of text and five of whole numbers, in turn; 184 million cells."""
@@ -114,23 +112,20 @@ def run(arguments: Options) -> list[Claim]:
         f"Load (threads of the whole machine that wanted to run, of two cores) before {before:.1f}, after "
         f"{load():.1f}.",
     ]
-    write_table(table, "marginals_speed", arguments, notes)
-    write_figure(drawn(table), "marginals_speed", arguments)
+    write_table(table, "marginals_speed", arguments, notes, drawn(table))
     ratio = float(table["scans"].iloc[0])
     return [
         Claim("time of all 45 pairs of ten columns over a bare scan (at most 6)", f"{FILES * rows:,} rows of Parquet",
-              "", f"{ratio:.2f}", "", ratio <= LIMIT, kind="time"),
+              f"{ratio:.2f}", ratio <= LIMIT, kind="time"),
     ]  # fmt: skip
 
 
 def drawn(table: pd.DataFrame) -> Figure:
     """Times over that of a scan."""
-    figure = Figure(figsize=(6, 2.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(6, 2.4)
     place = np.arange(len(table))[::-1]
     axes.barh(place, table["scans"], color="#03396c", height=0.5)
-    axes.axvline(1.0, color="black", lw=0.8)
-    axes.axvline(LIMIT, color="firebrick", lw=0.8, ls="--", label="asked for 45 pairs")
+    limits(axes, 1.0, LIMIT, "asked for 45 pairs", vertical=True)
     axes.set_yticks(place, table["marginals"])
     axes.set_xlabel("times as long as a bare scan of the same columns")
     axes.legend(frameon=False, fontsize=8, loc="lower right")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,18 +11,14 @@ from matplotlib.figure import Figure
 
 from dpinfer.statistics.noise import Components
 from dpinfer.statistics.nulls import batch_pvalues
-from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
+from dpinfer.tables.chi_squared_inference import CountModel, GoodnessOfFit, Independence
 from dpinfer.tables.marginal_inference import TableNoise
-from validation.common.cells import kept_all
+from validation.common.cells import measured_again
 from validation.common.claims import RULES, Claim, largest_size
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, releases_of
 
-if TYPE_CHECKING:
-    from dpinfer.tables.chi_squared_inference import CountModel
-
 DRAWS, SIZES, LEVEL = 199, (100, 1000, 20_000), 0.05
-_QUICK = 500
 _ALL = (("a", "b"), ("a", "c"), ("b", "c"))
 
 
@@ -103,8 +98,7 @@ def designs() -> list[tuple[Population, str, str, str, int]]:
 def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
     """Size of every test by the number of rows."""
     names = list(dict.fromkeys(table["test"]))
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    panels = figure.subplots(1, len(names), sharey=True)
+    figure, panels = new_figure(10, 3.4, 1, len(names), sharey=True)
     rng = np.random.default_rng(0)
     first = table[table["run"] == "first"]
     for axes, test in zip(panels, names, strict=True):
@@ -112,8 +106,7 @@ def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
             some = first[(first["test"] == test) & (first["amount"] == amount)]
             place = np.log10(some["n"]) + 0.3 * (offset - 0.5) + rng.uniform(-0.1, 0.1, len(some))
             axes.plot(place, some["size"], "o", ms=3, alpha=0.6, color=colour, label=f"{amount} budget")
-        axes.axhline(LEVEL, color="black", lw=0.8)
-        axes.axhline(allowed, color="firebrick", lw=0.8, ls="--", label="largest allowed")
+        limits(axes, LEVEL, allowed, "largest allowed")
         axes.set(title=test, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("size at level .05")
@@ -126,29 +119,19 @@ BY = ["test", "design", "amount", "measure", "neighbors", "n"]
 
 def run(arguments: Options) -> list[Claim]:
     """Measure the grid, rerun what fails, write table and figure."""
-    grid = designs() if arguments.replicates >= _QUICK else designs()[::13]
-    seeds = [arguments.seed + 1000 * place for place in range(len(grid))]
-    tasks = {
-        str(place): partial(measure, design, arguments.replicates, seed, "first")
-        for place, (design, seed) in enumerate(zip(grid, seeds, strict=True))
-    }
-    parts: list[list[dict[str, Any]]] = kept_all("marginals_tests", tasks, arguments)
-    count = sum(map(len, parts))
-    allowed = RULES.largest_size(arguments.replicates, 1 - LEVEL, count)
-    failed = [place for place, part in enumerate(parts) if any(row["size"] > allowed for row in part)]
-    again = {
-        f"{place}-again": partial(measure, grid[place], 10 * arguments.replicates, seeds[place] + 1, "rerun")
-        for place in failed
-    }
-    reruns = kept_all("marginals_tests", again, arguments)
-    table = pd.DataFrame([row for part in [*parts, *reruns] for row in part])
-    table["held"] = table["size"] <= allowed
+
+    def largest(count: int) -> float:
+        return RULES.largest_size(arguments.replicates, 1 - LEVEL, count)
+
+    table, count, failed = measured_again(
+        "marginals_tests", designs(), measure, lambda row, count: row["size"] > largest(count), arguments, every=13
+    )
+    allowed = largest(count)
     notes = [
-        f"{count} sizes, {DRAWS} simulated tables behind each p-value; {len(failed)} designs were rerun. At most "
+        f"{count} sizes, {DRAWS} simulated tables behind each p-value; {failed} designs were rerun. At most "
         f"{allowed:.4f} is allowed (Bonferroni). A test may be conservative: uneven margins, few rows, and much noise.",
     ]
-    write_table(table, "marginals_tests", arguments, notes)
-    write_figure(figure_of(table, allowed), "marginals_tests", arguments)
+    write_table(table, "marginals_tests", arguments, notes, figure_of(table, allowed))
     claim = largest_size(
         "largest size at .05 of chi-squared tests from marginals", table, "size", by=BY, level=LEVEL, held="held",
         design="4 tables, n 100 to 20,000",

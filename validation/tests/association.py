@@ -23,7 +23,7 @@ from dpinfer.tables.chi_squared_inference import (
     residual_table,
 )
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 
 SIZES = (200, 1000, 10_000)
 PRICES = (0.005, 0.05, 0.5)
@@ -151,8 +151,7 @@ def measure(
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Coverage of every cell, and the width of the effect sizes' intervals, against the noise in a cell."""
-    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.4, 1, 2)
     jitter = np.random.default_rng(0).uniform(0.9, 1.1, len(table))
     place = table["n"] * np.sqrt(table["rho"]) * jitter
     for name, colour in COLOURS.items():
@@ -161,8 +160,7 @@ def figure_of(table: pd.DataFrame, least: float) -> Figure:
     for name in ("Cramer's V", "Cohen's w"):
         here = (table["quantity"] == name) & table["width"].notna()
         right.plot(place[here], table.loc[here, "width"], ".", ms=4, alpha=0.5, color=COLOURS[name], label=name)
-    left.axhline(0.95, color="black", lw=0.8)
-    left.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    limits(left, 0.95, least, "least allowed")
     left.set(xscale="log", xlabel="n sqrt(rho)", ylabel="coverage of 95% intervals")
     right.set(xscale="log", yscale="log", xlabel="n sqrt(rho)", ylabel="mean width where not the whole range")
     left.legend(fontsize=8, frameon=False)
@@ -196,8 +194,7 @@ def run(arguments: Options) -> list[Claim]:
         f"{small:.4f}.",
         "Laplace noise is that of the pure differential privacy that implies the rho: epsilon = sqrt(2 rho).",
     ]
-    write_table(table, "association", arguments, notes)
-    write_figure(figure_of(table, least), "association", arguments)
+    write_table(table, "association", arguments, notes, figure_of(table, least))
     return [
         least_coverage(
             f"least coverage of 95% intervals: {name}",

@@ -7,8 +7,8 @@ test and the interval themselves; probabilities are then summed over all counts 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,16 +19,12 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.descriptions.binomial import binomtest
 from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_power, binomial_pvalue
+from dpinfer.release import NoiseLaw
 from dpinfer.release.laws import TULAP_GRID
+from dpinfer.statistics.nulls import Alternative
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, exact_probability
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dpinfer.release import NoiseLaw
-    from dpinfer.statistics.nulls import Alternative
 
 PRICES = (dpi.PureDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5))
 POWERS = (
@@ -145,8 +141,7 @@ def power(noise: Noise, n: int, null: float, truth: float) -> float:
 
 def draw(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
     """Power against the true proportion, and coverage in every cell."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10, 4.2, 1, 2)
     colours = ("black", "#b3cde3", "#03396c", "#fdc086", "#f18f01")
     for colour, (name, curve) in zip(colours, curves.groupby("test", sort=False), strict=True):
         dashed = "--" if name == curves["test"].iloc[0] else "-"
@@ -206,8 +201,9 @@ def run(arguments: Options) -> list[Claim]:
         f"Power of the one-sided test at .05: {said}. The test that is not private is scipy's, whose size is below .05 "
         "because the count is a whole number; the noise makes up for that, and the private test can have more power.",
     ]
-    write_table(table, "binomtest_exact", arguments, notes)
-    write_figure(draw(pd.DataFrame(rows, columns=["test", "truth", "power"]), table), "binomtest_exact", arguments)
+    write_table(
+        table, "binomtest_exact", arguments, notes, draw(pd.DataFrame(rows, columns=["test", "truth", "power"]), table)
+    )
     distance = max(abs(ours - design[4]) for ours, _, design in powers)
     grid = "n 10 to 1000, theta .01 to .5; PureDP .1, 1; ZCDP .005, .05, .5"
     least, largest = float(table["coverage"].min()), float(table.filter(like="size").to_numpy().max())
@@ -215,13 +211,12 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             "power of the one-sided test, level .05; known .175, .304, .402, .596, .898",
             "n = 30, .8 against .9, eps = .5, 1, 2; n = 128, 256, .9 against .95, eps = 1",
-            "",
             ", ".join(f"{ours:.4f}" for ours, _, _ in powers),
-            "exact",
-            bool(distance <= 0.0006),
+            distance <= 0.0006,
+            error="exact",
         ),
-        Claim("least exact coverage, binomial test, 95%", grid, "", f"{least:.9f}", "exact", least >= LEVEL - 1e-12),
-        Claim("largest exact size, binomial test, .05", grid, "", f"{largest:.9f}", "exact", largest <= 0.05 + 1e-12),
+        Claim("least exact coverage, binomial test, 95%", grid, f"{least:.9f}", least >= LEVEL - 1e-12, error="exact"),
+        Claim("largest exact size, binomial test, .05", grid, f"{largest:.9f}", largest <= 0.05 + 1e-12, error="exact"),
     ]
 
 

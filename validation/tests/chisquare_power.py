@@ -211,10 +211,9 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             f"power at .05 of the {row['of']} statistic; {row['known']:g} known",
             f"{row['design']}, n = {row['n']:,}, rho = {row['rho']:g}",
-            "",
             f"{row[row['of']]:.4f}",
-            f"{row['error']:.4f}",
-            bool(row[row["of"]] >= row["known"] - 3 * row["error"]),
+            row[row["of"]] >= row["known"] - 3 * row["error"],
+            error=f"{row['error']:.4f}",
         )
         for row in table.to_dict("records")
     ]

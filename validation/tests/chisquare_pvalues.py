@@ -16,7 +16,7 @@ from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_table
 
 DRAWS = 999
 PRICE = dpi.ZCDP(0.00125)
@@ -95,8 +95,7 @@ def draw(design: Design, replicates: int, seed: int) -> dict[str, np.ndarray]:
 
 def figure_of(drawn: dict[Design, dict[str, np.ndarray]]) -> Figure:
     """Sorted p-values against uniform quantiles."""
-    figure = Figure(figsize=(11, 7), layout="constrained")
-    panels = figure.subplots(2, 3, sharex=True, sharey=True)
+    figure, panels = new_figure(11, 7, 2, 3, sharex=True, sharey=True)
     colours = {"naive": "firebrick", "projected": "#03396c", "pearson": "#f18f01"}
     ordered = sorted(drawn, key=lambda design: design.n)
     for axes, design in zip(panels.ravel(), ordered, strict=True):
@@ -140,8 +139,7 @@ def run(arguments: Options) -> list[Claim]:
         f"simulated releases behind each of our p-values. Monte Carlo standard error of a size near .05: {error:.4f}. "
         "The Kolmogorov-Smirnov test of a Monte Carlo p-value spreads it evenly over its step of 1/1000.",
     ]
-    write_table(table, "chisquare_pvalues", arguments, notes)
-    write_figure(figure_of(drawn), "chisquare_pvalues", arguments)
+    write_table(table, "chisquare_pvalues", arguments, notes, figure_of(drawn))
     ours, naive = table[table["method"] != "naive"], table[table["method"] == "naive"]
     fit = ours[ours["test"] == "goodness of fit"]
     others = ours[ours["test"] != "goodness of fit"]
@@ -151,26 +149,22 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             "size of the naive chi-squared test at .05; .74 expected",
             "goodness of fit, d = 4, n = 1000, rho = .00125",
-            "",
             f"{first:.3f}",
-            f"{np.sqrt(first * (1 - first) / arguments.replicates):.3f}",
-            bool(abs(first - 0.74) < 0.02 + 4 * error),
+            abs(first - 0.74) < 0.02 + 4 * error,
+            error=f"{np.sqrt(first * (1 - first) / arguments.replicates):.3f}",
         ),
         Claim(
             "least p-value of the Kolmogorov-Smirnov test that p-values are uniform (not rejected at 1e-4)",
             "goodness of fit, d = 4, n = 1000 and 10,000, both statistics",
-            "",
             f"{fit['KS p-value'].min():.3g}",
-            "",
-            bool((fit["KS p-value"] > LEVEL).all()),
+            (fit["KS p-value"] > LEVEL).all(),
         ),
         Claim(
             "largest size at .05, independence and two samples",
             "2x2, n = 1000 and 10,000, rho = .00125, both statistics",
-            "",
             f"{others['size at .05'].max():.4f}",
-            f"{error:.4f}",
-            bool(others["size at .05"].max() <= most),
+            others["size at .05"].max() <= most,
+            error=f"{error:.4f}",
         ),
     ]
 

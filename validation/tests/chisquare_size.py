@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import candidates
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
-from validation.common.cells import kept_all
-from validation.common.claims import Claim, largest_size
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.cells import measured_again
+from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 
 Model = GoodnessOfFit | Independence | Homogeneity
 
@@ -37,9 +35,6 @@ SHARED = 10
 """Replicates that share simulated releases where the hypothesis leaves nothing open: their law is one."""
 STAGES = (30, 70)
 """Draws after which p-values that can no longer be small are left; the others get them all."""
-FAMILYWISE = 0.05
-"""Chance that a grid of exact tests has a cell flagged."""
-_QUICK = 500
 _AT_ONCE = 400_000
 
 
@@ -196,17 +191,11 @@ def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
     ]
 
 
-def largest_allowed(level: float, replicates: int, tests: int) -> float:
-    """Size that a test of exactly this level exceeds with the chance that Bonferroni leaves to one of ``tests``."""
-    return float(stats.binom.isf(FAMILYWISE / tests, replicates, level)) / replicates
-
-
 def figure_of(table: pd.DataFrame) -> Figure:
     """Size at .05 of every cell, by number of rows, for each test and statistic."""
     first = table[(table["run"] == "first") & (table["level"] == ALPHAS[0])]
     tests = list(first["test"].unique())
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(tests), sharey=True)
+    figure, panels = new_figure(11, 4.2, 1, len(tests), sharey=True)
     allowed = largest_allowed(ALPHAS[0], int(first["replicates"].iloc[0]), len(table[table["run"] == "first"]))
     rng = np.random.default_rng(0)
     for axes, test in zip(panels, tests, strict=True):
@@ -214,8 +203,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
             some = first[(first["test"] == test) & (first["statistic"] == kind)]
             place = np.log10(some["n"]) + 0.3 * (offset - 0.5) + rng.uniform(-0.1, 0.1, len(some))
             axes.plot(place, some["size"], "o", ms=3, alpha=0.6, color=colour, label=kind)
-        axes.axhline(ALPHAS[0], color="black", lw=0.8)
-        axes.axhline(allowed, color="firebrick", lw=0.8, ls="--", label="largest allowed")
+        limits(axes, ALPHAS[0], allowed, "largest allowed")
         axes.set(title=test, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
     panels[0].set_ylabel("size at level .05")
     panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
@@ -224,32 +212,22 @@ def figure_of(table: pd.DataFrame) -> Figure:
 
 def run(arguments: Options) -> list[Claim]:
     """Measure the grid, rerun what fails, write table and figure."""
-    designs = grid() if arguments.replicates >= _QUICK else grid()[::37]
-    seeds = [arguments.seed + 1000 * place for place in range(len(designs))]
-    first = {
-        str(place): partial(measure, design, arguments.replicates, seed, "first")
-        for place, (design, seed) in enumerate(zip(designs, seeds, strict=True))
-    }
-    parts = kept_all("chisquare_size", first, arguments)
-    tests = sum(map(len, parts))
-    rows = [row for part in parts for row in part]
-    allowed = {alpha: largest_allowed(alpha, arguments.replicates, tests) for alpha in ALPHAS}
-    failed = [place for place, part in enumerate(parts) if any(row["size"] > allowed[row["level"]] for row in part)]
-    reruns = {
-        f"{place}-again": partial(measure, designs[place], 10 * arguments.replicates, seeds[place] + 1, "rerun")
-        for place in failed
-    }
-    again = kept_all("chisquare_size", reruns, arguments)
-    table = pd.DataFrame(rows + [row for part in again for row in part])
-    table["held"] = table["size"] <= table["level"].map(allowed)
+
+    def allowed(alpha: float, tests: int) -> float:
+        return largest_allowed(alpha, arguments.replicates, tests)
+
+    table, tests, failed = measured_again(
+        "chisquare_size", grid(), measure, lambda row, tests: row["size"] > allowed(row["level"], tests), arguments,
+        every=37,
+    )  # fmt: skip
     keys = ["test", "levels", "cells", "n", "price", "neighbors", "statistic", "level"]
     last = table.drop_duplicates(keys, keep="last")
     low = last[(last["level"] == ALPHAS[0]) & (last["size"] < 0.04)]
     notes = [
         f"{tests} sizes, {DRAWS} simulated releases behind each p-value. Largest size allowed: "
-        + ", ".join(f"{allowed[alpha]:.4f} at {alpha:g}" for alpha in ALPHAS)
+        + ", ".join(f"{allowed(alpha, tests):.4f} at {alpha:g}" for alpha in ALPHAS)
         + f" (Bonferroni: an exact test is flagged anywhere with probability {FAMILYWISE:g} at most). Designs that "
-        f"failed at first and were run again at ten times the replicates: {len(failed)}.",
+        f"failed at first and were run again at ten times the replicates: {failed}.",
         "Below .04 at level .05: "
         + "; ".join(
             f"{test}, {kind}: {len(group)} of {len(last[(last.test == test) & (last.statistic == kind)]) // 2} cells, "
@@ -261,8 +239,7 @@ def run(arguments: Options) -> list[Claim]:
         "n is public under replace_one, and noisy under add_remove; in homogeneity the sizes of the samples are fixed "
         "and known through the noisy table alone.",
     ]
-    write_table(table, "chisquare_size", arguments, notes)
-    write_figure(figure_of(table), "chisquare_size", arguments)
+    write_table(table, "chisquare_size", arguments, notes, figure_of(table))
     return [
         largest_size(
             f"largest size at {alpha:g}: {test}",

@@ -14,7 +14,7 @@ from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import batch_loglinear, loglinear_oracle
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.tests.loglinear_designs import EVEN, RARE, SCORES, THREE, Design, dependent, product
 
 DESIGNS = (
@@ -126,13 +126,11 @@ def _flat(name: str, cells: list[Any], arguments: Options) -> pd.DataFrame:
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Coverage of score and Wald intervals where coefficients are determined, and widths, against kappa."""
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.2, 1, 2)
     first = table[(table["run"] == "first") & (table["kappa"] > 0.01)]
     left.plot(first["kappa"], first["wald where determined"], "x", ms=4, color="#f18f01", alpha=0.6, label="Wald")
     left.plot(first["kappa"], first["coverage where determined"], ".", ms=5, color="#03396c", alpha=0.7, label="score")
-    left.axhline(0.95, color="black", lw=0.8)
-    left.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    limits(left, 0.95, least, "least allowed")
     left.set(xscale="log", xlabel="smallest fitted count over its error", ylabel="coverage where determined")
     left.legend(fontsize=8, frameon=False, loc="lower right")
     right.plot(first["kappa"], first["width / oracle"], ".", ms=5, color="#03396c", alpha=0.7)
@@ -155,8 +153,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Not determined: {lost.mean():.1%} of all, {(lost == 0).mean():.0%} of rows without any.",
         "Wald intervals are those of inference='wald'; nothing is claimed of them.",
     ]
-    write_table(table, "loglinear_coverage", arguments, notes)
-    write_figure(figure_of(table, least), "loglinear_coverage", arguments)
+    write_table(table, "loglinear_coverage", arguments, notes, figure_of(table, least))
     told = "eight populations, n 200 to 10,000, five prices, both relations"
     return [
         least_coverage("least coverage of 95% intervals: coefficients of log-linear models", table, by=CELL, held=None,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import dpinfer as dpi
-from dpinfer.tables.loglinear import cells_of_table
-
-if TYPE_CHECKING:
-    from dpinfer.tables.loglinear import LogLinear
-    from dpinfer.tables.loglinear_fit import LogLinearModel, NoisyCells
+from dpinfer.tables.loglinear import LogLinear, cells_of_table
+from dpinfer.tables.loglinear_fit import LogLinearModel, NoisyCells
 
 
 def product(*margins: list[float]) -> np.ndarray:

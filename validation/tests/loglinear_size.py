@@ -11,15 +11,13 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.tables.loglinear_inference import NestedLogLinear, nested
+from dpinfer.tables.loglinear_inference import nested
 from validation.common.cells import measured
 from validation.common.claims import Claim, largest_size
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.leaves import DRAWS, LEVELS, rejections
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 from validation.tests.loglinear_designs import EVEN, PEAK, RARE, THREE, Design
 
-DRAWS = 199
-STAGES = (20, 20, 40, 119)
-LEVELS = (0.05, 0.01)
 LOUD, QUIET, PURE = dpi.ZCDP(0.005), dpi.ZCDP(0.5), dpi.PureDP(1.0)
 SETTINGS = ((100, QUIET), (100, PURE), (1000, QUIET), (1000, LOUD), (1000, PURE), (10_000, LOUD))
 RELATIONS = ("add_remove", "replace_one")
@@ -32,31 +30,6 @@ TESTS = {
 }
 CELL = ["test", "population", "n", "price", "neighbors"]
 EFFECTS = (0.0, 0.15, 0.3, 0.45, 0.6)
-TIE = 1e-9
-
-
-def rejections(model: NestedLogLinear, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Whether the p-value of `DRAWS` draws is at most each of `LEVELS` (R, 2).
-
-    A table is left alone once its p-value must exceed the larger level: what is decided is the same.
-    """
-    observed = model.statistic(values)
-    least = observed - TIE * np.maximum(np.abs(observed), 1.0)
-    most = round(max(LEVELS) * (DRAWS + 1)) - 1
-    largest, alive = np.zeros(len(values), dtype=int), np.arange(len(values))
-    for strength in (None, *model.others):
-        found = np.zeros(len(values), dtype=int)
-        tried = alive if strength is None else alive[model.hidden(values[alive])] if alive.size else alive
-        for draws in STAGES:
-            for part in np.array_split(tried, max(len(tried) * draws // 2000, 1)) if tried.size else ():
-                fitted = model.fit(values[part]) if strength is None else model.fit(values[part], strength)
-                drawn = model.statistic(model.draw(fitted, draws, rng))
-                found[part] += (~(drawn < least[part, None])).sum(axis=1)
-            tried = tried[found[tried] <= most]
-        largest = np.maximum(largest, found)
-        alive = alive[largest[alive] <= most]
-    pvalues = (1 + largest) / (DRAWS + 1)
-    return np.stack([pvalues <= level for level in LEVELS], axis=1)
 
 
 def test_of(name: str, shares: np.ndarray, n: int, price: Any, neighbors: str, counts: np.ndarray, seed: Any) -> tuple:
@@ -75,7 +48,7 @@ def measure(cell: tuple[str, str, int, Any, str], place: int, replicates: int, s
     rng = np.random.default_rng([seed, place])
     counts = rng.multinomial(n, SHARES[population], size=replicates)
     model, values = test_of(test, SHARES[population], n, price, neighbors, counts, [seed, place, 1])
-    rates = rejections(model, values, rng).mean(axis=0)
+    rates = rejections(model, values, rng, 2000).mean(axis=0)
     named = {"test": test, "population": population, "n": n, "price": str(price), "neighbors": neighbors}
     rates_by = {f"size at {level:g}": rate for level, rate in zip(LEVELS, rates, strict=True)}
     return named | rates_by | {"hidden": model.hidden(values[:500]).mean(), "replicates": replicates}
@@ -98,7 +71,7 @@ def power(cell: tuple[float, int, Any], place: int, replicates: int, seed: int) 
         "log odds ratio": effect,
         "n": n,
         "price": str(price),
-        "power": rejections(model, values, rng)[:, 0].mean(),
+        "power": rejections(model, values, rng, 2000)[:, 0].mean(),
         "without privacy": (pearson > stats.chi2.isf(0.05, 2)).mean(),
         "replicates": replicates,
     }
@@ -106,8 +79,7 @@ def power(cell: tuple[float, int, Any], place: int, replicates: int, seed: int) 
 
 def figure_of(sizes: pd.DataFrame, powers: pd.DataFrame) -> Figure:
     """Sizes of all cells, and powers beside those without privacy."""
-    figure = Figure(figsize=(10.5, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.0, 1, 2)
     for (name, group), colour in zip(
         sizes.groupby("test", sort=False), ("#03396c", "#f18f01", "#7a9e7e", "#a23b72"), strict=True
     ):

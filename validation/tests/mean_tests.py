@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 from tqdm import tqdm
@@ -20,9 +21,6 @@ from dpinfer.statistics.nulls import batch_pvalues
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.outputs import Options, options, write_figure, write_table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DRAWS = 199
 LEVELS = (0.05, 0.01)
@@ -346,10 +344,9 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             f"largest share of releases with equal variances that are flagged as unequal (rule {most_flags:.4f})",
             f"{len(doubted)} designs with equal_var=True",
-            "",
             f"{doubted['flagged'].max():.4f}",
-            f"{np.sqrt(FALSE_FLAGS * (1 - FALSE_FLAGS) / arguments.replicates):.4f}",
-            bool(doubted["flagged"].max() <= most_flags),
+            doubted["flagged"].max() <= most_flags,
+            error=f"{np.sqrt(FALSE_FLAGS * (1 - FALSE_FLAGS) / arguments.replicates):.4f}",
         )
     )
     strong = power[(power["price"] == str(POWER_PRICES[-1])) & (power["effect"] == EFFECTS[3])]
@@ -359,10 +356,9 @@ def run(arguments: Options) -> list[Claim]:
         Claim(
             f"largest power lost to noise at {POWER_PRICES[-1]}",
             f"four tests, difference of {EFFECTS[3]:g} sd, level .05",
-            "",
             f"{lost.max():.3f}",
-            f"{np.sqrt(0.5 / max(arguments.replicates // 5, 100)):.3f}",
-            bool(lost.max() <= 0.1),
+            lost.max() <= 0.1,
+            error=f"{np.sqrt(0.5 / max(arguments.replicates // 5, 100)):.3f}",
         )
     )
     return claims

@@ -27,7 +27,7 @@ from dpinfer.distributions.ranks import best_leaves, best_sides
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, least_coverage
 from validation.common.leaves import DRAWS, beyond_of, noise_at, normal_shares
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, options, write_figure, write_table
 
 LEVEL = 0.05
 SIZES = (50, 100, 200, 400, 800, 1600)
@@ -155,8 +155,7 @@ def covers(n: int, price: object, shift: float, replicates: int, seed: int) -> l
 
 def figure_of(table: pd.DataFrame) -> Figure:
     """Power by number of rows."""
-    figure = Figure(figsize=(10, 5.4), layout="constrained")
-    panels = figure.subplots(2, 3, sharex=True, sharey=True)
+    figure, panels = new_figure(10, 5.4, 2, 3, sharex=True, sharey=True)
     colours = {"counts": "#03396c", "noise on the statistic": "#f18f01", "no privacy": "black"}
     for (epsilon, test), axes in zip(product(EPSILONS, TESTS), panels.ravel(), strict=True):
         some = table[(table["test"] == test) & (table["epsilon"] == epsilon)]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.distributions.rank_statistics import (
@@ -20,10 +18,10 @@ from dpinfer.distributions.rank_statistics import (
     TwoDistributions,
 )
 from dpinfer.distributions.ranks import best_leaves, best_sides
-from validation.common.cells import kept_all
-from validation.common.claims import Claim, largest_size
+from validation.common.cells import measured_again
+from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
 from validation.common.leaves import DRAWS, LAWS, beyond_of, noise_at, shares_of
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 
 Model = GroupRanks | TwoDistributions | SignedRanks | GivenDistribution | RankAssociation
 
@@ -33,11 +31,8 @@ PRICES = (dpi.PureDP(0.1), dpi.ZCDP(0.5), dpi.GDP(0.1), dpi.PureDP(1.0), dpi.ZCD
 
 NEIGHBORS = ("add_remove", "replace_one")
 ALPHAS = (0.05, 0.01)
-FAMILYWISE = 0.05
-"""Chance that a grid of exact tests has a cell flagged."""
 
 CELL = ["test", "rows", "values", "price", "neighbors"]
-_QUICK = 500
 _BATCH = 1000
 
 
@@ -129,24 +124,18 @@ def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
     ]
 
 
-def largest_allowed(level: float, replicates: int, tests: int) -> float:
-    """Size that a test of exactly this level exceeds with the chance that Bonferroni leaves to one of ``tests``."""
-    return float(stats.binom.isf(FAMILYWISE / tests, replicates, level)) / replicates
-
-
 def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
     """Size at .05 of every cell, by test and number of rows."""
     first = table[(table["run"] == "first") & (table["level"] == ALPHAS[0])]
-    figure = Figure(figsize=(9.5, 4), layout="constrained")
-    axes, rng = figure.subplots(), np.random.default_rng(0)
+    figure, axes = new_figure(9.5, 4)
+    rng = np.random.default_rng(0)
     tests = list(first["test"].unique())
     rows = first["rows"].map(lambda text: sum(map(int, text.split())))
     for offset, (n, colour) in enumerate(zip(SIZES, ("#f18f01", "#6497b1", "#03396c"), strict=True)):
         some = first[rows == n]
         place = some["test"].map(tests.index) + 0.25 * (offset - 1) + rng.uniform(-0.08, 0.08, len(some))
         axes.plot(place, some["size"], "o", ms=3.5, alpha=0.7, color=colour, label=f"{n:,} rows")
-    axes.axhline(ALPHAS[0], color="black", lw=0.8)
-    axes.axhline(allowed, color="firebrick", lw=0.8, ls="--", label="largest allowed")
+    limits(axes, ALPHAS[0], allowed, "largest allowed")
     axes.set_xticks(range(len(tests)), tests)
     axes.set_ylabel("size at level .05")
     axes.legend(fontsize=8, frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.12))
@@ -155,33 +144,22 @@ def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
 
 def run(arguments: Options) -> list[Claim]:
     """Measure the grid, rerun what fails, write table and figure."""
-    designs = grid() if arguments.replicates >= _QUICK else grid()[::19]
-    first = {
-        str(place): partial(measure, design, arguments.replicates, arguments.seed + 1000 * place, "first")
-        for place, design in enumerate(designs)
-    }
-    parts = kept_all("rank_sizes", first, arguments)
-    tests = sum(map(len, parts))
-    allowed = {level: largest_allowed(level, arguments.replicates, tests) for level in ALPHAS}
-    failed = [place for place, part in enumerate(parts) if any(row["size"] > allowed[row["level"]] for row in part)]
-    reruns = {
-        f"{place}-again": partial(
-            measure, designs[place], 10 * arguments.replicates, arguments.seed + 1000 * place + 1, "rerun"
-        )
-        for place in failed
-    }
-    parts += kept_all("rank_sizes", reruns, arguments)
-    table = pd.DataFrame([row for part in parts for row in part])
-    table["held"] = table["size"] <= table["level"].map(allowed)
+
+    def allowed(level: float, tests: int) -> float:
+        return largest_allowed(level, arguments.replicates, tests)
+
+    table, tests, failed = measured_again(
+        "rank_sizes", grid(), measure, lambda row, tests: row["size"] > allowed(row["level"], tests), arguments,
+        every=19,
+    )  # fmt: skip
     notes = [
         f"{tests} sizes, {DRAWS} simulated releases behind each p-value. Largest size allowed: "
-        + ", ".join(f"{allowed[level]:.4f} at {level:g}" for level in ALPHAS)
+        + ", ".join(f"{allowed(level, tests):.4f} at {level:g}" for level in ALPHAS)
         + f" (Bonferroni: an exact test is flagged anywhere with probability {FAMILYWISE:g} at most). Designs that "
-        f"failed at first and were run again at ten times the replicates: {len(failed)}.",
+        f"failed at first and were run again at ten times the replicates: {failed}.",
         "Leaves are those that the price asks for. n is public under replace_one, sizes of groups never are.",
     ]
-    write_table(table, "rank_sizes", arguments, notes)
-    write_figure(figure_of(table, allowed[ALPHAS[0]]), "rank_sizes", arguments)
+    write_table(table, "rank_sizes", arguments, notes, figure_of(table, allowed(ALPHAS[0], tests)))
     return [
         largest_size(
             f"largest size at {level:g}: {test}",

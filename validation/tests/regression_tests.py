@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.kernel.measurement import Measurement
+from dpinfer.privacy import Privacy
 from dpinfer.regression.gram import GramFit, GramProblem, fit_gram
 from dpinfer.regression.gram_inference import LinearRestrictions, gram_values, joint_loadings, score_joint
 from dpinfer.statistics.tails import joint_pvalue
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.leaves import DRAWS, LEVELS, rejections
+from validation.common.outputs import Options, limits, new_figure, options, write_figure, write_table
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Array = NDArray[np.float64]
 
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.privacy import Privacy
 
-    Array = NDArray[np.float64]
-
-DRAWS = 199
-STAGES = (20, 20, 40, 119)
-LEVELS = (0.05, 0.01)
 SIZES = (100, 1000, 10_000)
 PRICES = (dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 CLEAR = (dpi.ZCDP(5.0), dpi.ZCDP(20.0))
@@ -38,7 +33,6 @@ CLEAR = (dpi.ZCDP(5.0), dpi.ZCDP(20.0))
 FALSE_ALARM = 1e-4
 EFFECTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 TOGETHER = 2_000_000
-TIE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -126,24 +120,6 @@ def symmetric(triangles: Array, width: int) -> Array:
     return full
 
 
-def rejections(model: LinearRestrictions, values: Array, rng: np.random.Generator) -> Array:
-    """Whether the p-value of `DRAWS` draws is at most each of `LEVELS` (R, 2).
-
-    A release is left alone once its p-value must exceed the larger level: what is decided is the same.
-    """
-    observed, exceeding = model.statistic(values), np.zeros(len(values), dtype=int)
-    least = observed - TIE * np.maximum(np.abs(observed), 1.0)
-    most = round(max(LEVELS) * (DRAWS + 1)) - 1
-    alive = np.arange(len(values))
-    for draws in STAGES:
-        for part in np.array_split(alive, max(len(alive) * draws // 4000, 1)):
-            drawn = model.statistic(model.draw(model.fit(values[part]), draws, rng))
-            exceeding[part] += (~(drawn < least[part, None])).sum(axis=1)
-        alive = alive[exceeding[alive] <= most]
-    pvalues = (1 + exceeding) / (DRAWS + 1)
-    return np.stack([pvalues <= level + 1e-12 for level in LEVELS], axis=1)
-
-
 def cell(kind: Kind, n: int, price: Privacy, sums: Array, rng: np.random.Generator) -> dict:
     """Shares of rejections by the simulated null and by the limiting distribution, one release for each data set."""
     model, measured = kind.model(price)
@@ -152,7 +128,7 @@ def cell(kind: Kind, n: int, price: Privacy, sums: Array, rng: np.random.Generat
     fit = fit_gram(model.problem, gram, gram[:, 0, 0])
     statistic, df = score_joint(fit, model.restrictions, model.targets[None])
     limiting = limiting_pvalues(fit, model, statistic, df)
-    rejected = rejections(model, gram_values(gram, gram[:, 0, 0]), rng)
+    rejected = rejections(model, gram_values(gram, gram[:, 0, 0]), rng, 4000)
     row = {
         "regressors": kind.name,
         "slopes": kind.slopes,
@@ -225,12 +201,10 @@ def largest(replicates: int, level: float, tests: int) -> float:
 
 def figure_of(table: pd.DataFrame, powers: pd.DataFrame, bound: float) -> Figure:
     """Size against kappa, and power against the slopes."""
-    figure = Figure(figsize=(10.5, 4.3), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(10.5, 4.3, 1, 2)
     left.plot(table["kappa"], table["limiting at 0.05"], "x", color="#f18f01", ms=5, label="limiting distribution")
     left.plot(table["kappa"], table["size at 0.05"], "o", color="#03396c", ms=4, label="simulated null")
-    left.axhline(0.05, color="black", lw=0.8)
-    left.axhline(bound, color="firebrick", lw=0.8, ls="--", label="most allowed")
+    limits(left, 0.05, bound, "most allowed")
     left.set(xscale="symlog", xlabel="kappa (median)", ylabel="share rejected at .05")
     left.set_title("True hypotheses: 2 or 5 restrictions")
     largest_n = powers["n"].max()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
@@ -18,11 +19,8 @@ from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import LogLinearInference
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, options, write_table
 from validation.tests.loglinear_designs import EVEN, THREE, Design
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 SIZES = (500, 5000)
@@ -137,13 +135,11 @@ def measure(cell: tuple[str, int, Any, str], place: int, replicates: int, seed: 
 
 def figure_of(table: pd.DataFrame, least: float) -> Figure:
     """Joint coverage of simultaneous intervals and of single ones."""
-    figure = Figure(figsize=(7.5, 3.8), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(7.5, 3.8)
     place = np.arange(len(table))
     axes.plot(place, table["single, together"], "x", color="#f18f01", label="single intervals, taken together")
     axes.plot(place, table["coverage"], "o", ms=4, color="#03396c", label="simultaneous intervals")
-    axes.axhline(0.95, color="black", lw=0.8)
-    axes.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
+    limits(axes, 0.95, least, "least allowed")
     each = len(table) // len(QUANTITIES)
     axes.set_xticks(np.arange(len(QUANTITIES)) * each + (each - 1) / 2, QUANTITIES)
     axes.set(ylabel="coverage of all at once")
@@ -161,8 +157,7 @@ def run(arguments: Options) -> list[Claim]:
         f"Rule: joint coverage at least {least:.4f} at {arguments.replicates:,} replicates. `single, together` is the "
         "share of releases in which all single 95% intervals hold; `width / single` compares mean widths."
     ]
-    write_table(table, "simultaneous_coverage", arguments, notes)
-    write_figure(figure_of(table, least), "simultaneous_coverage", arguments)
+    write_table(table, "simultaneous_coverage", arguments, notes, figure_of(table, least))
     return [
         least_coverage(
             "least joint coverage of simultaneous 95% intervals", table, by=CELL, held=None,

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["answers", "rows_of", "serve"]
-
 
 def rows_of(population, n, seed, replicate, independent=False):
     """Draw n rows with replacement from (N, k) rows; independent columns make independence true."""
