@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.errors import (
-    FormulaError,
-    NotProvedError,
-    OptionError,
-    SchemaError,
-    UnknownColumnError,
-)
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
 from dpinfer.families.question import ExpFam
 from dpinfer.inference.released import Released
 from dpinfer.privacy.units import NEIGHBORS

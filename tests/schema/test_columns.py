@@ -72,11 +72,7 @@ def storages(cell):
     if type(cell) is complex:
         found.append(np.array([cell, 1j], dtype=np.clongdouble)[:1])
     if type(cell) is float:
-        found += [
-            np.array([cell, 1.0, cell])[::2][:1],
-            np.array([cell], dtype=">f8"),
-            np.array([cell], np.longdouble),
-        ]
+        found += [np.array([cell, 1.0, cell])[::2][:1], np.array([cell], dtype=">f8"), np.array([cell], np.longdouble)]
     if type(cell) is int and abs(cell) < 100:
         found += [np.array([cell], dtype=t) for t in ("i1", "i8", "f4", "f8", "f2")]
         found += [np.array([cell], dtype="u2")] if cell >= 0 else []
@@ -149,11 +145,7 @@ def test_a_cell_depends_on_itself_alone(cells, column):
     alone = np.concatenate([column.coerce(pd.Series([cell]).to_numpy()) for cell in cells])
     alone[~np.isfinite(alone)] = NAN
     categorical = pd.factorize(objects(*cells), use_na_sentinel=True)
-    together = [
-        objects(*cells),
-        pd.Series(cells, dtype=object).to_numpy(),
-        Coded(np.arange(len(cells)), cells),
-    ]
+    together = [objects(*cells), pd.Series(cells, dtype=object).to_numpy(), Coded(np.arange(len(cells)), cells)]
     if len({type(cell) for cell in cells}) == 1:
         together.append(Coded(categorical[0], list(categorical[1])))
     for raw in together:
@@ -266,9 +258,7 @@ def test_equality_tells_types_of_levels_apart():
 
 
 @pytest.mark.parametrize(
-    "column",
-    [*COLUMNS, Real(-1e300, 1e-300, missing=-0.1), Category([1, 2.5, "x", False], impossible=False)],
-    ids=repr,
+    "column", [*COLUMNS, Real(-1e300, 1e-300, missing=-0.1), Category([1, 2.5, "x", False], impossible=False)], ids=repr
 )
 def test_round_trips(column):
     assert column_from_dict(column.to_dict()) == column

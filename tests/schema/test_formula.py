@@ -9,16 +9,7 @@ import pytest
 from formulaic import model_matrix
 
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
-from dpinfer.schema import (
-    Boolean,
-    Category,
-    CompiledFormula,
-    Integer,
-    Real,
-    Schema,
-    compile_formula,
-    compile_terms,
-)
+from dpinfer.schema import Boolean, Category, CompiledFormula, Integer, Real, Schema, compile_formula, compile_terms
 
 SCHEMA = Schema(
     {"hours.per.week": Integer(1, 99), "a b": Real(0.5, 2)},
