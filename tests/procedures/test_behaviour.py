@@ -63,6 +63,8 @@ def plain(rows=60):
 
 CELLS = {"NA": pd.NA, "raising": Raises(), "lying": LyingText("3"), "array": np.ones((2, 2)), "bytes": b"\xff"}
 CELLS |= {"frame": pd.DataFrame({"a": [1]}), "unknown level": "zebra", "huge": 10**400, "None": None}
+CELLS |= {"infinity": np.inf, "text": "oops", "long text": "9" * 5000, "list": [1, 2], "complex": 1j, "type": int}
+CELLS |= {"time": pd.Timestamp("2020-01-01")}
 FRAMES = hurting(SCHEMA, plain)
 FRAMES |= {f"{kind} in x": (lambda cell=cell: with_cells(plain(), x=cell)) for kind, cell in CELLS.items()}
 FRAMES |= {f"{kind} in g": (lambda cell=cell: with_cells(plain(), g=cell)) for kind, cell in CELLS.items()}
