@@ -118,9 +118,7 @@ def test_a_draft_that_is_filled_in_is_a_schema(tmp_path):
     text += "  last: 2024-12-31\n"
     out.write_text(text, encoding="utf-8")
     expected = dpi.Schema(
-        age=dpi.Integer(0, 99),
-        smokes=dpi.Boolean(true="Yes", false="No"),
-        born=dpi.Date("2024-01-01", "2024-12-31"),
+        age=dpi.Integer(0, 99), smokes=dpi.Boolean(true="Yes", false="No"), born=dpi.Date("2024-01-01", "2024-12-31")
     )
     assert dpi.read_codebook(out) == expected
     assert dpi.Schema.from_yaml(text) == expected

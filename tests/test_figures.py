@@ -17,11 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GIVEN = tomllib.loads((Path(__file__).parent / "given_numbers.toml").read_text(encoding="utf-8"))
 """Constants of design that prose may state, by page, with what they are; those of "every page" first."""
 
-OTHERS = {
-    *((rounds.PAGE, name) for name in rounds.PARTS),
-    (trusted.PAGE, "trusted"),
-    (ROOT / "README.md", "table"),
-}
+OTHERS = {*((rounds.PAGE, name) for name in rounds.PARTS), (trusted.PAGE, "trusted"), (ROOT / "README.md", "table")}
 """Sections with a test of their own, and the README's example, whose noise is drawn anew."""
 
 _SECTION = r"<!-- ([\w-]+): made by .*?<!-- end of \1 -->"

@@ -241,6 +241,15 @@ def test_the_arguments_that_are_replaced_are_otherwise_right(name: str, tmp_path
     assert {*VALID[name]} <= set(inspect.signature(getattr(dpi, name)).parameters)
 
 
+ASKED = [name for name in VALID if "data" in inspect.signature(getattr(dpi, name)).parameters]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_rows_in_the_place_of_data_are_refused_by_every_question(name: str) -> None:
+    with pytest.raises(OptionError, match="data="):
+        getattr(dpi, name)(**VALID[name], data=ROWS)
+
+
 RESULTS = {"ols": OLS, "test": TEST, "table": dpi.table("g", public()).fit(PRICE)}
 
 

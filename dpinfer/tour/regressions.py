@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["gram_chapter", "logit_chapter", "regression_chapter"]
 
+MOSTLY_NOISE = 0.5
+"""Share of noise in the variance of a slope beyond which a fit is not called calm, also where no flag is raised."""
+
 
 def regression_chapter(tour: Tour) -> list[Block]:
     """Fit the first regression, and compare it with the ordinary one."""
@@ -40,7 +43,7 @@ def regression_chapter(tour: Tour) -> list[Block]:
         Text("The fit charges the ledger, measures noisy sums once, and infers from them alone."),
         script,
         Tables.of(results, "How the marriage is rated: private regression"),
-        *([] if results.flags else calm),
+        *([] if results.flags or share.max() > MOSTLY_NOISE else calm),
         Text(f"""Read it as any regression table. The standard error counts both sampling and privacy noise;
             the last column says which share of the variance is noise: among the slopes from
             {share.min():.0%} ({share.idxmin()}) to {share.max():.0%} ({share.idxmax()})."""),

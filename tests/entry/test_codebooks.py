@@ -29,10 +29,7 @@ PLAIN_TEXT = st.one_of(
 LINES = st.one_of(st.just(""), PLAIN_TEXT.map(lambda text: " ".join(text.split())))
 NUMBERS = st.one_of(st.integers(-(10**6), 10**6), st.floats(-1e9, 1e9))
 FEW = st.one_of(NUMBERS, PLAIN_TEXT)
-DATES = st.one_of(
-    st.dates(),
-    st.datetimes().map(lambda one: one.replace(microsecond=one.microsecond // 1000 * 1000)),
-)
+DATES = st.one_of(st.dates(), st.datetimes().map(lambda one: one.replace(microsecond=one.microsecond // 1000 * 1000)))
 
 
 @st.composite
@@ -318,10 +315,7 @@ def test_a_table_schema_that_is_none(values, tmp_path):
         dpi.read_codebook(written(tmp_path, values))
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.json", b"{"), ("a.json", b"\xff\xfe"), ("a.yaml", b"a: [")],
-)
+@pytest.mark.parametrize(("name", "content"), [("a.json", b"{"), ("a.json", b"\xff\xfe"), ("a.yaml", b"a: [")])
 def test_files_that_cannot_be_read(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SchemaError, match=f"'{name}' cannot be read"):

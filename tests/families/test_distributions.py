@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpinfer.errors import FormulaError, InferenceError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.errors import InferenceError, OptionError, SchemaError
 from dpinfer.families.distributions import (
     FAMILIES,
     Bernoulli,
@@ -22,7 +22,7 @@ from dpinfer.families.distributions import (
     as_family,
 )
 from dpinfer.families.estimation import clamped_problem
-from dpinfer.schema import Boolean, Category, Integer, Real, Schema
+from dpinfer.schema import Boolean, Integer, Real, Schema
 from dpinfer.statistics.numerical import composite_nodes
 
 CONTINUOUS = [
@@ -132,30 +132,10 @@ def test_links_are_inverse_and_differentiable(low_high):
     np.testing.assert_allclose(parameter.slope(eta), change, rtol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("family", "column", "right"),
-    [
-        (Gamma(), Real(0, 5), "lower > 0"),
-        (Lognormal(), Real(-1, 5), "lower > 0"),
-        (Exponential(), Real(-1, 5), "lower >= 0"),
-        (Beta(), Real(0, 1), "upper < 1"),
-        (Normal(), Category(["a", "b"]), "Real"),
-        (Normal(), Boolean(), "Real"),
-        (Poisson(), Real(0, 5), "Integer"),
-        (Poisson(), Integer(-1, 5), "lower >= 0"),
-        (Geometric(), Integer(-1, 5), "lower >= 0"),
-        (Bernoulli(), Integer(0, 2), "Boolean"),
-        (Binomial(4), Integer(0, 5), r"\[0, 4\]"),
-    ],
-)
-def test_a_column_that_does_not_suit_is_refused_by_name(family, column, right):
-    with pytest.raises(SchemaError, match=f"income.*{right}"):
-        clamped_problem(family, "income", Schema(income=column))
-
-
-def test_an_unknown_column_is_refused():
-    with pytest.raises(UnknownColumnError, match="wage"):
-        clamped_problem(Normal(), "wage", Schema(income=Real(0, 1)))
+@pytest.mark.parametrize("family", [Poisson(), Geometric()])
+def test_counts_below_zero_are_refused_by_name(family):
+    with pytest.raises(SchemaError, match=r"income.*lower >= 0"):
+        clamped_problem(family, "income", Schema(income=Integer(-1, 5)))
 
 
 def test_a_truth_value_is_a_bernoulli_column():
@@ -274,14 +254,6 @@ def test_a_family_of_ones_own_is_needed_again_after_a_file():
     assert own.require_density() is None
     with pytest.raises(InferenceError, match="natural"):
         own.natural(np.array([[1.0, 1.0]]))
-
-
-def test_a_statistic_without_bounds_is_refused():
-    own = OWN["gamma"][0]
-    with pytest.raises(FormulaError, match="log"):
-        clamped_problem(own, "v", Schema(v=Real(0, 20)))
-    with pytest.raises(SchemaError, match="support"):
-        clamped_problem(own, "v", Schema(v=Real(-5, -1)))
 
 
 @pytest.mark.parametrize(

@@ -2,28 +2,18 @@
 
 import dataclasses
 import logging
-import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.errors import (
-    BudgetExceededError,
-    DPInferError,
-    FormulaError,
-    NotProvedError,
-    OptionError,
-    SchemaError,
-    UnknownColumnError,
-)
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
 from dpinfer.families.question import ExpFam
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.statistics.inference import Released
 from tests.linear import gram_ols
 from tests.logs import charged
-from tests.odd_cells import with_cells
+from tests.questions import check_refused, hurting, seen
 
 COLUMNS = {
     "b": dpi.Boolean(),
@@ -69,6 +59,7 @@ KINDS = {
 # Nothing but the released numbers depends on the rows.
 
 METHODS = ("wald", "score", "simulated")
+PRICE = dpi.ZCDP(0.5)
 
 
 def plain(rows=80):
@@ -81,61 +72,23 @@ def plain(rows=80):
     )
 
 
-def with_numbers(value):
-    return plain().assign(**{name: value for name, column in COLUMNS.items() if isinstance(column, dpi.Real)})
+FRAMES = hurting(SCHEMA, plain)
 
 
-FRAMES = {
-    "NaN": lambda: with_cells(plain(), **dict.fromkeys(COLUMNS, np.nan)),
-    "None": lambda: with_cells(plain(), **dict.fromkeys(COLUMNS)),
-    "infinity": lambda: with_cells(plain(), x=np.inf, y=-np.inf, p=-np.inf, q=np.inf, k=np.inf, w=np.inf, m=-np.inf),
-    "text": lambda: with_cells(plain(), **dict.fromkeys(COLUMNS, "oops")),
-    "objects": lambda: with_cells(
-        plain(), x=object(), y=[1], p=b"x", q=pd.Timestamp("2020-01-01"), k=10**400, b={}, g=()
-    ),
-    "no rows": lambda: plain(0),
-    "one row": lambda: plain(1),
-    "two rows": lambda: plain(2),
-    "everything clamped from above": lambda: with_numbers(1e300),
-    "everything clamped from below": lambda: with_numbers(-1e300),
-    "half at either bound": lambda: with_numbers(np.where(np.arange(80) % 2, 1e300, -1e300)),
-    "everything constant": lambda: with_numbers(1.0).assign(q=0.5, b=True, g="b"),
-    "everything missing": lambda: pd.DataFrame(np.nan, index=range(80), columns=list(COLUMNS)),
-    "texts": lambda: plain().astype(str),
-}
+def traced(kind, frame, neighbors, **options):
+    """Fit, and return the results and all that is seen of them but noisy numbers."""
+    data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(PRICE, neighbors=neighbors))
+    results, trace = seen(KINDS[kind](data=data, **options), PRICE)
+    assert str(results.with_inference("wald").summary())
+    trace["question"] |= {"inference": None, "replicates": None}
+    if kind.startswith(("bernoulli", "poisson", "gamma", "normal", "lognormal", "beta")):
+        trace["natural"] = results.natural_params().index.tolist()
+    return results, trace
 
 
-def traced(kind, frame, neighbors, price, **options):
-    """Fit, and collect everything that can be seen apart from the released numbers."""
-    data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(price, neighbors=neighbors))
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        results = KINDS[kind](data=data, **options).fit(price)
-        table = results.summary_frame()
-        assert str(results.with_inference("wald").summary())
-        natural = []
-        if kind.startswith(("bernoulli", "poisson", "gamma", "normal", "lognormal", "beta")):
-            natural = results.natural_params().index.tolist()
-    release = results.release
-    trace = {
-        "index": table.index.tolist(),
-        "columns": list(table.columns),
-        "dtypes": [str(kind) for kind in table.dtypes],
-        "natural": natural,
-        "names": release.names,
-        "steps": release.steps,
-        "law": release.law,
-        "cost": release.cost,
-        "question": {**release.question, "inference": None, "replicates": None},
-        "spent": data.ledger.spent,
-        "warned": [str(one.message) for one in warned],
-    }
-    return trace, results, table
-
-
-def check(results, frame=None):
+def check(results):
     """Numbers are finite, and intervals hold the estimate; what is not determined has an interval alone, and a flag."""
-    frame = results.summary_frame() if frame is None else frame
+    frame = results.summary_frame()
     missing = frame.iloc[:, 0].isna()
     assert missing.any() == any(flag.startswith("not determined: ") for flag in results.flags)
     assert missing.any() == ("not determined" in str(results.summary().tables[1]))
@@ -153,16 +106,13 @@ def check(results, frame=None):
     assert frame["noise share"].between(0, 1 + 1e-9).all()
 
 
-PRICE = dpi.ZCDP(0.5)
-
-
 @pytest.fixture(scope="module")
 def usual():
     found = {}
 
     def get(kind, neighbors):
         if (kind, neighbors) not in found:
-            found[kind, neighbors] = traced(kind, plain(), neighbors, PRICE, inference="wald")[0]
+            found[kind, neighbors] = traced(kind, plain(), neighbors, inference="wald")[1]
         return found[kind, neighbors]
 
     return get
@@ -176,10 +126,10 @@ def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd
     for place, kind in list(enumerate(KINDS))[start % 5 :: 5]:
         neighbors, method = NEIGHBORS[(start + place) % 2], METHODS[(start + place) % 3]
         options = {"replicates": 99} if method == "simulated" else {}
-        trace, results, table = traced(kind, FRAMES[name](), neighbors, PRICE, inference=method, **options)
+        results, trace = traced(kind, FRAMES[name](), neighbors, inference=method, **options)
         assert trace == usual(kind, neighbors), kind
         assert trace["warned"] == []
-        check(results, table)
+        check(results)
     assert charged(caplog)
     assert tuple(capfd.readouterr()) == ("", "")
 
@@ -220,105 +170,61 @@ def own(*statistics, **options):
     return dpi.Family("mine", statistics=statistics, log_density=lambda x, *theta: -x, **(given | options))
 
 
+NORMAL = {"family": "normal"}
 BAD = {
-    "family before data": (lambda d: dpi.expfam("x", "normal", d), OptionError, r"expfam\(column, data, family="),
-    "family in the place of data": (lambda d: dpi.expfam("x", "normal"), OptionError, r"expfam\(column, data, fam"),
-    "normal of a category": (lambda d: dpi.expfam("g", d, family="normal"), SchemaError, "normal .* suit g"),
-    "normal of a truth value": (lambda d: dpi.expfam("b", d, family="normal"), SchemaError, "normal .* suit b"),
-    "gamma from zero": (lambda d: dpi.expfam("w", d, family="gamma"), SchemaError, "suit w .*lower > 0"),
-    "lognormal below zero": (lambda d: dpi.expfam("x", d, family="lognormal"), SchemaError, "suit x .*lower > 0"),
-    "exponential below zero": (lambda d: dpi.expfam("x", d, family="exponential"), SchemaError, "suit x .*lower >= 0"),
-    "beta above one": (lambda d: dpi.expfam("p", d, family="beta"), SchemaError, "suit p .*upper < 1"),
-    "poisson of reals": (lambda d: dpi.expfam("w", d, family="poisson"), SchemaError, "suit w .*Integer"),
-    "geometric of reals": (lambda d: dpi.expfam("w", d, family="geometric"), SchemaError, "suit w .*Integer"),
-    "bernoulli of many values": (lambda d: dpi.expfam("m", d, family="bernoulli"), SchemaError, "suit m .*Boolean"),
-    "too few trials": (lambda d: dpi.expfam("m", d, family=dpi.Binomial(9)), SchemaError, r"suit m .*\[0, 9\]"),
-    "categories of reals": (lambda d: dpi.expfam("x", d, family="categorical"), SchemaError, "'x' has no levels"),
-    "unknown column": (lambda d: dpi.expfam("income", d, family="normal"), UnknownColumnError, "'income'"),
-    "unknown columns": (lambda d: dpi.expfam(["x", "income"], d, family="normal"), UnknownColumnError, "'income'"),
-    "own, unbounded": (lambda d: dpi.expfam("w", d, family=own("log(x)")), FormulaError, "unbounded at `?w"),
-    "own, unbounded quotient": (lambda d: dpi.expfam("w", d, family=own("x", "1 / (x - 2)")), FormulaError, "w"),
-    "own, the same for all": (
-        lambda d: dpi.expfam("w", d, family=own("x", "x * 0")),
-        FormulaError,
-        "same for every row",
-    ),
-    "own, of a truth value": (lambda d: dpi.expfam("b", d, family=own("x")), SchemaError, "mine .* suit b"),
-    "own, away from its support": (
-        lambda d: dpi.expfam("x", d, family=own("x", support=(5, 9))),
-        SchemaError,
-        "suit x .*support",
-    ),
-    "own, of reals, discrete": (lambda d: dpi.expfam("w", d, family=own("x", discrete=True)), SchemaError, "suit w"),
-    "no condition": (lambda d: dpi.expfam("x", d, family="normal", where="y + 1"), FormulaError, "not a condition"),
-    "unknown in a condition": (lambda d: dpi.expfam("x", d, family="normal", where="v > 1"), UnknownColumnError, "'v'"),
-    "a condition of another type": (lambda d: dpi.expfam("x", d, family="normal", where=3), OptionError, "where=3"),
-    "a column of another type": (lambda d: dpi.expfam(3, d, family="normal"), OptionError, "column=3"),
-    "columns of another type": (lambda d: dpi.expfam(["x", 3], d, family="normal"), OptionError, "column="),
-    "one of several columns": (lambda d: dpi.expfam(["x"], d, family="normal"), OptionError, "column="),
-    "repeated columns": (lambda d: dpi.expfam(["x", "x"], d, family="normal"), OptionError, "columns="),
-    "too many columns": (
-        lambda d: dpi.expfam([f"x ** {power}" for power in range(1, 12)], d, family="normal"),
-        OptionError,
-        "at most 10",
-    ),
-    "normals of a category": (lambda d: dpi.expfam(["x", "g"], d, family="normal"), FormulaError, "^g"),
-    "normals of a truth value": (lambda d: dpi.expfam(["x", "b"], d, family="normal"), SchemaError, "suit b"),
-    "normals without bounds": (lambda d: dpi.expfam(["x", "log(w)"], d, family="normal"), FormulaError, "unbounded"),
-    "normals, no condition": (
-        lambda d: dpi.expfam(["x", "y"], d, family="normal", where="y"),
-        FormulaError,
-        "not a cond",
-    ),
-    "another family of several": (lambda d: dpi.expfam(["p", "w"], d, family="gamma"), OptionError, "family='gamma'"),
-    "unknown family": (lambda d: dpi.expfam("x", d, family="cauchy"), OptionError, "family='cauchy'.*'normal'"),
-    "family of another type": (lambda d: dpi.expfam("x", d, family=3), OptionError, "family=3"),
-    "binomial without trials": (lambda d: dpi.expfam("m", d, family="binomial"), OptionError, r"Binomial\(trials\)"),
-    "inference": (lambda d: dpi.expfam("x", d, family="normal", inference="bayes"), OptionError, "inference='bayes'"),
-    "exact inference": (
-        lambda d: dpi.expfam("x", d, family="normal", inference="exact"),
-        OptionError,
-        "inference='exact'",
-    ),
-    "target": (lambda d: dpi.expfam("x", d, family="normal", target="sample"), OptionError, "target="),
-    "replicates": (lambda d: dpi.expfam(["x", "y"], d, family="normal", replicates=9), OptionError, "replicates="),
-    "seed": (lambda d: dpi.expfam("x", d, family="normal", seed=-1), OptionError, "seed="),
-    "data": (lambda d: dpi.expfam("x", plain(), family="normal"), OptionError, "data="),
+    "normal of a category": ("g", NORMAL, SchemaError, "normal .* suit g"),
+    "normal of a truth value": ("b", NORMAL, SchemaError, "normal .* suit b"),
+    "gamma from zero": ("w", {"family": "gamma"}, SchemaError, "suit w .*lower > 0"),
+    "lognormal below zero": ("x", {"family": "lognormal"}, SchemaError, "suit x .*lower > 0"),
+    "exponential below zero": ("x", {"family": "exponential"}, SchemaError, "suit x .*lower >= 0"),
+    "beta above one": ("p", {"family": "beta"}, SchemaError, "suit p .*upper < 1"),
+    "poisson of reals": ("w", {"family": "poisson"}, SchemaError, "suit w .*Integer"),
+    "geometric of reals": ("w", {"family": "geometric"}, SchemaError, "suit w .*Integer"),
+    "bernoulli of many values": ("m", {"family": "bernoulli"}, SchemaError, "suit m .*Boolean"),
+    "too few trials": ("m", {"family": dpi.Binomial(9)}, SchemaError, r"suit m .*\[0, 9\]"),
+    "categories of reals": ("x", {"family": "categorical"}, SchemaError, "'x' has no levels"),
+    "unknown column": ("income", NORMAL, UnknownColumnError, "'income'"),
+    "unknown columns": (["x", "income"], NORMAL, UnknownColumnError, "'income'"),
+    "own, unbounded": ("w", {"family": own("log(x)")}, FormulaError, "unbounded at `?w"),
+    "own, unbounded quotient": ("w", {"family": own("x", "1 / (x - 2)")}, FormulaError, "w"),
+    "own, the same for all": ("w", {"family": own("x", "x * 0")}, FormulaError, "same for every row"),
+    "own, of a truth value": ("b", {"family": own("x")}, SchemaError, "mine .* suit b"),
+    "own, away from its support": ("x", {"family": own("x", support=(5, 9))}, SchemaError, "suit x .*support"),
+    "own, of reals, discrete": ("w", {"family": own("x", discrete=True)}, SchemaError, "suit w"),
+    "no condition": ("x", {**NORMAL, "where": "y + 1"}, FormulaError, "not a condition"),
+    "unknown in a condition": ("x", {**NORMAL, "where": "v > 1"}, UnknownColumnError, "'v'"),
+    "a condition of another type": ("x", {**NORMAL, "where": 3}, OptionError, "where=3"),
+    "a column of another type": (3, NORMAL, OptionError, "column=3"),
+    "columns of another type": (["x", 3], NORMAL, OptionError, "column="),
+    "one of several columns": (["x"], NORMAL, OptionError, "column="),
+    "repeated columns": (["x", "x"], NORMAL, OptionError, "columns="),
+    "too many columns": ([f"x ** {power}" for power in range(1, 12)], NORMAL, OptionError, "at most 10"),
+    "normals of a category": (["x", "g"], NORMAL, FormulaError, "^g"),
+    "normals of a truth value": (["x", "b"], NORMAL, SchemaError, "suit b"),
+    "normals without bounds": (["x", "log(w)"], NORMAL, FormulaError, "unbounded"),
+    "normals, no condition": (["x", "y"], {**NORMAL, "where": "y"}, FormulaError, "not a cond"),
+    "another family of several": (["p", "w"], {"family": "gamma"}, OptionError, "family='gamma'"),
+    "unknown family": ("x", {"family": "cauchy"}, OptionError, "family='cauchy'.*'normal'"),
+    "family of another type": ("x", {"family": 3}, OptionError, "family=3"),
+    "binomial without trials": ("m", {"family": "binomial"}, OptionError, r"Binomial\(trials\)"),
+    "inference": ("x", {**NORMAL, "inference": "bayes"}, OptionError, "inference='bayes'"),
+    "exact inference": ("x", {**NORMAL, "inference": "exact"}, OptionError, "inference='exact'"),
+    "target": ("x", {**NORMAL, "target": "sample"}, OptionError, "target="),
+    "replicates": (["x", "y"], {**NORMAL, "replicates": 9}, OptionError, "replicates="),
+    "seed": ("x", {**NORMAL, "seed": -1}, OptionError, "seed="),
 }
-
-
-def guarded(neighbors="add_remove"):
-    return dpi.PrivateData(plain(), SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0), neighbors=neighbors))
-
-
-def unspent(data):
-    return data.ledger.spent == dpi.ZCDP(0.0) and data.ledger.charges().empty
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_questions_are_refused_by_name_when_they_are_asked(name):
-    ask, error, match = BAD[name]
-    data = guarded()
-    with pytest.raises(error, match=match):
-        ask(data)
-    if name != "data":
-        with pytest.raises(DPInferError):
-            ask(None).bind(data).fit(dpi.ZCDP(0.1))
-    assert unspent(data)
+    data = dpi.PrivateData(plain(), SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
+    check_refused(data, dpi.expfam, *BAD[name])
 
 
-@pytest.mark.parametrize("kind", ["normal", "own", "two normals"])
-def test_what_is_too_dear_or_only_explained_costs_nothing(kind):
-    data = guarded()
-    model = KINDS[kind](data=data)
-    model.explain(dpi.ZCDP(0.1))
-    with pytest.raises(OptionError, match="privacy"):
-        model.fit(0.1)
-    with pytest.raises(BudgetExceededError):
-        model.fit(dpi.ZCDP(2.0))
-    assert unspent(data)
-    model.measure(dpi.ZCDP(1.0))
-    assert data.ledger.spent == dpi.ZCDP(1.0)
+def test_a_family_in_the_place_of_the_data_is_refused():
+    for more in ((), (dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(1)),)):
+        with pytest.raises(OptionError, match=r"expfam\(column, data, family="):
+            dpi.expfam("x", "normal", *more)
 
 
 # Many releases at once.

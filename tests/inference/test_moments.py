@@ -9,23 +9,7 @@ from scipy import stats
 from dpinfer.statistics.moment_inference import batch_moments, intervals, pvalues
 from dpinfer.statistics.moments import MomentSums, correlations, covariances, means, proportions, totals, variances
 
-EXPONENTS = [
-    (0, 0),
-    (1, 0),
-    (0, 1),
-    (2, 0),
-    (1, 1),
-    (0, 2),
-    (3, 0),
-    (2, 1),
-    (1, 2),
-    (0, 3),
-    (4, 0),
-    (3, 1),
-    (2, 2),
-    (1, 3),
-    (0, 4),
-]
+EXPONENTS = [(order - second, second) for order in range(5) for second in range(order + 1)]
 """All moments of two columns up to the fourth order."""
 
 

@@ -14,13 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpinfer.errors import (
-    BudgetExceededError,
-    LedgerError,
-    LedgerMismatchError,
-    NotProvedError,
-    OptionError,
-)
+from dpinfer.errors import BudgetExceededError, LedgerError, LedgerMismatchError, NotProvedError, OptionError
 from dpinfer.privacy import store as store_module
 from dpinfer.privacy.accounting import (
     Cost,
@@ -236,10 +230,7 @@ def test_refused_charge_stores_nothing(path):
 def test_list_of_charges(path):
     ledger = Ledger(path, dataset="d", budget=ZCDP(1))
     empty = ledger.charges()
-    ids = [
-        ledger.charge(gaussian_cost(ZCDP(0.1), scales=2.0), "first"),
-        ledger.charge(laplace_cost(PureDP(1)), "2"),
-    ]
+    ids = [ledger.charge(gaussian_cost(ZCDP(0.1), scales=2.0), "first"), ledger.charge(laplace_cost(PureDP(1)), "2")]
     frame = ledger.charges()
     assert list(frame.columns) == ["id", "time", "description", "price", "amount", "reserve"]
     assert list(frame.dtypes) == list(empty.dtypes)
@@ -255,14 +246,7 @@ def test_representation(path):
     ledger = Ledger(path, dataset="survey", budget=ZCDP(1))
     ledger.charge(gaussian_cost(ZCDP(0.1), scales=2.0), "x")
     text = repr(ledger)
-    for part in (
-        "survey",
-        "add_remove",
-        "ZCDP(rho=1.0)",
-        "ZCDP(rho=0.1) in 1 charges",
-        "ZCDP(rho=0.9)",
-        "rho",
-    ):
+    for part in ("survey", "add_remove", "ZCDP(rho=1.0)", "ZCDP(rho=0.1) in 1 charges", "ZCDP(rho=0.9)", "rho"):
         assert part in text
     path.unlink()
     assert "there is no ledger" in repr(ledger)
@@ -286,11 +270,7 @@ def test_properties_survive_reopening(path):
     ("change", "there", "here"),
     [
         ({"dataset": "e"}, "'d'", "'e'"),
-        (
-            {"budget": ApproxDP(2, 1e-6)},
-            "ApproxDP(epsilon=1.0, delta=1e-06)",
-            "ApproxDP(epsilon=2.0, delta=1e-06)",
-        ),
+        ({"budget": ApproxDP(2, 1e-6)}, "ApproxDP(epsilon=1.0, delta=1e-06)", "ApproxDP(epsilon=2.0, delta=1e-06)"),
         ({"budget": ZCDP(1)}, "ApproxDP(epsilon=1.0, delta=1e-06)", "ZCDP(rho=1.0)"),
         ({"neighbors": "replace_one"}, "add_remove", "replace_one"),
         ({"currency": "basic"}, "gdp", "basic"),

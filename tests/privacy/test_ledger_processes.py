@@ -5,22 +5,17 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
-import pytest
-
-import dpinfer
 from dpinfer.privacy.accounting import laplace_cost
 from dpinfer.privacy.ledger import Ledger
 from dpinfer.privacy.units import PureDP
+from tests.processes import needs_fork, start
 
 KILLS = int(os.environ.get("DPINFER_KILLS", "25"))
-SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 COMMON = """
-import json, os, random, signal, sys, time
+import json, os, random, signal, sys, time, warnings
+warnings.simplefilter("error")
 from dpinfer.errors import BudgetExceededError, LedgerError
 from dpinfer.privacy.accounting import laplace_cost
 from dpinfer.privacy.ledger import Ledger
@@ -122,19 +117,10 @@ print(json.dumps([os.waitstatus_to_exitcode(status), len(ledger.charges())]))
 """
 )
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-
-
-def start(code, *arguments):
-    root = str(Path(dpinfer.__file__).parents[1])
-    environment = os.environ | SINGLE_THREADED | {"PYTHONPATH": root}
-    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-
 
 def answer(process, timeout=120):
-    output, _ = process.communicate(timeout=timeout)
-    assert process.returncode == 0
+    output, told = process.communicate(timeout=timeout)
+    assert process.returncode == 0, told
     return json.loads(output.splitlines()[-1])
 
 

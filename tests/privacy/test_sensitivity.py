@@ -24,6 +24,7 @@ from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, PureDP
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.grid import UNIT
+from tests.sum_privacy import allowed, frame_of, keeping_schema
 
 COLUMNS = {
     "x": Real(-3, 11),
@@ -37,25 +38,9 @@ COLUMNS = {
     "y": Real(0, 50),
 }
 DROPPING = Schema(COLUMNS)
-KEEPING = Schema(
-    {
-        name: type(column)(
-            **{k: v for k, v in column.to_dict().items() if k in ("lower", "upper", "levels")},
-            missing=constant,
-            impossible=constant,
-        )
-        for (name, column), constant in zip(COLUMNS.items(), (0, 1, 16, True, "f", "c", 5, "u", 0), strict=True)
-    }
-)
-TERMS = [
-    "x",
-    "k",
-    "b",
-    "c2",
-    "C(c3, contr.helmert)",
-    "C(c5, contr.sum)",
-    "C(c6, contr.poly)",
-    "C(c3, contr.diff)",
+KEEPING = keeping_schema(COLUMNS, (0, 1, 16, True, "f", "c", 5, "u", 0))
+TERMS = ["x", "k", "b", "c2", "C(c3, contr.helmert)", "C(c5, contr.sum)", "C(c6, contr.poly)", "C(c3, contr.diff)"]
+TERMS += [
     "x:c3",
     "b:c5",
     "c2:c3",
@@ -120,8 +105,7 @@ def interior_rows():
 
 def sums_of(question, row):
     """Return the exact sums of the frame that holds one row."""
-    frame = pd.DataFrame({name: pd.Series([cell], dtype=object) for name, cell in row.items()})
-    return np.array(exact_sums(GramSum(question.rows), open_source(frame), threads=1), dtype=object)
+    return np.array(exact_sums(GramSum(question.rows), open_source(frame_of(row)), threads=1), dtype=object)
 
 
 def measure(question, price, neighbors, split=None):
@@ -144,12 +128,6 @@ def loss(change, law):
         else:
             total += sum(map(abs, moves)) / Fraction(scale)
     return total
-
-
-def allowed(measurement):
-    """Loss that the price allows, exactly."""
-    cost = measurement.cost
-    return cost.rho if measurement.law.family == "gaussian" else cost.pure_epsilon
 
 
 def norm_of(change, width, norm):
@@ -443,9 +421,7 @@ def test_gram_sensitivity_in_closed_form():
         gram_sensitivity(bounds, neighbors="add", norm="l2")
 
 
-@given(
-    st.lists(st.tuples(st.fractions(0, 10**9), st.floats(1e-3, 1e3)), min_size=1, max_size=5),
-)
+@given(st.lists(st.tuples(st.fractions(0, 10**9), st.floats(1e-3, 1e3)), min_size=1, max_size=5))
 def test_joint_bound_is_never_below_the_root_of_the_sum_of_squares(parts):
     scaled = [bound / Fraction(weight) for bound, weight in parts]
     joint = joint_sensitivity(parts, norm="l2")

@@ -175,13 +175,7 @@ def test_json_and_pickle_lose_nothing(value, delta):
 
 @pytest.mark.parametrize(
     "stored",
-    [
-        {},
-        {"unit": "RDP", "alpha": 2},
-        {"unit": "ZCDP"},
-        {"unit": "ZCDP", "mu": 1},
-        {"unit": "PureDP", "epsilon": "1"},
-    ],
+    [{}, {"unit": "RDP", "alpha": 2}, {"unit": "ZCDP"}, {"unit": "ZCDP", "mu": 1}, {"unit": "PureDP", "epsilon": "1"}],
 )
 def test_damaged_dictionaries_are_refused(stored):
     with pytest.raises(PrivacyUnitError):
@@ -319,10 +313,7 @@ def test_mu_of_pure_is_the_closed_form_rounded_up(epsilon):
 @given(st.floats(1e-3, 20), st.floats(1.001, 100))
 def test_half_epsilon_squared_covers_randomised_response(epsilon, alpha):
     p = 1 / (1 + math.exp(-epsilon))
-    log_terms = [
-        alpha * math.log(p) + (1 - alpha) * math.log1p(-p),
-        alpha * math.log1p(-p) + (1 - alpha) * math.log(p),
-    ]
+    log_terms = [alpha * math.log(p) + (1 - alpha) * math.log1p(-p), alpha * math.log1p(-p) + (1 - alpha) * math.log(p)]
     divergence = np.logaddexp(*log_terms) / (alpha - 1)
     assert divergence <= alpha * epsilon**2 / 2 * (1 + 1e-9)
 

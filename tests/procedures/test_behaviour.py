@@ -1,7 +1,6 @@
 """What a fit does never depends on what rows hold: only the released numbers differ."""
 
 import logging
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,8 @@ from dpinfer.errors import (
 from dpinfer.privacy.units import NEIGHBORS
 from tests.linear import gram_ols
 from tests.logs import charged
+from tests.odd_cells import with_cells
+from tests.questions import hurting, seen
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10), k=dpi.Integer(0, 16), b=dpi.Boolean(), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50)
@@ -60,88 +61,35 @@ def plain(rows=60):
     return frame
 
 
-def with_cell(name, cell, row=3):
-    frame = plain().astype(object)
-    cells = frame[name].to_numpy(dtype=object, copy=True)
-    cells[row] = cell
-    frame[name] = pd.Series(cells, dtype=object)
-    return frame
-
-
-CELLS = {
-    "NaN": np.nan,
-    "infinity": np.inf,
-    "None": None,
-    "NA": pd.NA,
-    "text": "oops",
-    "long text": "9" * 5000,
-    "huge": 10**400,
-    "raising": Raises(),
-    "lying": LyingText("3"),
-    "list": [1, 2],
-    "array": np.ones((2, 2)),
-    "bytes": b"\xff",
-    "complex": 1j,
-    "time": pd.Timestamp("2020-01-01"),
-    "type": int,
-    "frame": pd.DataFrame({"a": [1]}),
-    "unknown level": "zebra",
-}
-FRAMES = {f"{kind} in x": (lambda cell=cell: with_cell("x", cell)) for kind, cell in CELLS.items()}
+CELLS = {"NA": pd.NA, "raising": Raises(), "lying": LyingText("3"), "array": np.ones((2, 2)), "bytes": b"\xff"}
+CELLS |= {"frame": pd.DataFrame({"a": [1]}), "unknown level": "zebra", "huge": 10**400, "None": None}
+CELLS |= {"infinity": np.inf, "text": "oops", "long text": "9" * 5000, "list": [1, 2], "complex": 1j, "type": int}
+CELLS |= {"time": pd.Timestamp("2020-01-01")}
+FRAMES = hurting(SCHEMA, plain)
+FRAMES |= {f"{kind} in x": (lambda cell=cell: with_cells(plain(), x=cell)) for kind, cell in CELLS.items()}
+FRAMES |= {f"{kind} in g": (lambda cell=cell: with_cells(plain(), g=cell)) for kind, cell in CELLS.items()}
 FRAMES |= {
-    f"{kind} in g": (lambda cell=CELLS[kind]: with_cell("g", cell))
-    for kind in ("None", "infinity", "huge", "raising", "lying", "array", "unknown level")
-}
-FRAMES |= {
-    "objects": lambda: plain().astype(object),
-    "one row": lambda: plain(1),
-    "no rows": lambda: plain(0),
-    "no rows, objects": lambda: plain(0).astype(object),
-    "two rows": lambda: plain(2),
+    "objects alone": lambda: plain().astype(object),
     "a constant column": lambda: plain().assign(x=5.0),
-    "all columns constant": lambda: plain().assign(x=5.0, k=3, b=True, g="a", y=1.0),
-    "everything missing": lambda: pd.DataFrame(np.nan, index=range(60), columns=list(SCHEMA)),
     "everything None": lambda: pd.DataFrame(None, index=range(60), columns=list(SCHEMA), dtype=object),
     "everything infinite": lambda: pd.DataFrame(-np.inf, index=range(60), columns=list(SCHEMA)),
     "one level": lambda: plain().assign(g="b"),
     "no known level": lambda: plain().assign(g="zebra"),
     "collinear rows": lambda: plain().assign(k=lambda f: f["x"].round()),
-    "texts": lambda: plain().astype(str),
     "categories": lambda: plain().astype("category"),
     "a wild index": lambda: plain().set_index(pd.Index([np.nan] * 60)),
     "dates": lambda: plain().assign(x=pd.Timestamp("2020-01-01")),
     "integers": lambda: plain().assign(x=np.arange(60, dtype=np.uint8)),
-    "far outside": lambda: plain().assign(x=1e300, y=-1e300),
     "arrow": lambda: pa.Table.from_pandas(plain()),
     "arrow, all missing": lambda: pa.table({name: pa.nulls(60) for name in SCHEMA}),
     "polars": lambda: pl.from_pandas(plain()),
 }
 
 
-def traced(frame, neighbors, price=None, **options):
-    """Fit, and collect everything that can be seen apart from the released numbers."""
-    price = dpi.ZCDP(0.5) if price is None else price
+def traced(frame, neighbors, price=dpi.ZCDP(0.5), **options):  # noqa: B008
+    """Fit, and return the results and all that is seen of them but noisy numbers."""
     data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(price, neighbors=neighbors))
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        results = gram_ols(FORMULA, data, **options).fit(price)
-        table = results.summary_frame()
-    release = results.release
-    stored = {**release.question}
-    trace = {
-        "index": list(table.index),
-        "columns": list(table.columns),
-        "dtypes": [str(kind) for kind in table.dtypes],
-        "params": (list(results.params.index), str(results.params.dtype)),
-        "names": release.names,
-        "steps": release.steps,
-        "law": release.law,
-        "cost": release.cost,
-        "question": stored,
-        "spent": data.ledger.spent,
-        "warned": [str(one.message) for one in warned],
-    }
-    return trace, results
+    return seen(gram_ols(FORMULA, data, **options), price)
 
 
 OPTIONS = [
@@ -155,7 +103,7 @@ OPTIONS = [
 @pytest.fixture(scope="module")
 def usual():
     return {
-        (neighbors, place): traced(plain(), neighbors, **options)[0]
+        (neighbors, place): traced(plain(), neighbors, **options)[1]
         for neighbors in NEIGHBORS
         for place, options in enumerate(OPTIONS)
     }
@@ -168,7 +116,7 @@ def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd
     logging.captureWarnings(capture=False)
     place = sorted(FRAMES).index(name)
     for neighbors, choice in [(NEIGHBORS[0], 0), (NEIGHBORS[1], 0), (NEIGHBORS[place % 2], 1 + place % 3)]:
-        trace, results = traced(FRAMES[name](), neighbors, **OPTIONS[choice])
+        results, trace = traced(FRAMES[name](), neighbors, **OPTIONS[choice])
         assert trace == usual[neighbors, choice]
         assert trace["warned"] == []
         assert np.isfinite(results.params).all()
@@ -177,12 +125,12 @@ def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd
 
 
 @pytest.mark.parametrize("price", [dpi.PureDP(1.0), dpi.GDP(0.3), dpi.ApproxDP(0.5, 1e-6), dpi.ZCDP(1e-6)], ids=str)
-@pytest.mark.parametrize("name", ["no rows", "one row", "everything missing", "raising in x", "all columns constant"])
+@pytest.mark.parametrize("name", ["no rows", "one row", "everything missing", "raising in x", "everything constant"])
 def test_noise_dominated_fits_are_results_and_not_errors(name, price):
     """The numbers are random; whether there is an answer is not."""
     for inference in ("score", "wald"):
         for _ in range(2):
-            _, results = traced(FRAMES[name](), "add_remove", price, inference=inference)
+            results, _ = traced(FRAMES[name](), "add_remove", price, inference=inference)
             assert np.isfinite(results.params).all()
             assert (results.bse > 0).all()
             assert not results.conf_int().isna().any(axis=None)
@@ -215,77 +163,47 @@ def test_no_cells_can_make_a_measurement_fail(rows):
     assert len(release.values) == len(release.names) == 8 * 9 // 2 + 1
 
 
-BAD = [
-    (lambda data: gram_ols("y ~ z", data), UnknownColumnError),
-    (lambda data: gram_ols("z ~ x", data), UnknownColumnError),
-    (lambda data: gram_ols("y ~ x", data, where="z > 1"), UnknownColumnError),
-    (lambda data: dpi.gram(["x", "z"], data), UnknownColumnError),
-    (lambda data: gram_ols("y ~ center(x)", data), FormulaError),
-    (lambda data: gram_ols("y ~ scale(x)", data), FormulaError),
-    (lambda data: gram_ols("y ~ bs(x, df=4)", data), FormulaError),
-    (lambda data: gram_ols("y ~ poly(x, 2)", data), FormulaError),
-    (lambda data: gram_ols("y ~ I(x - np.mean(x))", data), FormulaError),
-    (lambda data: gram_ols("y ~ x.rank()", data), FormulaError),
-    (lambda data: gram_ols("y ~ lag(x)", data), FormulaError),
-    (lambda data: gram_ols("y ~ print(x)", data), FormulaError),
-    (lambda data: gram_ols("y ~ __import__('os').getcwd()", data), FormulaError),
-    (lambda data: gram_ols("y ~ log(x)", data), FormulaError),
-    (lambda data: gram_ols("y ~ I(1 / x)", data), FormulaError),
-    (lambda data: gram_ols("~ x", data), FormulaError),
-    (lambda data: gram_ols("y ~ 0", data), FormulaError),
-    (lambda data: gram_ols("g ~ x", data), FormulaError),
-    (lambda data: gram_ols("y ~ x", data, where="x + 1"), FormulaError),
-    (lambda data: gram_ols("y ~ x", data, where="x > np.mean(x)"), FormulaError),
-    (lambda data: gram_ols("y ~ x", data, where=3), DPInferError),
-    (lambda data: gram_ols("y ~ x + I(2 * x)", data), CollinearDesignError),
-    (lambda data: gram_ols("y ~ x + y", data), CollinearDesignError),
-    (lambda data: gram_ols("y ~ g:y + x", data), CollinearDesignError),
-    (lambda data: gram_ols(None, data), OptionError),
-    (lambda data: gram_ols("y ~ x", data, row_norm=-1.0), OptionError),
-    (lambda data: gram_ols("y ~ x", data, row_norm="2"), OptionError),
-    (lambda data: gram_ols("y ~ x", data, row_norm=np.nan), OptionError),
-    (lambda data: gram_ols("y ~ x", data, norm="linf"), OptionError),
-    (lambda data: gram_ols("y ~ x", data, row_norm=1.0, norm="linf"), OptionError),
-    (lambda data: gram_ols("y ~ x", data, split=(0.5, 0.5)), OptionError),
-    (lambda data: gram_ols("y ~ x", data, split=(0.5, 0.6, -0.1)), OptionError),
-    (lambda data: gram_ols("y ~ x", data, split=(np.nan,) * 3), OptionError),
-    (lambda data: gram_ols("y ~ x", data, split="abc"), OptionError),
-    (lambda data: gram_ols("y ~ x", data, split=0.5), OptionError),
-    (lambda data: gram_ols("y ~ x", data, clamped_share=0.5), OptionError),
-    (lambda data: gram_ols("y ~ x", data, clamped_share=-0.1), OptionError),
-    (lambda data: gram_ols("y ~ x", data, clamped_share=np.nan), OptionError),
-    (lambda data: gram_ols("y ~ x", data, clamped_share="some"), OptionError),
-    (lambda data: gram_ols("y ~ x", data, inference="bayes"), OptionError),
-    (lambda data: gram_ols("y ~ x", data, target="me"), OptionError),
-    (lambda data: gram_ols("y ~ x", data, replicates=5), OptionError),
-    (lambda data: gram_ols("y ~ x", data, seed=-1), OptionError),
-    (lambda data: dpi.gram("x", data), OptionError),
-    (lambda data: dpi.gram([], data), OptionError),
-    (lambda data: dpi.gram(["x", 3], data), DPInferError),
-    (lambda data: dpi.gram(["x"], data, clamped_share=2), OptionError),
-    (lambda data: dpi.gram(["center(x)"], data), FormulaError),
-    (lambda _: gram_ols("y ~ x"), OptionError),
-    (lambda _: gram_ols("y ~ x", plain()), OptionError),
-]
+FORMULAS = {
+    UnknownColumnError: ["y ~ z", "z ~ x"],
+    FormulaError: [
+        *("y ~ center(x)", "y ~ scale(x)", "y ~ bs(x, df=4)", "y ~ poly(x, 2)", "y ~ I(x - np.mean(x))", "y ~ lag(x)"),
+        *("y ~ x.rank()", "y ~ print(x)", "y ~ __import__('os').getcwd()", "y ~ log(x)", "y ~ I(1 / x)", "~ x"),
+        *("y ~ 0", "g ~ x"),
+    ],
+    CollinearDesignError: ["y ~ x + I(2 * x)", "y ~ x + y", "y ~ g:y + x"],
+    OptionError: [None],
+}
+OPTIONED = {
+    UnknownColumnError: [{"where": "z > 1"}],
+    FormulaError: [{"where": "x + 1"}, {"where": "x > np.mean(x)"}],
+    OptionError: [
+        *({"where": 3}, {"row_norm": -1.0}, {"row_norm": "2"}, {"row_norm": np.nan}, {"norm": "linf"}),
+        *({"row_norm": 1.0, "norm": "linf"}, {"inference": "bayes"}, {"target": "me"}, {"replicates": 5}, {"seed": -1}),
+        *({"split": one} for one in ((0.5, 0.5), (0.5, 0.6, -0.1), (np.nan,) * 3, "abc", 0.5)),
+        *({"clamped_share": one} for one in (0.5, -0.1, np.nan, "some")),
+    ],
+}
+BAD = [(gram_ols, one, {}, error) for error, given in FORMULAS.items() for one in given]
+BAD += [(gram_ols, "y ~ x", one, error) for error, given in OPTIONED.items() for one in given]
+BAD += [(dpi.gram, one, {}, OptionError) for one in ("x", [])]
+BAD += [(dpi.gram, ["x"], {"clamped_share": 2}, OptionError), (dpi.gram, ["x", 3], {}, DPInferError)]
+BAD += [(dpi.gram, ["x", "z"], {}, UnknownColumnError), (dpi.gram, ["center(x)"], {}, FormulaError)]
 
 
-@pytest.mark.parametrize("place", range(len(BAD)))
-def test_bad_questions_are_refused_by_name_and_cost_nothing(place):
-    make, error = BAD[place]
-    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0))
-    data = dpi.PrivateData(plain(), SCHEMA, ledger)
-    with pytest.raises(error):
-        make(data).fit(dpi.ZCDP(0.5))
-    assert ledger.charges().empty
+@pytest.mark.parametrize(("ask", "asked", "options", "error"), BAD)
+def test_bad_questions_are_refused_cost_nothing_and_are_told_without_cells(ask, asked, options, error):
+    rows = plain().assign(g="secret level", x=7.123456)
+    data = dpi.PrivateData(rows, SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
+    with pytest.raises(error) as refused:
+        ask(asked, data, **options).fit(dpi.ZCDP(0.5))
+    assert "secret" not in str(refused.value)
+    assert "7.123456" not in str(refused.value)
+    assert data.ledger.charges().empty
 
 
-def test_messages_hold_no_cell():
-    data = dpi.PrivateData(plain().assign(g="secret level", x=7.123456), SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
-    for make, _ in BAD[:-2]:
-        with pytest.raises(DPInferError) as refused:
-            make(data).fit(dpi.ZCDP(0.5))
-        assert "secret" not in str(refused.value)
-        assert "7.123456" not in str(refused.value)
+def test_a_question_without_data_is_not_fitted():
+    with pytest.raises(OptionError):
+        gram_ols("y ~ x").fit(dpi.ZCDP(0.5))
 
 
 def test_a_release_answers_only_what_it_holds():

@@ -6,16 +6,12 @@ Every process is real, and so is every kill: SIGKILL from within, at the step th
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 import dpinfer as dpi
-
-ROOT = Path(dpi.__file__).parents[1]
+from tests.processes import needs_fork, start
 
 STUDY = """
 import json, os, resource, signal, sys, time
@@ -50,16 +46,6 @@ STEPS = {
 }
 PAID = {"between the charge and the draw", "between the draw and the file", "while the file is written"}
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-
-
-def start(code, folder, *arguments):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
 
 def ended(process, timeout=120):
     output, told = process.communicate(timeout=timeout)
@@ -76,7 +62,7 @@ def names(folder):
 
 def test_a_script_that_is_run_twice_pays_once(tmp_path):
     """Without keeping it paid twice, for two different answers."""
-    answers = [ended(start(SCRIPT, tmp_path)) for _ in range(2)]
+    answers = [ended(start(SCRIPT, folder=tmp_path)) for _ in range(2)]
     assert [code for code, *_ in answers] == [0, 0], answers[1][2]
     assert answers[0][1] == answers[1][1]
     assert charges(tmp_path) == 1
@@ -87,11 +73,11 @@ def test_a_script_that_is_run_twice_pays_once(tmp_path):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_at_every_step(step, tmp_path):
     """What was paid stays paid, and the next run says so; what was not paid is forgotten."""
-    code, *_ = ended(start(SCRIPT.replace("def tell", STEPS[step] + "\n\ndef tell"), tmp_path))
+    code, *_ = ended(start(SCRIPT.replace("def tell", STEPS[step] + "\n\ndef tell"), folder=tmp_path))
     assert code == -9
     assert "mean.json.reserved" in names(tmp_path)
     assert charges(tmp_path) == (step != "before the charge")
-    code, output, told = ended(start(SCRIPT, tmp_path))
+    code, output, told = ended(start(SCRIPT, folder=tmp_path))
     if step not in PAID:
         assert code == 0, told
         assert names(tmp_path) == ["mean.json"]
@@ -100,7 +86,7 @@ def test_a_kill_at_every_step(step, tmp_path):
         assert code == 1
         assert f"ReleaseLostError: an earlier run paid for mean of x at ZCDP(rho=0.1), charge {identifier}" in told
         (tmp_path / "mean.json.reserved").unlink()
-        code, output, told = ended(start(SCRIPT, tmp_path))
+        code, output, told = ended(start(SCRIPT, folder=tmp_path))
         assert code == 0, told
     assert charges(tmp_path) == 1 + (step in PAID)
     assert json.loads(output[-1]) == dpi.read_release(tmp_path / "mean.json").infer().params.tolist()
@@ -109,10 +95,10 @@ def test_a_kill_at_every_step(step, tmp_path):
 def test_a_kill_between_a_ledger_that_keeps_and_the_file(tmp_path):
     """Nothing is lost: the next run takes the release from the ledger."""
     attack = STEPS["between the draw and the file"]
-    code, *_ = ended(start(SCRIPT.replace("def tell", attack + "\n\ndef tell"), tmp_path, "kept"))
+    code, *_ = ended(start(SCRIPT.replace("def tell", attack + "\n\ndef tell"), "kept", folder=tmp_path))
     assert code == -9
     assert names(tmp_path) == ["mean.json.reserved"]
-    code, *_, told = ended(start(SCRIPT, tmp_path))
+    code, *_, told = ended(start(SCRIPT, folder=tmp_path))
     assert code == 0, told
     assert charges(tmp_path) == 1
     assert names(tmp_path) == ["mean.json"]
@@ -149,7 +135,7 @@ os._exit(0)
 @pytest.mark.parametrize("kept", ["", "kept"])
 def test_processes_at_once_pay_once(kept, tmp_path):
     """Six processes in two interpreters: one pays, the others wait and read the same numbers."""
-    racers = [start(RACER, tmp_path, kept, "save") for _ in range(2)]
+    racers = [start(RACER, kept, "save", folder=tmp_path) for _ in range(2)]
     assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 2
     (tmp_path / "go").touch()
     outputs = [ended(racer) for racer in racers]
@@ -165,7 +151,7 @@ def test_processes_at_once_pay_once(kept, tmp_path):
 @needs_fork
 def test_processes_that_reuse_at_once_pay_once(tmp_path):
     """One pays; the others read what it stored, or are refused while it measures."""
-    racers = [start(RACER, tmp_path, "kept", "reuse") for _ in range(2)]
+    racers = [start(RACER, "kept", "reuse", folder=tmp_path) for _ in range(2)]
     assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 2
     (tmp_path / "go").touch()
     found = [json.loads(line) for racer in racers for line in ended(racer)[1]]
@@ -217,7 +203,7 @@ KILLS = int(os.environ.get("DPINFER_KILLS", "25"))
 @pytest.mark.slow
 def test_kills_at_random_instants(tmp_path):
     """Every charge has its release in a file, or was reported as lost, once: none is hidden and none made twice."""
-    code, output, told = ended(start(KILLER, tmp_path, "", str(KILLS)), timeout=600)
+    code, output, told = ended(start(KILLER, "", str(KILLS), folder=tmp_path), timeout=600)
     assert code == 0, told
     kills, lost = json.loads(output[-1])
     assert kills > KILLS / 4, "too few were killed: the test proves little"
@@ -246,10 +232,10 @@ def tell""",
 @needs_fork
 def test_a_forked_process_does_not_hold_the_lock_of_a_dead_one(tmp_path):
     """Workers may outlive the process that was killed; the next run does not wait for them."""
-    code, *_ = ended(start(FORKER, tmp_path))
+    code, *_ = ended(start(FORKER, folder=tmp_path))
     assert code == -9
     try:
-        code, _, told = ended(start(SCRIPT, tmp_path), timeout=100)
+        code, _, told = ended(start(SCRIPT, folder=tmp_path), timeout=100)
         assert "ReleaseLostError" in told
     finally:
         for _ in range(100):
@@ -275,7 +261,7 @@ except DPInferError as error:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kept", "save"), [("", "table.json"), ("kept", ""), ("kept", "table.json")])
 def test_a_full_disk_loses_nothing(kept, save, tmp_path):
-    code, output, told = ended(start(FULL, tmp_path, kept, save))
+    code, output, told = ended(start(FULL, kept, save, folder=tmp_path))
     assert code == 0, told
     kind, message, values = json.loads(output[-1])
     assert kind == "ReleaseNotSavedError"

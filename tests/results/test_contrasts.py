@@ -115,15 +115,7 @@ def test_options_that_contradict_the_inference_are_refused(case):
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        "wage = 0",
-        "age = ",
-        "age * educ = 0",
-        np.ones(3),
-        np.ones((0, 4)),
-        {"wage": 1},
-        np.array([0, np.nan, 0, 0]),
-    ],
+    ["wage = 0", "age = ", "age * educ = 0", np.ones(3), np.ones((0, 4)), {"wage": 1}, np.array([0, np.nan, 0, 0])],
     ids=str,
 )
 def test_what_is_no_linear_hypothesis_is_refused(wrong):

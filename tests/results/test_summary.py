@@ -216,11 +216,7 @@ def test_summary2_prints_the_same_numbers(case):
 
 def test_a_model_without_constant_and_one_coefficient(case):
     results = case.results(
-        names=("x",),
-        params=np.array([2.0]),
-        cov_sampling=np.array([[1.0]]),
-        cov_noise=np.array([[3.0]]),
-        nobs=None,
+        names=("x",), params=np.array([2.0]), cov_sampling=np.array([[1.0]]), cov_noise=np.array([[3.0]]), nobs=None
     )
     assert results.df_model == 1
     assert results.bse["x"] == 2.0

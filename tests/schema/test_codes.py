@@ -63,41 +63,11 @@ def test_cells_mean_what_is_declared(column, cells, values):
         np.testing.assert_array_equal(np.where(np.isfinite(found), found, NAN), values)
 
 
-@given(
-    st.lists(st.one_of(st.integers(-10, 12), st.none()), min_size=1, max_size=8),
-    st.sampled_from([*COLUMNS, Real(0, 9, missing_codes=["1", "NA"])]),
-)
-def test_numbers_read_alike_in_every_storage(cells, column):
-    reference = column.coerce(cells_of(*cells))
-    floats = np.array([NAN if cell is None else cell for cell in cells], dtype=np.float64)
-    texts = np.array(["" if cell is None else str(cell) for cell in cells])
-    categorical = pd.Categorical(cells)
-    for raw in (floats, texts, texts.astype(object), Coded(categorical.codes, list(categorical.categories))):
-        np.testing.assert_array_equal(column.coerce(raw), reference)
-
-
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 def test_a_constant_policy_never_drops_a_row(column):
     """Else the number of rows would be released as public, where rows are dropped for it."""
-    odd = [
-        None,
-        NAN,
-        "",
-        "x",
-        -9,
-        5,
-        9,
-        8,
-        0,
-        99,
-        "NA",
-        np.inf,
-        1j,
-        b"1",
-        object(),
-        dt.date(1, 1, 1),
-        np.datetime64("NaT", "s"),
-    ]
+    odd = [None, NAN, "", "x", -9, 5, 9, 8, 0, 99, "NA", np.inf, 1j, b"1", object(), dt.date(1, 1, 1)]
+    odd += [np.datetime64("NaT", "s")]
     found = column.coerce(cells_of(*odd))
     assert column.may_drop or np.isfinite(found).all()
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import SchemaError
 from dpinfer.schema import Boolean, Category, Coded, Integer, Real, column_from_dict
+from tests.schema.test_codes import COLUMNS as CODED_COLUMNS
 
 NAN, INF = math.nan, math.inf
 
@@ -44,56 +45,13 @@ class ComplexOfAUser(complex):
     """A complex number with methods of its own."""
 
 
-MISSING_CELLS = [
-    None,
-    NAN,
-    np.float32("nan"),
-    pd.NA,
-    pd.NaT,
-    np.datetime64("NaT", "ns"),
-    np.timedelta64("NaT", "ns"),
-    complex("nan"),
-    complex(NAN, 1),
-    complex(1, NAN),
-    Decimal("NaN"),
-    Decimal("sNaN"),
-    "",
-    "  \t",
-]
-IMPOSSIBLE_CELLS = [
-    INF,
-    -INF,
-    10**400,
-    -(10**400),
-    1 + 2j,
-    np.complex64(1 + 1j),
-    complex(INF, 0),
-    complex(INF, 1),
-    ComplexOfAUser(1),
-    Decimal("Infinity"),
-    Decimal("1e400"),
-    Fraction(1, 2),
-    b"1",
-    [1],
-    {},
-    (1,),
-    Hostile(),
-    object(),
-    np.array([1.0]),
-    datetime.date(2020, 1, 1),
-    pd.Timestamp("2020-01-01"),
-    np.datetime64("2020-01-01"),
-    np.timedelta64(1, "D"),
-    datetime.timedelta(1),
-    "one",
-    "1,5",
-    "1_000",
-    "٣",
-    "inf",
-    "1e999",
-    "0x10",
-    "nan",
-]
+MISSING_CELLS = [None, NAN, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT", "ns"), np.timedelta64("NaT", "ns")]
+MISSING_CELLS += [complex("nan"), complex(NAN, 1), complex(1, NAN), Decimal("NaN"), Decimal("sNaN"), "", "  \t"]
+IMPOSSIBLE_CELLS = [INF, -INF, 10**400, -(10**400), 1 + 2j, np.complex64(1 + 1j), complex(INF, 0), complex(INF, 1)]
+IMPOSSIBLE_CELLS += [ComplexOfAUser(1), Decimal("Infinity"), Decimal("1e400"), Fraction(1, 2), b"1", [1], {}, (1,)]
+IMPOSSIBLE_CELLS += [Hostile(), object(), np.array([1.0]), datetime.date(2020, 1, 1), pd.Timestamp("2020-01-01")]
+IMPOSSIBLE_CELLS += [np.datetime64("2020-01-01"), np.timedelta64(1, "D"), datetime.timedelta(1)]
+IMPOSSIBLE_CELLS += ["one", "1,5", "1_000", "٣", "inf", "1e999", "0x10", "nan"]
 COLUMNS = [Real(0, 10), Integer(0, 10), Boolean(), Category(["a", "b", 3, 2.5, True])]
 
 
@@ -114,11 +72,7 @@ def storages(cell):
     if type(cell) is complex:
         found.append(np.array([cell, 1j], dtype=np.clongdouble)[:1])
     if type(cell) is float:
-        found += [
-            np.array([cell, 1.0, cell])[::2][:1],
-            np.array([cell], dtype=">f8"),
-            np.array([cell], np.longdouble),
-        ]
+        found += [np.array([cell, 1.0, cell])[::2][:1], np.array([cell], dtype=">f8"), np.array([cell], np.longdouble)]
     if type(cell) is int and abs(cell) < 100:
         found += [np.array([cell], dtype=t) for t in ("i1", "i8", "f4", "f8", "f2")]
         found += [np.array([cell], dtype="u2")] if cell >= 0 else []
@@ -139,70 +93,35 @@ def test_missing_and_impossible_cells_are_dropped_or_replaced(column, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("column", "cell", "value"),
-    [
-        (Real(0, 10), 3, 3.0),
-        (Real(0, 10), "3.5", 3.5),
-        (Real(0, 10), " -3.5e1 ", -35.0),
-        (Real(0, 10), ".5", 0.5),
-        (Real(0, 10), True, 1.0),
-        (Real(0, 10), "False", 0.0),
-        (Real(0, 10), 99.0, 99.0),
-        (Real(0, 10), np.float32(0.1), float(np.float32(0.1))),
-        (Real(0, 10), 2**60 + 1, float(2**60)),
-        (Real(0, 10), 3.5 + 0j, 3.5),
-        (Real(0, 10), np.complex64(1), 1.0),
-        (Real(0, 10), np.clongdouble(2), 2.0),
-        (Real(0, 10), Decimal("3.5"), 3.5),
-        (Real(0, 10), Decimal("1e-400"), 0.0),
-        (Integer(0, 10), Decimal("3.00"), 3.0),
-        (Integer(0, 10), Decimal("3.5"), NAN),
-        (Integer(0, 10), 3 + 0j, 3.0),
-        (Boolean(), Decimal(1), 1.0),
-        (Boolean(), 1 + 0j, 1.0),
-        (Integer(0, 10), 3.0, 3.0),
-        (Integer(0, 10), "3.0", 3.0),
-        (Integer(0, 10), 3.5, NAN),
-        (Integer(0, 10), "3.5", NAN),
-        (Integer(0, 10), -7, -7.0),
-        (Integer(0, 10), True, 1.0),
-        (Boolean(), True, 1.0),
-        (Boolean(), 0, 0.0),
-        (Boolean(), 1.0, 1.0),
-        (Boolean(), "TRUE", 1.0),
-        (Boolean(), "0.0", 0.0),
-        (Boolean(), 2, NAN),
-        (Boolean(), 0.5, NAN),
-        (Boolean(), "yes", NAN),
-        (Category(["a", "b"]), "b", 1.0),
-        (Category(["a", "b"]), " b", NAN),
-        (Category(["a", "b"]), 1, NAN),
-        (Category([1, 2]), 2, 1.0),
-        (Category([1, 2]), 2.0, 1.0),
-        (Category([1, 2]), "2", 1.0),
-        (Category([1, 2]), "2.0", 1.0),
-        (Category([1, 2]), np.int8(2), 1.0),
-        (Category([1, 2]), True, NAN),
-        (Category([1, 2]), Decimal("2.0"), 1.0),
-        (Category([1, 2]), 2 + 0j, 1.0),
-        (Category(["1", "2"]), 2.0, 1.0),
-        (Category(["01", "1"]), "01", 0.0),
-        (Category(["01", "1"]), 1, 1.0),
-        (Category(["01", "001"]), 1, NAN),
-        (Category(["01", "02"]), 2, 1.0),
-        (Category([0.5, 1e22]), "0.5", 0.0),
-        (Category([0.5, 1e22]), 10**22, 1.0),
-        (Category([True, False]), False, 1.0),
-        (Category([True, False]), "false", 1.0),
-        (Category([True, False]), "False", 1.0),
-        (Category([True, False]), 0, NAN),
-        (Category(["drop", "keep"]), "drop", 0.0),
-    ],
-)
-def test_a_cell_means_the_same_in_every_storage(column, cell, value):
-    for raw in storages(cell):
-        np.testing.assert_array_equal(column.coerce(raw), [value])
+REAL = [(3, 3.0), ("3.5", 3.5), (" -3.5e1 ", -35.0), (".5", 0.5), (True, 1.0), ("False", 0.0), (99.0, 99.0)]
+REAL += [(np.float32(0.1), float(np.float32(0.1))), (2**60 + 1, float(2**60)), (3.5 + 0j, 3.5), (np.complex64(1), 1.0)]
+REAL += [(np.clongdouble(2), 2.0), (Decimal("3.5"), 3.5), (Decimal("1e-400"), 0.0)]
+INTEGER = [(Decimal("3.00"), 3.0), (Decimal("3.5"), NAN), (3 + 0j, 3.0), (3.0, 3.0), ("3.0", 3.0), (3.5, NAN)]
+INTEGER += [("3.5", NAN), (-7, -7.0), (True, 1.0)]
+BOOLEAN = [(Decimal(1), 1.0), (1 + 0j, 1.0), (True, 1.0), (0, 0.0), (1.0, 1.0), ("TRUE", 1.0), ("0.0", 0.0), (2, NAN)]
+BOOLEAN += [(0.5, NAN), ("yes", NAN)]
+NUMBERED = [(2, 1.0), (2.0, 1.0), ("2", 1.0), ("2.0", 1.0), (np.int8(2), 1.0), (True, NAN), (Decimal("2.0"), 1.0)]
+MEANINGS = [
+    (Real(0, 10), REAL),
+    (Integer(0, 10), INTEGER),
+    (Boolean(), BOOLEAN),
+    (Category(["a", "b"]), [("b", 1.0), (" b", NAN), (1, NAN)]),
+    (Category([1, 2]), [*NUMBERED, (2 + 0j, 1.0)]),
+    (Category(["1", "2"]), [(2.0, 1.0)]),
+    (Category(["01", "1"]), [("01", 0.0), (1, 1.0)]),
+    (Category(["01", "001"]), [(1, NAN)]),
+    (Category(["01", "02"]), [(2, 1.0)]),
+    (Category([0.5, 1e22]), [("0.5", 0.0), (10**22, 1.0)]),
+    (Category([True, False]), [(False, 1.0), ("false", 1.0), ("False", 1.0), (0, NAN)]),
+    (Category(["drop", "keep"]), [("drop", 0.0)]),
+]
+
+
+@pytest.mark.parametrize(("column", "meanings"), MEANINGS, ids=[repr(column) for column, _ in MEANINGS])
+def test_a_cell_means_the_same_in_every_storage(column, meanings):
+    for cell, value in meanings:
+        for raw in storages(cell):
+            np.testing.assert_array_equal(column.coerce(raw), [value], err_msg=repr(cell))
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
@@ -226,11 +145,7 @@ def test_a_cell_depends_on_itself_alone(cells, column):
     alone = np.concatenate([column.coerce(pd.Series([cell]).to_numpy()) for cell in cells])
     alone[~np.isfinite(alone)] = NAN
     categorical = pd.factorize(objects(*cells), use_na_sentinel=True)
-    together = [
-        objects(*cells),
-        pd.Series(cells, dtype=object).to_numpy(),
-        Coded(np.arange(len(cells)), cells),
-    ]
+    together = [objects(*cells), pd.Series(cells, dtype=object).to_numpy(), Coded(np.arange(len(cells)), cells)]
     if len({type(cell) for cell in cells}) == 1:
         together.append(Coded(categorical[0], list(categorical[1])))
     for raw in together:
@@ -240,7 +155,10 @@ def test_a_cell_depends_on_itself_alone(cells, column):
         np.testing.assert_array_equal(values, alone)
 
 
-@given(st.lists(st.one_of(st.integers(-5, 12), st.none()), min_size=1, max_size=8), st.sampled_from(COLUMNS))
+CODED = [*CODED_COLUMNS, Real(0, 9, missing_codes=["1", "NA"])]
+
+
+@given(st.lists(st.integers(-10, 12) | st.none(), min_size=1, max_size=8), st.sampled_from([*COLUMNS, *CODED]))
 def test_numbers_read_alike_as_objects_floats_texts_and_codes(cells, column):
     reference = column.coerce(objects(*cells))
     floats = np.array([NAN if cell is None else cell for cell in cells], dtype=np.float64)
@@ -340,9 +258,7 @@ def test_equality_tells_types_of_levels_apart():
 
 
 @pytest.mark.parametrize(
-    "column",
-    [*COLUMNS, Real(-1e300, 1e-300, missing=-0.1), Category([1, 2.5, "x", False], impossible=False)],
-    ids=repr,
+    "column", [*COLUMNS, Real(-1e300, 1e-300, missing=-0.1), Category([1, 2.5, "x", False], impossible=False)], ids=repr
 )
 def test_round_trips(column):
     assert column_from_dict(column.to_dict()) == column

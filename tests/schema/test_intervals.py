@@ -14,10 +14,7 @@ from dpinfer.schema.intervals import Interval, operation_bounds, tree_bounds
 from dpinfer.schema.nodes import FUNCTIONS, Node, evaluate
 
 NUMBERS = st.one_of(
-    st.floats(-1e6, 1e6),
-    st.integers(-10, 10).map(float),
-    st.floats(-1e-300, 1e-300),
-    st.floats(-1e150, 1e150),
+    st.floats(-1e6, 1e6), st.integers(-10, 10).map(float), st.floats(-1e-300, 1e-300), st.floats(-1e150, 1e150)
 )
 SHARES = st.floats(0, 1)
 

@@ -1,7 +1,6 @@
 """Selection as asked: only the choice depends on rows, bad questions cost nothing, and labels come back as given."""
 
 import logging
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 import dpinfer as dpi
 from dpinfer.errors import (
     BudgetExceededError,
-    DPInferError,
     FormulaError,
     InferenceError,
     OptionError,
@@ -22,7 +20,7 @@ from dpinfer.errors import (
 )
 from dpinfer.privacy.units import NEIGHBORS
 from tests.logs import charged
-from tests.odd_cells import with_cells
+from tests.questions import check_refused, hurting, seen
 
 SCHEMA = dpi.Schema(
     {
@@ -36,6 +34,7 @@ SCHEMA = dpi.Schema(
     }
 )
 PRICES = [candidate / 2 for candidate in range(1, 19)]
+QUERIES = {"high": "x > 8", "b": "b", 3: "g == 'a'"}
 KINDS = {
     "worth": lambda **o: dpi.exponential_mechanism("candidate * (x >= candidate)", candidates=PRICES, **o),
     "texts": lambda **o: dpi.exponential_mechanism("(g == candidate) * x", candidates=["a", "it's"], where="b", **o),
@@ -44,6 +43,7 @@ KINDS = {
     "whole numbers": lambda **o: dpi.most_frequent("k", where="x > 2", **o),
     "yes or no": lambda **o: dpi.most_frequent("b", **o),
     "answers": lambda **o: dpi.most_frequent(["b", "c", "odd name"], **o),
+    "thresholds": lambda **o: dpi.above_threshold({**QUERIES, "sum": "x * k"}, threshold=0, answers=2, **o),
 }
 
 
@@ -51,16 +51,7 @@ def plain(rows=80):
     return SCHEMA.sample(rows, np.random.default_rng(8))
 
 
-FRAMES = {
-    "NaN and infinity": lambda: with_cells(plain(), x=np.inf, g=np.nan, b=np.nan, k=-np.inf, n=np.nan),
-    "text": lambda: with_cells(plain(), x="oops", b="maybe", n="12", g=3, k="1.5"),
-    "objects": lambda: with_cells(plain(), x=object(), g=[1], b=b"x", k=pd.Timestamp("2020-01-01"), c=None),
-    "no rows": lambda: plain(0),
-    "one row": lambda: plain(1),
-    "everything clamped": lambda: plain().assign(x=1e300, k=99, n=-1),
-    "everything missing": lambda: pd.DataFrame(np.nan, index=range(80), columns=list(SCHEMA)),
-    "everything the same": lambda: plain().assign(x=5.0, k=2, b=True, c=True, g="b"),
-}
+FRAMES = hurting(SCHEMA, plain)
 
 
 def guarded(frame=None, neighbors="add_remove", budget=None):
@@ -68,30 +59,13 @@ def guarded(frame=None, neighbors="add_remove", budget=None):
     return dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(budget or dpi.ZCDP(1.0), neighbors=neighbors))
 
 
-def unspent(data):
-    return data.ledger.charges().empty
-
-
 def traced(kind, frame, neighbors):
     """Fit, and collect everything that can be seen apart from what was selected."""
-    data = guarded(frame, neighbors)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        results = KINDS[kind](data=data).fit(dpi.ZCDP(0.5))
-        assert str(results.summary())
-    assert results.selected in results.candidates
-    release = results.release
-    (place,) = release.values  # noqa: PD011
-    assert results.candidates[place] == results.selected
-    return {
-        "question": release.question,
-        "names": (release.names, release.steps),
-        "law": release.law,
-        "cost": release.cost,
-        "accuracy": results.accuracy(),
-        "spent": data.ledger.spent,
-        "warned": [str(one.message) for one in warned],
-    }
+    results, trace = seen(KINDS[kind](data=guarded(frame, neighbors)), dpi.ZCDP(0.5))
+    if kind != "thresholds":
+        (place,) = results.release.values  # noqa: PD011
+        assert results.candidates[place] == results.selected
+    return trace | {"accuracy": results.accuracy()}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +100,11 @@ def test_no_cells_can_make_a_choice_fail(kind, rows):
             cells[place, column] = cell
     data = dpi.PublicData(pd.DataFrame(cells, columns=list(SCHEMA), dtype=object), SCHEMA, rng=np.random.default_rng(0))
     results = KINDS[kind](data=data).fit(dpi.PureDP(0.5))
-    assert results.selected in results.candidates
+    if kind == "thresholds":
+        assert len(results.answers) == 4
+        assert set(results.answers) <= {"above", "below", "not reached"}
+    else:
+        assert results.selected in results.candidates
 
 
 # What is chosen
@@ -195,84 +173,61 @@ def test_it_explains_what_it_would_do():
     )
     assert "replacing one row" in more
     assert "gumbel" in more
-    assert unspent(data)
+    assert data.ledger.charges().empty
 
 
 # What is refused
 
+MECHANISM, FREQUENT, ABOVE = dpi.exponential_mechanism, dpi.most_frequent, dpi.above_threshold
+TWO, ONE = {"candidates": [1, 2]}, {"threshold": 1}
 BAD = {
-    "no candidates": (lambda d: dpi.exponential_mechanism("x", d, candidates=[]), OptionError, "candidates="),
-    "one candidate": (lambda d: dpi.exponential_mechanism("x", d, candidates=[1]), OptionError, "candidates="),
-    "one candidate twice": (
-        lambda d: dpi.exponential_mechanism("x", d, candidates=[1, 2, 1]),
-        OptionError,
-        "candidates=",
-    ),
-    "candidates left out": (lambda d: dpi.exponential_mechanism("x", d), OptionError, "candidates="),
-    "candidates of another type": (
-        lambda d: dpi.exponential_mechanism("x", d, candidates=[[1], [2]]),
-        OptionError,
-        "finite",
-    ),
-    "no finite candidates": (
-        lambda d: dpi.exponential_mechanism("x", d, candidates=[1.0, np.inf]),
-        OptionError,
-        "finite",
-    ),
-    "candidates beside a mapping": (
-        lambda d: dpi.exponential_mechanism({"a": "x", "b": "k"}, d, candidates=["a", "b"]),
-        OptionError,
-        "candidates=",
-    ),
-    "scores too few": (lambda d: dpi.exponential_mechanism(["x"], d, candidates=[1, 2]), OptionError, "score="),
-    "a score of another type": (lambda d: dpi.exponential_mechanism(3, d, candidates=[1, 2]), OptionError, "score="),
-    "a constant score": (
-        lambda d: dpi.exponential_mechanism("candidate", d, candidates=[1, 2]),
-        OptionError,
-        "depends on col",
-    ),
-    "an unbounded score": (
-        lambda d: dpi.exponential_mechanism("candidate / x", d, candidates=[1, 2]),
-        FormulaError,
-        "divisor",
-    ),
-    "other rows": (lambda d: dpi.exponential_mechanism("x.cumsum()", d, candidates=[1, 2]), FormulaError, "cumsum"),
-    "an unknown column": (
-        lambda d: dpi.exponential_mechanism("z > candidate", d, candidates=[1, 2]),
-        UnknownColumnError,
-        "'z'",
-    ),
-    "an unknown level": (
-        lambda d: dpi.exponential_mechanism("g == candidate", d, candidates=["a", "z"]),
-        FormulaError,
-        "level",
-    ),
-    "no condition": (
-        lambda d: dpi.exponential_mechanism("x", d, candidates=[1, 2], where="x + 1"),
-        FormulaError,
-        "condition",
-    ),
-    "an unknown method": (lambda d: dpi.most_frequent("g", d, method="laplace"), OptionError, "permute_and_flip"),
-    "a real": (lambda d: dpi.most_frequent("x", d), SchemaError, "'x' has no levels"),
-    "a long integer": (lambda d: dpi.most_frequent("n", d), SchemaError, "'n' has no levels"),
-    "an unknown column of votes": (lambda d: dpi.most_frequent("z", d), UnknownColumnError, "'z'"),
-    "answers that are no yes or no": (lambda d: dpi.most_frequent(["b", "g"], d), SchemaError, "'g' is not Boolean"),
-    "a column twice": (lambda d: dpi.most_frequent(["b", "b"], d), OptionError, "columns="),
-    "no columns": (lambda d: dpi.most_frequent([], d), OptionError, "columns="),
-    "data": (lambda d: dpi.most_frequent("g", plain()), OptionError, "data="),
+    "no candidates": (MECHANISM, "x", {"candidates": []}, OptionError, "candidates="),
+    "one candidate": (MECHANISM, "x", {"candidates": [1]}, OptionError, "candidates="),
+    "one candidate twice": (MECHANISM, "x", {"candidates": [1, 2, 1]}, OptionError, "candidates="),
+    "candidates left out": (MECHANISM, "x", {}, OptionError, "candidates="),
+    "candidates of another type": (MECHANISM, "x", {"candidates": [[1], [2]]}, OptionError, "finite"),
+    "no finite candidates": (MECHANISM, "x", {"candidates": [1.0, np.inf]}, OptionError, "finite"),
+    "candidates twice": (MECHANISM, {"a": "x", "b": "k"}, {"candidates": ["a", "b"]}, OptionError, "candidates="),
+    "scores too few": (MECHANISM, ["x"], TWO, OptionError, "score="),
+    "a score of another type": (MECHANISM, 3, TWO, OptionError, "score="),
+    "a constant score": (MECHANISM, "candidate", TWO, OptionError, "depends on col"),
+    "an unbounded score": (MECHANISM, "candidate / x", TWO, FormulaError, "divisor"),
+    "a score of other rows": (MECHANISM, "x.cumsum()", TWO, FormulaError, "cumsum"),
+    "a score of an unknown column": (MECHANISM, "z > candidate", TWO, UnknownColumnError, "'z'"),
+    "an unknown level": (MECHANISM, "g == candidate", {"candidates": ["a", "z"]}, FormulaError, "level"),
+    "no condition on scores": (MECHANISM, "x", {**TWO, "where": "x + 1"}, FormulaError, "condition"),
+    "an unknown method": (FREQUENT, "g", {"method": "laplace"}, OptionError, "permute_and_flip"),
+    "a real": (FREQUENT, "x", {}, SchemaError, "'x' has no levels"),
+    "a long integer": (FREQUENT, "n", {}, SchemaError, "'n' has no levels"),
+    "an unknown column of votes": (FREQUENT, "z", {}, UnknownColumnError, "'z'"),
+    "answers that are no yes or no": (FREQUENT, ["b", "g"], {}, SchemaError, "'g' is not Boolean"),
+    "a column twice": (FREQUENT, ["b", "b"], {}, OptionError, "columns="),
+    "no columns": (FREQUENT, [], {}, OptionError, "columns="),
+    "no queries": (ABOVE, [], ONE, OptionError, "queries="),
+    "a number for a query": (ABOVE, [3], ONE, OptionError, "queries="),
+    "an empty query": (ABOVE, ["b", " "], ONE, OptionError, "queries="),
+    "an empty mapping": (ABOVE, {}, ONE, OptionError, "queries="),
+    "two of one label": (ABOVE, ["b", "b"], {"threshold": [1, 2]}, OptionError, "label"),
+    "a label of another type": (ABOVE, {(1, 2): "b"}, ONE, OptionError, "labels"),
+    "a query of an unknown column": (ABOVE, "z > 1", ONE, UnknownColumnError, "'z'"),
+    "an unbounded query": (ABOVE, "1 / x", ONE, FormulaError, "divisor"),
+    "a query of other rows": (ABOVE, "x.cumsum()", ONE, FormulaError, "cumsum"),
+    "a constant query": (ABOVE, "3", ONE, OptionError, "depends on col"),
+    "no condition on queries": (ABOVE, "b", {**ONE, "where": "x + 1"}, FormulaError, "condition"),
+    "too few thresholds": (ABOVE, ["b", "k"], {"threshold": [1]}, OptionError, "threshold="),
+    "a threshold for nobody": (ABOVE, {"p": "b"}, {"threshold": {"q": 1}}, OptionError, "threshold="),
 }
+BAD |= {
+    f"threshold {bad!s:.6}": (ABOVE, "b", {"threshold": bad}, OptionError, "threshold=")
+    for bad in ("many", True, None, np.inf, 10**400, np.nan)
+}
+BAD |= {f"answers {bad}": (ABOVE, "b", {**ONE, "answers": bad}, OptionError, "answers=") for bad in (0, 2, True)}
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_questions_are_refused_by_name_and_cost_nothing(name):
-    ask, error, match = BAD[name]
     for neighbors in NEIGHBORS:
-        data = guarded(neighbors=neighbors)
-        with pytest.raises(error, match=match):
-            ask(data)
-        with pytest.raises(DPInferError):
-            ask(None).bind(data).fit(dpi.ZCDP(0.1))
-        assert unspent(data)
+        check_refused(guarded(neighbors=neighbors), *BAD[name])
 
 
 def test_bad_prices_cost_nothing():
@@ -287,7 +242,7 @@ def test_bad_prices_cost_nothing():
     ):
         with pytest.raises(error):
             question.fit(price)
-        assert unspent(data)
+        assert data.ledger.charges().empty
     question.fit(dpi.ZCDP(1.0))
     assert data.ledger.spent == dpi.ZCDP(1.0)
 

@@ -121,11 +121,7 @@ def heavy(rng, n):
 
 @pytest.mark.parametrize(
     ("procedure", "least", "most"),
-    [
-        (dpi.mean("x"), 0.97, 1.03),
-        (dpi.variance("x"), 0.9, 1.1),
-        (dpi.expfam("x", family="normal"), 0.3, 0.8),
-    ],
+    [(dpi.mean("x"), 0.97, 1.03), (dpi.variance("x"), 0.9, 1.1), (dpi.expfam("x", family="normal"), 0.3, 0.8)],
 )
 def test_descriptions_know_their_population(procedure, least, most):
     """The spread of a gamma column, whose kurtosis is 23: a normal family's own formula is far too small for it."""

@@ -257,15 +257,7 @@ def test_nothing_is_charged_and_no_row_is_read(monkeypatch):
     assert len(ledger.charges()) == 0
 
 
-@pytest.mark.parametrize(
-    ("budget", "unit"),
-    [
-        (dpi.GDP(2.0), dpi.GDP),
-        (dpi.PureDP(2.0), dpi.PureDP),
-        (dpi.ApproxDP(1.0, 1e-6), dpi.GDP),
-        (dpi.ZCDP(1.0), dpi.ZCDP),
-    ],
-)
+@pytest.mark.parametrize(("budget", "unit"), UNITS)
 def test_the_unit_is_that_of_the_ledger(budget, unit):
     data, _ = bound(budget)
     assert type(asked(dpi.mean("y", data), schema=None, n=2000, width=0.1).privacy) is unit
