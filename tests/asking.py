@@ -97,9 +97,7 @@ def assert_other_sums_are_refused(release: dpi.Release) -> None:
             read_and_infer(json.dumps(stored))
 
 
-def assert_nothing_of_the_rows_is_stored(
-    values: Iterable[float], texts: Iterable[str], packed: Iterable[bytes]
-) -> None:
+def assert_nothing_is_stored_of(values: Iterable[float], texts: Iterable[str], packed: Iterable[bytes]) -> None:
     """None of the values is in the stored texts or bytes, in any order of bytes."""
     values, texts, packed = list(values), list(texts), list(packed)
     for value in values:
