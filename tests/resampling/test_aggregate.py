@@ -439,18 +439,6 @@ def test_explain_spends_and_reads_nothing():
     assert len(data.ledger.charges()) == 0
 
 
-def test_what_does_not_fit_in_the_budget_is_refused():
-    data = private(budget=0.05)
-    with pytest.raises(BudgetExceededError):
-        sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4), nobs=4000).fit(PRICE)
-    assert len(data.ledger.charges()) == 0
-
-
-def test_a_price_of_nothing_is_refused():
-    with pytest.raises(PrivacyUnitError, match="above zero"):
-        sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4)).fit(dpi.ZCDP(0))
-
-
 # The number of blocks
 
 
@@ -747,15 +735,21 @@ def test_what_can_be_seen_without_a_schema_is_refused_without_one():
 
 
 def test_a_price_and_data_of_another_kind_are_refused():
-    question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4))
-    with pytest.raises(OptionError, match="privacy"):
-        question.fit(0.1)
-    with pytest.raises(OptionError, match="data"):
-        sample_aggregate("y ~ x", FRAME, model=smf.logit, bounds=dpi.Ball(4))
-    with pytest.raises(OptionError, match="schema"):
-        sample_aggregate("y ~ x", model=smf.logit, bounds=dpi.Ball(4), blocks=40).measurement(PRICE)
-    with pytest.raises(OptionError, match="data"):
-        sample_aggregate("y ~ x", model=smf.logit, bounds=dpi.Ball(4), blocks=40).fit(PRICE)
+    logit = functools.partial(sample_aggregate, "y ~ x", model=smf.logit, bounds=dpi.Ball(4))
+    for message, ask in (
+        ("privacy", lambda: logit(data=public()).fit(0.1)),
+        ("data", lambda: logit(data=FRAME)),
+        ("schema", lambda: logit(blocks=40).measurement(PRICE)),
+        ("data", lambda: logit(blocks=40).fit(PRICE)),
+    ):
+        with pytest.raises(OptionError, match=message):
+            ask()
+    with pytest.raises(PrivacyUnitError, match="above zero"):
+        logit(data=public()).fit(dpi.ZCDP(0))
+    data = private(budget=0.05)
+    with pytest.raises(BudgetExceededError):
+        logit(data=data, nobs=4000).fit(PRICE)
+    assert len(data.ledger.charges()) == 0
 
 
 def test_a_release_is_inferred_from_without_rows():
