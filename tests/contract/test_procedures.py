@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
+import pickle
 import warnings
 from inspect import signature
 from typing import Any
@@ -55,12 +57,21 @@ def test_a_release_is_read_back_whole_and_infers_the_same(question, tmp_path):
     assert again.to_json() == release.to_json()
     options = {"formula": question.ask.formulas[0]} if question.ask.formulas else {}
     own = asked.infer(release, **options)
-    given = {"family": question.ask.options["family"]} if question.ask.name == "expfam own" else {}  # stored by name
+    stored_by_name = question.ask.name == "expfam own"
+    given = {"family": question.ask.options["family"]} if stored_by_name else {}
     assert _shown(again.infer(**options, **given)) == _shown(own)
+    if not stored_by_name:  # a function of one's own is pickled by its name too
+        for copied in (pickle.loads(pickle.dumps(own)), copy.deepcopy(own)):
+            assert type(copied) is type(own)
+            assert copied.release == release
+            assert _shown(copied) == _shown(own)
 
 
-def _shown(results: Any) -> str:
-    return str(results.summary()) if hasattr(results, "summary") else repr(results)
+def _shown(results: Any) -> tuple[str, ...]:
+    """What is shown of results, with the numbers of their frame to the last digit."""
+    frames = [pd.DataFrame(getattr(results, name)()) for name in ("summary_frame", "frame") if hasattr(results, name)]
+    told = str(results.summary()) if hasattr(results, "summary") else repr(results)
+    return told, *(frame.map(repr).to_string() for frame in frames)
 
 
 @pytest.mark.parametrize("question", HOME)
@@ -136,6 +147,84 @@ def test_nothing_but_noise_tells_of_the_rows(question, capfd, caplog):
     for name in others:
         caplog.clear()
         assert _seen(question, HURTING[name], capfd, caplog) == base, name
+
+
+class Raises:
+    """A cell all of whose methods fail."""
+
+    def _fail(self, *_: Any) -> Any:
+        raise RuntimeError("a method of a cell was called")
+
+    __float__ = __int__ = __bool__ = __eq__ = __lt__ = __gt__ = __hash__ = __str__ = __repr__ = __len__ = _fail
+
+
+def _odd() -> dict[str, Any]:
+    base = frame().astype(object)
+    raising = base.copy()
+    for name in SCHEMA:
+        cells = base[name].to_numpy(dtype=object, copy=True)
+        cells[5], cells[6] = Raises(), [1]
+        raising[name] = pd.Series(cells, dtype=object)
+    return HURTING | {
+        "texts": base.astype(str),
+        "raising": raising,
+        "arrow": pa.table({name: pa.nulls(len(base)) for name in SCHEMA}),
+        "polars": pl.from_pandas(SCHEMA.sample(len(base), np.random.default_rng(2))),
+        "no rows": base.iloc[:0],
+        "one row": base.iloc[:1],
+        "two rows": base.iloc[:2],
+    }
+
+
+ODD = _odd()
+
+
+def _form(results: Any, release: dpi.Release) -> Any:
+    """What is seen of results but numbers; labels only where no stage chooses them."""
+    frames = [pd.DataFrame(getattr(results, name)()) for name in ("summary_frame", "frame") if hasattr(results, name)]
+    labels = [one.index.tolist() for one in frames] if len(release.stages) == 1 else []
+    return type(results), labels, [(list(one.columns), [str(kind) for kind in one.dtypes]) for one in frames]
+
+
+def _sound(results: Any, *, held: bool) -> None:
+    """P-values are probabilities, intervals hold the estimates (if held), no number is missing that is determined."""
+    if isinstance(results, dpi.PrivateResults):
+        params, ends = results.params.to_numpy(), results.conf_int().to_numpy()
+        known = ~np.isnan(params)
+        assert np.isfinite(params[known]).all()
+        assert known.all() or any("not determined" in flag for flag in results.flags)
+        assert not np.isnan(ends).any()
+        slack = 1e-9 * (1 + np.abs(params[known]))
+        inside = (ends[known, 0] <= params[known] + slack) & (params[known] <= ends[known, 1] + slack)
+        assert inside.all() or not held
+        assert ((results.bse >= 0) | ~known).all()
+        assert results.pvalues.between(0, 1).all()
+    elif hasattr(results, "pvalue"):
+        assert 0 <= results.pvalue <= 1
+    assert str(results.summary() if hasattr(results, "summary") else results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", HOME)
+def test_any_rows_give_results_of_one_form(question, capfd, caplog):
+    """Labels, columns, types, warnings and what is printed and logged are those of any rows."""
+    options = {"formula": question.ask.formulas[0]} if question.ask.formulas else {}
+    options |= {"family": question.ask.options["family"]} if question.ask.name == "expfam own" else {}
+    seen = {}
+    few = ("as they are", "raising", "no rows") if question.ask.function in SLOW else tuple(ODD)
+    for name in few:
+        caplog.clear()
+        with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
+            warnings.simplefilter("always")
+            release = question.private(ODD[name]).measure(question.privacy)
+            results = release.infer(**options)
+            _sound(results, held=not question.ask.formulas)  # a score interval need not hold what noise has moved
+            form = _form(results, release)
+        assert [str(one.message) for one in caught] == [], name
+        seen[name] = form, [record.getMessage() for record in caplog.records]
+    for name, one in seen.items():
+        assert one == seen["as they are"], name
+    assert tuple(capfd.readouterr()) == ("", "")
 
 
 @pytest.mark.parametrize("rows", [0, 1])

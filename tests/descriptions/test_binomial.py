@@ -1,33 +1,41 @@
-"""The binomial test as a procedure: refusals that cost nothing, what is measured, how often it rejects."""
+"""One share, exactly: the binomial test and the exact proportion, from refusals that cost nothing to their results."""
 
-import logging
-import warnings
+import dataclasses
+from functools import cache, partial
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.descriptions.binomial import BinomTest, binomtest
+from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
 from dpinfer.errors import (
     BudgetExceededError,
-    DPInferError,
     FormulaError,
+    InferenceError,
     NotProvedError,
     OptionError,
+    ReleaseFormatError,
     UnknownColumnError,
 )
-from tests.logs import charged
+from dpinfer.release.laws import TULAP_GRID, NoiseLaw
+from dpinfer.statistics.inference import Released
+from tests.asking import assert_damage_is_refused, assert_refused, each, unspent
 
 SCHEMA = dpi.Schema(
     s=dpi.Boolean(missing=False, impossible=False),
     x=dpi.Real(0, 10, missing=0, impossible=0),
     g=dpi.Category(["a", "b"], missing="a", impossible="a"),
+    w=dpi.Real(0, 2, missing=1, impossible=1),
     loose=dpi.Boolean(),
     half=dpi.Boolean(missing=False),
 )
-PRICES = (dpi.PureDP(1.0), dpi.ZCDP(0.1), dpi.GDP(0.5), dpi.ApproxDP(1.0, 1e-6))
+PURE, ZCDP = dpi.PureDP(1.0), dpi.ZCDP(0.1)
+PRICES = (PURE, ZCDP, dpi.GDP(0.5), dpi.ApproxDP(1.0, 1e-6))
 each_price = pytest.mark.parametrize("price", PRICES, ids=str)
+binomtest, exact = dpi.binomtest, partial(dpi.proportion, inference="exact")
 
 
 def plain(rows=100):
@@ -35,55 +43,70 @@ def plain(rows=100):
     return SCHEMA.sample(rows, rng).assign(s=np.arange(rows) < 0.2 * rows)
 
 
-def guarded(budget=PRICES[0], neighbors="replace_one", frame=None):
+def simulated(frame=None, neighbors="replace_one"):
+    source = plain() if frame is None else frame
+    return dpi.PublicData(source, SCHEMA, rng=np.random.default_rng(2), neighbors=neighbors)
+
+
+def guarded(budget=PURE, neighbors="replace_one", frame=None):
     source = plain() if frame is None else frame
     return dpi.PrivateData(source, SCHEMA, dpi.Ledger.in_memory(budget, neighbors=neighbors))
 
 
-def simulated(frame, seed=2):
-    return dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed), neighbors="replace_one")
+# Refusals cost nothing
+
+REFUSED = [
+    (NotProvedError, "missing= and impossible=.*'loose'", each(binomtest, column=["loose"])),
+    (NotProvedError, "'loose'.*inference=\"score\"", each(exact, column=["loose"])),
+    (NotProvedError, "'half'.*proportion", each(binomtest, column=["half"])),
+    (NotProvedError, "impossible= constants for 'half'", each(exact, column=["half"])),
+    (FormulaError, "^g: .*g == 'a'", each(exact, column=["g"])),
+    (FormulaError, "^g: ", each(binomtest, column=["g"])),
+    (OptionError, "^p=1.01", each(binomtest, "s", p=[1.01])),
+    (OptionError, "^p=nan", each(binomtest, "s", p=[float("nan")])),
+    (OptionError, "^p=True", each(binomtest, "s", p=[True])),
+    (OptionError, "^p=", each(binomtest, "s", p=[-1e-9, "0.5"])),
+    (OptionError, "^alternative=.*'greater'", each(binomtest, "s", alternative=["more"])),
+    (NotProvedError, "^by=", each(exact, "s", by=["g"])),
+    (NotProvedError, "^where=", each(exact, "s", where=["x > 2"])),
+    (NotProvedError, "^weights=", each(exact, "s", weights=["w"])),
+    (NotProvedError, 'target="data"', each(exact, "s", target=["data"])),
+    (OptionError, "target='sample'", each(exact, "s", target=["sample"])),
+    (OptionError, "inference=.*'exact'", each(dpi.proportion, "s", inference=["bayes"])),
+]
+for error, match, column in (
+    (NotProvedError, "'loose'", "s & loose"),
+    (FormulaError, "^x: is not a condition", "x"),
+    (FormulaError, "^1 < 2: is not a condition", "1 < 2"),
+    (UnknownColumnError, "'smokes'", "smokes"),
+    (OptionError, "^column=", ["s", "g"]),
+):
+    REFUSED.append((error, match, each(binomtest, column=[column]) + each(exact, column=[column])))
 
 
-def unspent(data):
-    return data.ledger.remaining == data.ledger.budget and data.ledger.charges().empty
-
-
-REFUSED = {
-    "cells that drop rows": (lambda d: binomtest("loose", d), NotProvedError, "missing= and impossible=.*'loose'"),
-    "impossible cells that drop rows": (lambda d: binomtest("half", d), NotProvedError, "'half'.*proportion"),
-    "one column of a condition": (lambda d: binomtest("s & loose", d), NotProvedError, "'loose'"),
-    "a number": (lambda d: binomtest("x", d), FormulaError, "^x: is not a condition"),
-    "a constant": (lambda d: binomtest("1 < 2", d), FormulaError, "^1 < 2: is not a condition"),
-    "a category": (lambda d: binomtest("g", d), FormulaError, "^g: "),
-    "an unknown column": (lambda d: binomtest("smokes", d), UnknownColumnError, "'smokes'"),
-    "several columns": (lambda d: binomtest(["s", "g"], d), OptionError, "^column="),
-    "no proportion": (lambda d: binomtest("s", d, p=1.01), OptionError, "^p=1.01"),
-    "a negative proportion": (lambda d: binomtest("s", d, p=-1e-9), OptionError, "^p="),
-    "NaN": (lambda d: binomtest("s", d, p=float("nan")), OptionError, "^p=nan"),
-    "a text": (lambda d: binomtest("s", d, p="0.5"), OptionError, "^p="),
-    "a Boolean": (lambda d: binomtest("s", d, p=True), OptionError, "^p=True"),
-    "an alternative": (lambda d: binomtest("s", d, alternative="more"), OptionError, "^alternative=.*'greater'"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_tested_is_refused_by_name_and_costs_nothing(name):
-    ask, error, match = REFUSED[name]
-    data = guarded()
-    with pytest.raises(error, match=match):
-        ask(data)
-    with pytest.raises(DPInferError):
-        ask(None).bind(data).fit(PRICES[0])
-    assert unspent(data)
+@pytest.mark.parametrize(("error", "match", "questions"), REFUSED)
+def test_what_has_no_exact_answer_is_refused_by_name_and_costs_nothing(error, match, questions):
+    assert_refused(questions, error, match, guarded(), PURE)
 
 
 def test_a_private_number_of_rows_is_refused_with_what_to_do():
     data = guarded(neighbors="add_remove")
     with pytest.raises(NotProvedError, match=r'neighbors="replace_one".*inference="simulated"\) or "score"'):
         binomtest("s", data)
+    with pytest.raises(NotProvedError, match=r'neighbors="replace_one".*inference="simulated"'):
+        exact("s", data)
     for price in PRICES:
-        with pytest.raises(NotProvedError, match="replace_one"):
-            binomtest("s").measurement(price, schema=SCHEMA)
+        for ask in (binomtest, exact):
+            with pytest.raises(NotProvedError, match="replace_one" if price == PURE or ask is binomtest else None):
+                ask("s").measurement(price, schema=SCHEMA)
+    assert unspent(data)
+
+
+@pytest.mark.parametrize("price", PRICES[1:], ids=str)
+def test_a_proportion_at_a_price_that_is_not_pure_is_refused(price):
+    data = guarded(price)
+    with pytest.raises(NotProvedError, match="PureDP"):
+        exact("s", data).fit(price)
     assert unspent(data)
 
 
@@ -91,9 +114,12 @@ def test_a_frame_is_no_data():
     with pytest.raises(OptionError, match=r"^data="):
         binomtest("s", plain())
     with pytest.raises(OptionError, match=r"^data=None"):
-        binomtest("s").fit(PRICES[0])
+        binomtest("s").fit(PURE)
     with pytest.raises(OptionError, match=r"^privacy="):
         binomtest("s", guarded()).fit(1.0)
+
+
+# What is measured
 
 
 @each_price
@@ -103,10 +129,9 @@ def test_the_price_is_charged_once_and_tests_are_free(price):
     text = test.explain(price)
     for part in ("P(s) differs from 0.3", "standard error", "n = 100: ", "replace_one"):
         assert part in text
-    assert ("Tulap" if isinstance(price, dpi.PureDP) else "discrete gaussian") in text
+    assert ("Tulap" if price == PURE else "discrete gaussian") in text
     assert unspent(data)
-    results = test.fit(price)
-    release = results.release
+    release = test.fit(price).release
     for p in (0.0, 0.1, 1.0):
         binomtest("s", release, p=p, alternative="greater").infer()
     release.infer()
@@ -116,61 +141,34 @@ def test_the_price_is_charged_once_and_tests_are_free(price):
         test.fit(price)
 
 
+def test_a_proportion_is_charged_once_and_answers_are_free():
+    data = guarded(dpi.PureDP(1.5))
+    results = exact("s", data).fit(PURE)
+    for method in ("wald", "exact"):
+        results.with_inference(method).conf_int()
+    results.release.infer()
+    assert "Tulap" in exact("s", data).explain(dpi.PureDP(0.1))
+    assert data.ledger.spent == PURE
+    assert data.ledger.charges()["description"].item().endswith("proportion of s, exactly")
+
+
 @each_price
 def test_one_count_is_measured_with_sensitivity_one(price):
-    measured = binomtest("x > 5").measurement(price, schema=SCHEMA, neighbors="replace_one")
+    measured = binomtest("x > 5", p=np.int64(1)).measurement(price, schema=SCHEMA, neighbors="replace_one")
     assert len(measured.law.scales) == len(measured.names) == 1
     assert measured.exact == ()
     assert measured.rows.columns == ("x",)
-    asked = {"procedure": "binomtest", "column": "x > 5", "p": 0.5, "alternative": "two-sided"}
+    asked = {"procedure": "binomtest", "column": "x > 5", "p": 1.0, "alternative": "two-sided"}
     assert asked.items() <= measured.question.items()
+    assert type(measured.question["p"]) is float
     scale = measured.law.scales[0] * measured.steps[0]
     right = {"PureDP": 1.0, "ZCDP": 5**0.5, "GDP": 2.0}
     assert scale == pytest.approx(right.get(type(price).__name__, 4.22488), rel=1e-4)
-    pure = isinstance(price, dpi.PureDP)
+    pure = price == PURE
     assert (measured.kind, measured.law.family) == (("binomial", "tulap") if pure else ("count", "gaussian"))
     told = "changes the count by at most 1\n" if pure else "of the change of all sums at most 1 in units of rows\n"
     assert told in measured.describe()
     assert "n = 10,000: " in binomtest("s").explain(price, schema=SCHEMA, neighbors="replace_one")
-
-
-def test_options_become_plain_numbers():
-    test = binomtest("s", p=np.float64(0.25))
-    assert isinstance(test, BinomTest)
-    assert type(test.p) is float
-    assert binomtest("s", p=1).p == 1.0
-
-
-FRAMES = {
-    "plain": plain,
-    "NaN": lambda: plain().astype(object).assign(s=np.nan),
-    "text": lambda: plain().assign(s="maybe", x="oops"),
-    "objects": lambda: plain().assign(s=pd.Series([object()] * 100, dtype=object), x=1e300),
-    "all of them": lambda: plain().assign(s=True, x=10.0),
-    "none of them": lambda: plain().assign(s=False, x=0.0),
-    "no rows": lambda: plain(0),
-    "one row": lambda: plain(1),
-}
-
-
-@pytest.mark.parametrize("price", PRICES[:2], ids=str)
-def test_only_the_released_count_depends_on_the_rows(price, caplog):
-    caplog.set_level(logging.DEBUG)
-    seen = []
-    for make in FRAMES.values():
-        frame = make()
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            results = binomtest("s | (x > 5)", guarded(price, frame=frame), p=0.4).fit(price)
-            assert np.isfinite(results.frame().to_numpy(dtype=float)).all()
-            assert str(results.summary())
-        assert warned == []
-        assert 0 <= results.pvalue <= 1
-        release = results.release
-        assert release.nobs == len(frame)
-        seen.append((release.kind, release.names, release.steps, release.law, release.cost, dict(release.question)))
-    assert all(one == seen[0] for one in seen)
-    assert len(set(charged(caplog))) == 1
 
 
 @pytest.mark.parametrize("price", [dpi.PureDP(60.0), dpi.ZCDP(1e4)], ids=str)
@@ -180,6 +178,8 @@ def test_with_hardly_any_noise_the_count_is_that_of_the_rows(price):
     found = binomtest("s", simulated(frame), p=0.3).fit(price)
     assert found.k == pytest.approx(15, abs=0.51)
     assert found.proportion_ci().low < 0.15 < found.proportion_ci().high
+    if isinstance(price, dpi.PureDP):
+        assert exact("s", simulated(frame)).fit(price).params["s"] == pytest.approx(0.15, abs=0.0051)
 
 
 @pytest.mark.slow
@@ -198,3 +198,303 @@ def test_the_whole_procedure_keeps_its_level(price, alternative):
     share, error = rejected / 300, np.sqrt(0.09 / 300)
     assert share <= 0.1 + 4 * error
     assert share >= 0.1 - 4 * error or alternative == "two-sided"
+
+
+@pytest.mark.parametrize(("n", "theta", "epsilon"), [(40, 0.2, 1.0), (15, 0.02, 0.3), (200, 0.7, 3.0)])
+def test_a_study_finds_the_coverage_that_is_promised(n, theta, epsilon):
+    """1,500 replicates: 95% less at most four standard deviations (false alarm 3e-5 a case); near 0 it may be more."""
+    study = dpi.coverage_study(
+        lambda rng, rows: {"s": rng.random(rows) < theta},
+        exact("s"),
+        schema=SCHEMA.select(["s"]),
+        truth={"s": theta},
+        n=n,
+        privacy=dpi.PureDP(epsilon),
+        neighbors="replace_one",
+        replicates=1500,
+        seed=9,
+        progress=False,
+    )
+    cell = study.cells.set_index("term").loc["s"]
+    assert (cell["failures"], cell["unbounded"]) == (0, 0)
+    slack = 4 * np.sqrt(0.95 * 0.05 / 1500)
+    assert 0.95 - slack < cell["coverage"] < (0.95 + slack if n > 15 else 1)
+    assert cell["model SE"] == pytest.approx(cell["empirical SE"], rel=0.15) or cell["flagged"] > 0.02
+
+
+# Results of the test
+
+
+@cache
+def fitted(price=PURE):
+    return binomtest("s", simulated(), p=0.3).fit(price)
+
+
+@pytest.fixture(params=[PURE, ZCDP], ids=["tulap", "gaussian"])
+def results(request):
+    return fitted(request.param)
+
+
+def staged(release, **changes):
+    return dataclasses.replace(release, stages=(dataclasses.replace(release.stages[0], **changes),))
+
+
+def test_members_are_those_of_scipy(results):
+    statistic, pvalue = results
+    release = results.release
+    assert results.k == release.array[0]
+    assert (results.n, results.nobs, results.nobs_is_public, results.null) == (100, 100.0, True, "exact")
+    assert statistic == results.statistic == results.proportion_estimate == pytest.approx(results.k / 100)
+    assert pvalue == pytest.approx(float(binomial_pvalue(results.k, 100, 0.3, release.law, step=release.steps[0])))
+    low, high = results.proportion_ci()
+    assert tuple(results.proportion_ci(confidence_level=0.95)) == pytest.approx((low, high), abs=1e-12)
+    inverted = binomial_interval(results.k, 100, release.law, step=release.steps[0])
+    assert [low, high] == pytest.approx(inverted.tolist(), abs=1e-12)
+    inner = results.proportion_ci(0.5)
+    assert 0 < low < inner.low < statistic < inner.high < high < 1
+    assert (results.pvalue_error, results.alternative) == (0, "two-sided")
+    for level in (0, 1, 95, np.nan, "95%"):
+        with pytest.raises(OptionError, match="confidence_level="):
+            results.proportion_ci(level)
+
+
+def test_the_frame_is_one_row(results):
+    frame = results.frame()
+    assert frame.index.tolist() == ["s"]
+    names = ["noisy count", "n", "proportion", "null p", "std err", "std err (noise)", "[0.025", "0.975]"]
+    assert frame.columns.tolist() == names
+    row = frame.iloc[0]
+    assert tuple(row[-2:]) == pytest.approx(tuple(results.proportion_ci()), abs=1e-12)
+    noise = np.sqrt(results.release.noise_variances[0]) / 100
+    assert row["std err (noise)"] == results.bse_noise == pytest.approx(noise)
+    share = results.statistic
+    assert results.bse == row["std err"] == pytest.approx(np.sqrt(share * (1 - share) / 100 + noise**2))
+    assert tuple(results.frame(alpha=0.2).iloc[0, -2:]) == pytest.approx(results.proportion_ci(0.8))
+    with pytest.raises(OptionError, match="alpha="):
+        results.frame(alpha=2)
+
+
+@pytest.mark.parametrize(
+    ("alternative", "heads", "free"), [("greater", ["[0.05", "1]"], 1), ("less", ["[0", "0.95]"], 0)]
+)
+def test_one_sided_intervals_have_one_end(results, alternative, heads, free):
+    found = results.release.infer(p=0.3, alternative=alternative)
+    frame = found.frame()
+    assert frame.columns.tolist()[-2:] == heads
+    assert frame.iloc[0, -1 if free else -2] == free
+    end = found.proportion_ci()[1 - free]
+    at = binomtest("s", results.release, p=end, alternative=alternative).infer()
+    assert at.pvalue == results.release.infer(p=end, alternative=alternative).pvalue == pytest.approx(0.05, rel=1e-6)
+    for option in ({"p": 2}, {"alternative": "more"}):
+        with pytest.raises(OptionError, match=next(iter(option))):
+            results.release.infer(**option)
+
+
+def test_the_interval_and_the_pvalue_agree(results):
+    low, high = results.proportion_ci(0.9)
+    for p, kept in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True), (high + 1e-6, False)):
+        assert (results.release.infer(p=p).pvalue > 0.1) == kept
+
+
+def test_summaries_say_what_was_tested_and_how(results):
+    text = str(results.summary())
+    noise = "Tulap" if results.law.family == "tulap" else "discrete Gaussian"
+    for part in ("P(s) = 0.3", "two-sided", "exact", "100 (public)", "replace_one", f"{noise} noise", "[0.025"):
+        assert part in text
+    assert "Exact binomial test" in repr(results)
+    assert "tabular" in results.to_latex()
+    assert "0.3" in results.to_markdown()
+    with pytest.raises(InferenceError, match="exact"):
+        results.plot_null()
+    plt.close("all")
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("count", [-1e6, -30.0, 0.0, 60.0, 100.0, 130.0, 1e6])
+def test_impossible_counts_are_flagged_and_have_valid_answers(results, count, alternative):
+    release = staged(results.release, values=(round(count / results.release.steps[0]),))
+    for p in (0.0, 0.3, 1.0):
+        found = binomtest("s", release, p=p, alternative=alternative).infer()
+        assert 0 <= found.pvalue <= 1
+        low, high = found.proportion_ci()
+        assert 0 <= low <= found.statistic <= high <= 1
+        assert low < high or alternative != "two-sided"
+        assert bool(found.flags) == (not 0 <= count <= 100)
+        assert str(found.summary())
+
+
+def test_no_rows_say_nothing():
+    for price in (PURE, ZCDP):
+        found = binomtest("s", simulated(plain(0)), p=0.3).fit(price)
+        assert found.proportion_ci() == (0, 1)
+        assert found.pvalue > 0.3
+        assert "no rows" in found.flags[0]
+
+
+# Results of the exact proportion
+
+
+@cache
+def shared():
+    return exact("s", simulated(plain().assign(s=np.random.default_rng(1).random(100) < 0.2))).fit(PURE)
+
+
+@pytest.mark.parametrize("method", ["exact", "wald"])
+def test_the_interval_holds_what_the_test_does_not_reject(method):
+    found = shared().with_inference(method)
+    for alpha in (0.01, 0.05, 0.3):
+        low, high = found.conf_int(alpha).loc["s"]
+        assert 0 < low < found.params["s"] < high < 1
+        for value in (low, high):
+            assert found.t_test(f"s = {value:.12f}").pvalue == pytest.approx(alpha, rel=1e-4)
+        for value, kept in ((low - 0.005, False), (low + 0.005, True), (high - 0.005, True), (high + 0.005, False)):
+            assert (found.t_test(f"s = {value}").pvalue > alpha) == kept
+            assert found.wald_test(f"s = {value}").pvalue == pytest.approx(found.t_test(f"s = {value}").pvalue)
+
+
+def test_with_inference_changes_the_interval_alone():
+    results = shared()
+    wald = results.with_inference("wald")
+    assert (results.inference.method, wald.inference.method) == ("exact", "wald")
+    assert wald.params.equals(results.params)
+    assert wald.bse.equals(results.bse)
+    ends = results.params["s"] + stats.norm.ppf([0.025, 0.975]) * results.bse["s"]
+    np.testing.assert_allclose(wald.conf_int().loc["s"], ends, rtol=1e-12)
+    assert (wald.conf_int() != results.conf_int()).all(axis=None)
+    assert wald.with_inference("exact").conf_int().equals(results.conf_int())
+    assert results.release.infer(inference="wald").conf_int().equals(wald.conf_int())
+    for method in ("score", "simulated", "auto", "bayes"):
+        with pytest.raises(OptionError, match="'exact', 'wald'"):
+            results.with_inference(method)
+    with pytest.raises(NotProvedError, match="target"):
+        results.release.infer(target="data")
+    with pytest.raises(OptionError, match="inference='score'"):
+        results.release.infer(inference="score")
+
+
+def test_standard_errors_are_those_of_a_share_and_of_tulap_noise():
+    results, b = shared(), np.exp(-1.0)
+    share, n = results.params["s"], 100
+    np.testing.assert_allclose(results.bse_noise["s"], np.sqrt(2 * b / (1 - b) ** 2 + 1 / 12) / n, rtol=1e-5)
+    np.testing.assert_allclose(results.bse_sampling["s"], np.sqrt(share * (1 - share) / n), rtol=0.03)
+    assert results.bse["s"] ** 2 == pytest.approx(results.bse_noise["s"] ** 2 + results.bse_sampling["s"] ** 2)
+    assert results.nobs == 100
+    assert results.summary_frame()["count"].tolist() == [100.0]
+
+
+def test_a_multiple_of_the_share_is_tested_as_the_share():
+    results = shared()
+    alone, twice = results.t_test("s = 0.3"), results.t_test("2 * s = 0.6")
+    assert twice.pvalue == pytest.approx(alone.pvalue)
+    np.testing.assert_allclose(twice.conf_int(), 2 * alone.conf_int())
+    np.testing.assert_allclose(results.t_test("-1 * s = -0.3").conf_int(), -alone.conf_int()[:, ::-1])
+
+
+def test_any_share_can_be_tested():
+    for share, same in ((5e-324, 0.0), (1e-308, 0.0), (1e-280, 0.0), (1 - 1e-16, 1.0), (-3.0, 0.0), (7.0, 1.0)):
+        found, expected = (shared().t_test((np.eye(1), [value])).pvalue.item() for value in (share, same))
+        assert 0 <= found <= 1
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [-1000, -3, 0, 60, 100, 103, 2000])
+def test_impossible_counts_are_flagged_and_have_an_interval(count):
+    found = staged(shared().release, values=(count * TULAP_GRID,)).infer()
+    low, high = found.conf_int().loc["s"]
+    assert 0 <= low <= found.params["s"] <= high <= 1
+    assert low < high
+    assert bool(found.flags) == (not 0 <= count <= 100)
+    assert low == 0 if count <= 0 else low > 0.4
+    assert high == 1 if count >= 100 else high < 0.8
+
+
+def test_many_releases_at_once_are_as_one_by_one():
+    model = exact("s", simulated())
+    releases = [model.measure(PURE) for _ in range(5)]
+    values = np.stack([one.array for one in releases])
+    for method in ("exact", "wald"):
+        asked = dataclasses.replace(model, inference=method)
+        batch = asked.estimate(Released.of_study(model.measurement(PURE), values), alpha=0.1)
+        for row, release in enumerate(releases):
+            alone = asked.infer(release)
+            assert batch.names == ("s",)
+            np.testing.assert_allclose(batch.params[row], alone.params)
+            np.testing.assert_allclose(batch.bse[row], alone.bse)
+            np.testing.assert_allclose(batch.intervals[row], alone.conf_int(alpha=0.1), atol=1e-9)
+            np.testing.assert_allclose(batch.pvalues[row], alone.pvalues, rtol=1e-6)
+            assert batch.flagged[row] == bool(alone.flags)
+    unbound = exact("s").measurement(PURE, schema=SCHEMA, neighbors="replace_one")
+    with pytest.raises(OptionError, match="number of rows is public"):
+        model.estimate(Released.of_study(unbound, values))
+
+
+# Releases that are damaged or hold something else
+
+COLUMNS = {"column": [None, "unheard", "x", "s +"], "schema": [dpi.Schema(s=dpi.Boolean()).to_dict()]}
+
+
+@pytest.mark.parametrize("ask", [partial(fitted, PURE), partial(fitted, ZCDP), shared])
+def test_a_damaged_release_is_refused(ask):
+    whole = ask().release
+    (stage,) = whole.stages
+    two = {"values": (1, 2), "steps": stage.steps * 2, "names": ("a", "b")}
+    if ask is shared:
+        worse, changes = COLUMNS, [{"kind": "count"}]
+        stages = [two, {"law": NoiseLaw("laplace", (1.0,))}]
+    else:
+        worse = COLUMNS | {"p": [1.2, float("nan"), "0.5", True], "alternative": ["more", ["less"]]}
+        changes = [{"nobs": 2**60}, {"stages": whole.stages * 2}]
+        other = NoiseLaw("gaussian" if stage.law.family == "tulap" else "tulap", stage.law.scales)
+        stages = [two, {"values": (10**400,)}, {"steps": (0.3,)}, {"law": other}]
+    assert_damage_is_refused(whole, worse, "damaged|missing")
+    changes += [{"nobs": None}, *({"stages": (dataclasses.replace(stage, **one),)} for one in stages)]
+    for change in changes:
+        with pytest.raises(ReleaseFormatError, match="damaged"):
+            dataclasses.replace(whole, **change).infer()
+
+
+def test_exact_proportions_can_be_tested_and_tests_read_as_proportions():
+    release = exact("s", simulated()).measure(PURE)
+    found = binomtest("s", release, p=0.3).infer()
+    assert found.pvalue == pytest.approx(float(release.infer().t_test("s = 0.3").pvalue), rel=1e-8)
+    assert found.proportion_ci() == pytest.approx(tuple(release.infer().conf_int().loc["s"]), abs=1e-8)
+    assert exact("s", fitted().release).infer().params["s"] == fitted().statistic
+    with pytest.raises(OptionError, match="p="):
+        release.infer(p=0.3)
+
+
+def test_gaussian_counts_can_be_tested_and_tests_read_as_counts():
+    release = dpi.count(where="s").bind(simulated()).measure(ZCDP)
+    assert binomtest("s", release, p=0.3).infer().k == release.array[0]
+    assert dpi.count(where="s").infer(fitted(ZCDP).release).params.iloc[0] == pytest.approx(fitted(ZCDP).k)
+
+
+OTHERS = [
+    (dpi.table("s"), ZCDP, "replace_one", InferenceError, r"another question .table of s"),
+    (dpi.mean("x"), ZCDP, "replace_one", InferenceError, r"another question .mean of x"),
+    (dpi.count(where="x > 5"), ZCDP, "replace_one", InferenceError, r"another question .count of rows, where x > 5"),
+    (dpi.count(), ZCDP, "add_remove", InferenceError, r"another question .count of rows"),
+    (dpi.count(where="s"), PURE, "replace_one", InferenceError, "discrete Laplace"),
+    (dpi.count(where="s"), ZCDP, "add_remove", NotProvedError, 'neighbors="replace_one"'),
+]
+
+
+@pytest.mark.parametrize(("other", "price", "neighbors", "error", "match"), OTHERS)
+def test_releases_of_something_else_are_refused_by_name(other, price, neighbors, error, match):
+    with pytest.raises(error, match=match):
+        binomtest("s", other.bind(simulated(neighbors=neighbors)).measure(price), p=0.3).infer()
+
+
+def test_rows_that_may_drop_out_and_other_questions_have_no_exact_answer():
+    release = dpi.count(where="loose").bind(simulated()).measure(ZCDP)
+    with pytest.raises(NotProvedError, match="'loose'"):
+        binomtest("loose", release).infer()
+    counts = dpi.table(["s", "g"], simulated()).measure(PURE)
+    for ask, held in (
+        (exact("s"), counts),
+        (exact("x > 5"), shared().release),
+        (dpi.proportion("s"), shared().release),
+    ):
+        with pytest.raises(InferenceError, match="another question"):
+            ask.infer(held)
+    assert dpi.proportion("s", counts).infer().params.index.tolist() == ["s"]

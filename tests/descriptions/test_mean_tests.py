@@ -1,5 +1,8 @@
-"""Tests of means as procedures: refusals that cost nothing, what is measured, releases that serve others too."""
+"""Tests of means: refusals that cost nothing, what is measured, results as scipy names them, releases of others."""
 
+from functools import partial
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +20,7 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.statistics.inference import Released
+from tests.asking import assert_damage_is_refused, assert_refused, each
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(0, 10),
@@ -33,53 +37,48 @@ def plain(rows=600, seed=1):
     return SCHEMA.sample(rows, np.random.default_rng(seed))
 
 
+def shifted():
+    """Rows whose mean is larger by a half where s is true."""
+    rng = np.random.default_rng(1)
+    drawn = SCHEMA.sample(800, rng)
+    return drawn.assign(x=rng.normal(5, 1, 800) + drawn["s"].astype(float) / 2)
+
+
 def simulated(frame=None, **options):
     return dpi.PublicData(plain() if frame is None else frame, SCHEMA, rng=np.random.default_rng(2), **options)
 
 
-def guarded():
-    return dpi.PrivateData(plain(), SCHEMA, dpi.Ledger.in_memory(PRICE, neighbors="add_remove"))
-
-
 # Refusals cost nothing
 
-REFUSED = {
-    "three levels": (lambda d: ttest_ind("x", "g", d), OptionError, "by='g'.*exactly two levels.*a, b, c.*f_oneway"),
-    "no groups": (lambda d: ttest_ind("x", None, d), OptionError, "by=None"),
-    "several groups": (lambda d: f_oneway("x", ["g", "s"], d), OptionError, "by="),
-    "numeric groups": (lambda d: f_oneway("x", "y", d), SchemaError, "'y' has no levels"),
-    "unknown groups": (lambda d: f_oneway("x", "h", d), UnknownColumnError, "'h'"),
-    "unknown column": (lambda d: ttest_1samp("z", d, popmean=1), UnknownColumnError, "'z'"),
-    "a category": (lambda d: ttest_1samp("g", d, popmean=1), DPInferError, "g"),
-    "a constant": (lambda d: ttest_1samp("3", d, popmean=1), FormulaError, "same for every row"),
-    "no column": (lambda d: ttest_1samp("", d, popmean=1), OptionError, "column="),
-    "a mean beyond the bounds": (lambda d: ttest_1samp("x", d, popmean=11), OptionError, r"popmean=11.*\[0, 10\]"),
-    "a mean that is none": (lambda d: ttest_1samp("x", d, popmean=float("nan")), OptionError, "popmean"),
-    "a mean as text": (lambda d: ttest_1samp("x", d, popmean="5"), OptionError, "popmean"),
-    "pairs that cannot be equal": (lambda d: ttest_rel("x", "far", d), OptionError, "popmean=0"),
-    "pairs with themselves": (lambda d: ttest_rel("x", "x ", d), OptionError, "b='x '"),
-    "pairs with nothing": (lambda d: ttest_rel("x", None, d), OptionError, "b=None"),
-    "another alternative": (
-        lambda d: ttest_1samp("x", d, popmean=5, alternative="two"),
-        OptionError,
-        "alternative=.*'less'",
-    ),
-    "few draws": (lambda d: ttest_1samp("x", d, popmean=5, draws=10), OptionError, "draws=10"),
-    "a negative seed": (lambda d: ttest_ind("x", "s", d, seed=-1), OptionError, "seed=-1"),
-    "half equal variances": (lambda d: ttest_ind("x", "s", d, equal_var=1), OptionError, "equal_var=1"),
-    "no condition": (lambda d: ttest_ind("x", "s", d, where="x"), FormulaError, "x: is not a condition"),
-    "rows alone": (lambda _: ttest_1samp("x", plain(), popmean=5), OptionError, "data="),
-}
+ONE = partial(each, ttest_1samp, popmean=5)
+REFUSED = [
+    (OptionError, "by='g'.*exactly two levels.*a, b, c.*f_oneway", each(ttest_ind, "x", by=["g"])),
+    (OptionError, "by=None", each(ttest_ind, "x", by=[None])),
+    (OptionError, "by=", each(f_oneway, "x", by=[["g", "s"]])),
+    (SchemaError, "'y' has no levels", each(f_oneway, "x", by=["y"])),
+    (UnknownColumnError, "'h'", each(f_oneway, "x", by=["h"])),
+    (UnknownColumnError, "'z'", ONE(column=["z"])),
+    (DPInferError, "g", ONE(column=["g"])),
+    (FormulaError, "same for every row", ONE(column=["3"])),
+    (OptionError, "column=", ONE(column=[""])),
+    (OptionError, r"popmean=11.*\[0, 10\]", each(ttest_1samp, "x", popmean=[11])),
+    (OptionError, "popmean", each(ttest_1samp, "x", popmean=[float("nan"), "5"])),
+    (OptionError, "popmean=0", each(ttest_rel, "x", b=["far"])),
+    (OptionError, "b='x '", each(ttest_rel, "x", b=["x "])),
+    (OptionError, "b=None", each(ttest_rel, "x", b=[None])),
+    (OptionError, "alternative=.*'less'", ONE("x", alternative=["two"])),
+    (OptionError, "draws=10", ONE("x", draws=[10])),
+    (OptionError, "seed=-1", each(ttest_ind, "x", "s", seed=[-1])),
+    (OptionError, "equal_var=1", each(ttest_ind, "x", "s", equal_var=[1])),
+    (FormulaError, "x: is not a condition", each(ttest_ind, "x", "s", where=["x"])),
+    (OptionError, "data=", [lambda _: ttest_1samp("x", plain(), popmean=5)]),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_questions_are_refused_by_name_and_cost_nothing(name):
-    ask, error, match = REFUSED[name]
-    data = guarded()
-    with pytest.raises(error, match=match):
-        ask(data).fit(PRICE)
-    assert data.ledger.remaining == data.ledger.budget
-    assert data.ledger.charges().empty
+@pytest.mark.parametrize(("error", "match", "questions"), REFUSED)
+def test_bad_questions_are_refused_by_name_and_cost_nothing(error, match, questions):
+    data = dpi.PrivateData(plain(), SCHEMA, dpi.Ledger.in_memory(PRICE))
+    assert_refused(questions, error, match, data, PRICE)
 
 
 def test_a_question_without_data_is_refused_when_measured():
@@ -99,15 +98,6 @@ def test_it_measures_what_the_means_measure():
     assert test.rows.columns == means.rows.columns
 
 
-def test_the_price_is_paid_once_and_tests_after_it_are_free():
-    data = guarded()
-    results = ttest_ind("x", "s", data).fit(PRICE)
-    assert len(data.ledger.charges()) == 1
-    again = results.release.infer()
-    assert (again.statistic, again.pvalue) == (results.statistic, results.pvalue)
-    assert len(data.ledger.charges()) == 1
-
-
 def test_the_explanation_names_the_test_and_its_noise():
     text = ttest_ind("x", "s", simulated()).explain(PRICE)
     assert text.startswith("ttest_ind of x by s")
@@ -117,17 +107,20 @@ def test_the_explanation_names_the_test_and_its_noise():
 # Nearly without noise they are scipy's
 
 
+def samples(frame):
+    truth = frame["s"].astype(bool)
+    return frame["x"][~truth], frame["x"][truth]
+
+
 def truth(frame):
-    a, b = frame["x"][~frame["s"].astype(bool)], frame["x"][frame["s"].astype(bool)]
+    a, b = samples(frame)
+    groups = (part["x"] for _, part in frame.groupby("g", observed=True))
     return {
-        "one": (lambda d: ttest_1samp("x", d, popmean=4.8), stats.ttest_1samp(frame["x"], 4.8).statistic),
-        "two": (lambda d: ttest_ind("x", "s", d, equal_var=True), stats.ttest_ind(a, b).statistic),
-        "welch": (lambda d: ttest_ind("x", "s", d), stats.ttest_ind(a, b, equal_var=False).statistic),
-        "pairs": (lambda d: ttest_rel("x", "y", d), stats.ttest_rel(frame["x"], frame["y"]).statistic),
-        "f": (
-            lambda d: f_oneway("x", "g", d, equal_var=True),
-            stats.f_oneway(*(part["x"] for _, part in frame.groupby("g", observed=True))).statistic,
-        ),
+        "one": (lambda d: ttest_1samp("x", d, popmean=4.8), stats.ttest_1samp(frame["x"], 4.8)),
+        "two": (lambda d: ttest_ind("x", "s", d, equal_var=True), stats.ttest_ind(a, b)),
+        "welch": (lambda d: ttest_ind("x", "s", d), stats.ttest_ind(a, b, equal_var=False)),
+        "pairs": (lambda d: ttest_rel("x", "y", d), stats.ttest_rel(frame["x"], frame["y"])),
+        "f": (lambda d: f_oneway("x", "g", d, equal_var=True), stats.f_oneway(*groups)),
     }
 
 
@@ -137,7 +130,7 @@ def test_with_hardly_any_noise_the_statistic_is_scipys(name, neighbors):
     frame = plain()
     ask, expected = truth(frame)[name]
     found = ask(simulated(frame, neighbors=neighbors)).fit(FREE)
-    assert found.statistic == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    assert found.statistic == pytest.approx(expected.statistic, rel=1e-3, abs=1e-3)
 
 
 # One release serves many tests
@@ -212,3 +205,175 @@ def test_many_releases_at_once_have_the_pvalues_of_each():
     found = question.batch_pvalues(released, draws=9999, rng=np.random.default_rng(1))
     alone = ttest_ind("x", "s", release, draws=9999).infer().pvalue
     assert found[0] == pytest.approx(alone, abs=0.035)  # five Monte Carlo standard errors at most
+
+
+# Results
+
+
+LARGER = dpi.ZCDP(0.2)
+
+
+def fitted(ask, privacy=LARGER, rows=None):
+    return ask(simulated(shifted() if rows is None else rows)).fit(privacy)
+
+
+ASKED = {
+    "ttest_1samp": lambda d: ttest_1samp("x", d, popmean=5),
+    "ttest_ind": lambda d: ttest_ind("x", "s", d),
+    "ttest_rel": lambda d: ttest_rel("x", "y", d),
+    "f_oneway": lambda d: f_oneway("x", "g", d),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {name: fitted(ask) for name, ask in ASKED.items()}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_results_unpack_and_print(results, name):
+    found = results[name]
+    statistic, pvalue = found
+    assert (statistic, pvalue) == (found.statistic, found.pvalue)
+    text = found.summary().as_text()
+    assert found.hypothesis in text
+    assert "count" in text
+    assert "F statistic" in text if name == "f_oneway" else "t statistic" in text
+    assert name in found.release.question["text"]
+
+
+def test_degrees_of_freedom_are_those_of_the_rows(results):
+    assert results["ttest_1samp"].df == pytest.approx(800 - 1, abs=30)
+    pooled = ttest_ind("x", "s", results["ttest_ind"].release, equal_var=True).infer()
+    assert pooled.df == pytest.approx(800 - 2, abs=40)
+    assert results["f_oneway"].dof == 2
+    assert results["f_oneway"].dof_resid == pytest.approx(800 - 3, abs=50)
+
+
+def test_welch_has_the_degrees_of_freedom_of_satterthwaite():
+    rows = shifted()
+    a, b = samples(rows)
+    found = fitted(lambda d: ttest_ind("x", "s", d, equal_var=False), dpi.ZCDP(1e9), rows)
+    assert found.df == pytest.approx(stats.ttest_ind(a, b, equal_var=False).df, rel=1e-3)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "less", "greater"])
+def test_intervals_are_scipys_where_there_is_hardly_any_noise(alternative):
+    rows = shifted()
+    a, b = samples(rows)
+    exact = stats.ttest_ind(a, b, equal_var=False, alternative=alternative).confidence_interval(0.9)
+    ask = ttest_ind("x", "s", alternative=alternative)
+    found = fitted(ask.bind, dpi.ZCDP(1e9), rows).confidence_interval(0.9)
+    assert found.low == pytest.approx(exact.low, abs=5e-3)
+    assert found.high == pytest.approx(exact.high, abs=5e-3)
+
+
+def test_the_interval_for_one_mean_is_that_of_the_frame(results):
+    found = results["ttest_1samp"]
+    low, high = found.confidence_interval(0.9)
+    row = found.frame(alpha=0.1).iloc[0]
+    assert (row["[0.05"], row["0.95]"]) == pytest.approx((low, high))
+    assert low < found.estimate < high
+
+
+def test_an_analysis_of_variance_has_no_single_difference(results):
+    with pytest.raises(InferenceError, match="no single difference"):
+        results["f_oneway"].confidence_interval()
+    assert np.isnan(results["f_oneway"].estimate)
+    for level in (0, 1, 1.5):
+        with pytest.raises(OptionError, match="confidence_level"):
+            results["ttest_ind"].confidence_interval(level)
+
+
+def test_one_sided_intervals_need_more_than_half():
+    found = fitted(lambda d: ttest_1samp("x", d, popmean=5, alternative="greater"))
+    assert found.confidence_interval(0.6).high == np.inf
+    with pytest.raises(OptionError, match=r"between 0\.5 and 1"):
+        found.confidence_interval(0.5)
+
+
+def test_the_frame_has_groups_with_both_errors(results):
+    shown = results["f_oneway"].frame()
+    assert shown.index.tolist() == ["a", "b", "c"]
+    assert shown.columns[:5].tolist() == ["count", "mean", "std err", "std err (sampling)", "std err (noise)"]
+    both = np.hypot(shown["std err (sampling)"], shown["std err (noise)"])
+    assert np.allclose(shown["std err"], both)
+    assert shown["count"].sum() == pytest.approx(800, abs=40)
+
+
+@pytest.mark.parametrize(("name", "label"), [("ttest_ind", "squared t"), ("f_oneway", "2 F")])
+def test_the_null_is_drawn_on_the_scale_that_was_simulated(results, name, label):
+    found = results[name]
+    axes = found.plot_null()
+    assert axes.get_xlabel() == label
+    scale = found.statistic**2 if name == "ttest_ind" else 2 * found.statistic
+    assert found.distribution.statistic == pytest.approx(scale)
+    plt.close(axes.figure)
+
+
+WORSE = {
+    "test": ["ttest", [], "ttest_1samp"],
+    "column": [None, "y", "zz"],
+    "by": ["g", None],
+    "popmean": ["5"],
+    "alternative": ["both", []],
+    "draws": [1.5],
+    "seed": ["0"],
+    "equal_var": ["yes"],
+    "where": [],
+    "/kind": ["table"],
+}
+
+
+@pytest.mark.parametrize("entry", WORSE)
+def test_a_damaged_test_is_a_damaged_release(results, entry):
+    assert_damage_is_refused(results["ttest_ind"].release, {entry: WORSE[entry]})
+    if entry == "popmean":
+        assert_damage_is_refused(results["ttest_1samp"].release, {entry: [99.0]})
+
+
+# Releases that tell nothing
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("rows", [0, 1, 12])
+@pytest.mark.parametrize("privacy", [dpi.ZCDP(0.0005), dpi.PureDP(0.05), dpi.ZCDP(100.0)])
+def test_few_rows_give_a_flagged_and_valid_result(name, rows, privacy):
+    found = fitted(ASKED[name], privacy, shifted().iloc[:rows])
+    assert 0 < found.pvalue <= 1
+    assert np.isfinite(found.statistic)
+    assert found.flags
+    assert isinstance(found.summary().as_text(), str)
+    assert isinstance(found.frame(), pd.DataFrame)
+
+
+@pytest.mark.parametrize(("ask", "by"), [(ttest_ind, "s"), (f_oneway, "g")])
+def test_by_default_every_group_has_a_variance_of_its_own(ask, by):
+    found = fitted(lambda d: ask("x", by, d))
+    assert "A variance for every group (Welch)." in found.notes
+    assert ask("x", by, found.release, equal_var=False).infer().pvalue == found.pvalue
+    assert "One variance for all groups." in ask("x", by, found.release, equal_var=True).infer().notes
+
+
+@pytest.mark.parametrize(("ask", "by"), [(ttest_ind, "s"), (f_oneway, "g")])
+def test_one_variance_for_all_is_flagged_where_variances_differ_beyond_noise(ask, by):
+    drawn = shifted()
+    small = drawn["s"].astype(bool) if by == "s" else drawn["g"] == "a"
+    rng = np.random.default_rng(4)
+    unequal = drawn.assign(x=rng.normal(5, np.where(small, 1.5, 0.3)))
+    told = "the variances of the groups differ"
+    assert fitted(ASKED["ttest_ind"]).flags == ()
+    for rows, equal_var, privacy, flagged in (
+        (unequal, True, dpi.ZCDP(1.0), True),
+        (unequal, False, dpi.ZCDP(1.0), False),
+        (unequal, True, dpi.ZCDP(1e-4), False),
+        (drawn, True, dpi.ZCDP(1.0), False),
+    ):
+        found = fitted(lambda d, equal_var=equal_var: ask("x", by, d, equal_var=equal_var), privacy, rows)
+        assert any(told in flag for flag in found.flags) is flagged
+
+
+def test_values_nearly_all_at_one_bound_are_flagged():
+    rows = shifted().iloc[:150].assign(x=lambda d: np.where(np.arange(len(d)) < 4, 0.0, 10.0))
+    found = fitted(lambda d: ttest_1samp("x", d, popmean=9.5), dpi.ZCDP(10.0), rows)
+    assert any("at one bound" in flag for flag in found.flags)

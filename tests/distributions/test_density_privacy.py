@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -20,15 +20,12 @@ from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.exact import binary, decimal
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.expressions import compile_condition
+from tests.asking import assert_refused, each
 
 NAN = float("nan")
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), k=dpi.Integer(-3, 40), full=dpi.Real(0, 1, missing=0.5, impossible=0.5))
-PRICES = {
-    "pure": dpi.PureDP(0.7),
-    "zcdp": dpi.ZCDP(0.1),
-    "gdp": dpi.GDP(0.6),
-    "approximate": dpi.ApproxDP(1.0, 1e-6),
-}
+UNITS = dpi.PureDP(0.7), dpi.ZCDP(0.1), dpi.GDP(0.6), dpi.ApproxDP(1.0, 1e-6)
+PRICES = dict(zip(("pure", "zcdp", "gdp", "approximate"), UNITS, strict=True))
 CELLS = st.sampled_from(
     [0.0, 1.0, 0.5, 0.25, np.nextafter(0.25, 0), 1e300, -1e300, NAN, np.inf, -np.inf, 3, 40, -3, 2.5]
 )
@@ -208,29 +205,19 @@ class TestAdaptivity:
         assert release.cost == density(column).measurement(PRICES[unit], schema=SCHEMA, neighbors="add_remove").cost
 
 
-BAD = {
-    "a text column": ("x", {"bins": "fine"}),
-    "no bins": ("x", {"bins": 0}),
-    "too many whole numbers": ("k", {"bins": 45}),
-    "edges beyond the bounds": ("x", {"bins": [0, 2]}),
-    "edges that fall": ("x", {"bins": [0.5, 0.2]}),
-    "an empty bin of whole numbers": ("k", {"bins": [0, 0.25, 0.5, 9]}),
-    "NaN as an edge": ("x", {"bins": [0, NAN, 1]}),
-    "no condition": ("x", {"where": "x + 1"}),
-    "an unknown column": ("z", {}),
-    "a target": ("x", {"target": "people"}),
-}
+X, K = partial(each, density, "x"), partial(each, density, "k")
+BAD = [
+    (dpi.errors.OptionError, X(bins=["fine", 0, [0, 2], [0.5, 0.2], [0, NAN, 1]]) + K(bins=[45, [0, 0.25, 0.5, 9]])),
+    (dpi.errors.FormulaError, X(where=["x + 1"])),
+    (dpi.errors.UnknownColumnError, each(density, column=["z"])),
+    (dpi.errors.OptionError, X(target=["people"])),
+]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_refused_before_anything_is_spent(case):
-    column, options = BAD[case]
+@pytest.mark.parametrize(("error", "questions"), BAD)
+def test_bad_input_is_refused_before_anything_is_spent(error, questions):
     data = dpi.PrivateData(frame_of([0.5]), SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
-    with pytest.raises(dpi.errors.DPInferError):
-        density(column, data, **options)
-    with pytest.raises(dpi.errors.DPInferError):
-        density(column, **options).bind(data).fit(dpi.ZCDP(0.1))
-    assert data.ledger.spent == dpi.ZCDP(0.0)
+    assert_refused(questions, error, None, data, dpi.ZCDP(0.1))
 
 
 @pytest.mark.parametrize("price", [dpi.PureDP(1e-18), dpi.ZCDP(1e-40), dpi.ZCDP(0.0)])

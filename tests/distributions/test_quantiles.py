@@ -1,8 +1,7 @@
 """Quantiles and distribution functions as asked: only released numbers depend on rows, bad questions cost nothing."""
 
-import logging
-import warnings
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ import dpinfer as dpi
 from dpinfer.distributions.quantiles import largest_error
 from dpinfer.errors import (
     BudgetExceededError,
-    DPInferError,
     FormulaError,
     InferenceError,
     OptionError,
@@ -23,8 +21,7 @@ from dpinfer.errors import (
     UnknownColumnError,
 )
 from dpinfer.privacy.units import NEIGHBORS
-from tests.logs import charged
-from tests.odd_cells import with_cells
+from tests.asking import assert_refused, each, unspent
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-5, 10),
@@ -35,15 +32,15 @@ SCHEMA = dpi.Schema(
 )
 KEEPING = dpi.Schema(x=dpi.Real(-5, 10, missing=0, impossible=0), n=dpi.Integer(0, 500, missing=0, impossible=0))
 KINDS = {
-    "a median": lambda **o: dpi.quantile("x", q=0.5, resolution=16, **o),
-    "quantiles of a tree": lambda **o: dpi.quantile("x", q=[0.1, 0.5, 0.9], by="b", resolution=16, **o),
-    "quantiles that are chosen": lambda **o: dpi.quantile(
-        "n", q=[0.25, 0.75], by=["g"], method="exponential", resolution=32, **o
+    "a median": partial(dpi.quantile, "x", q=0.5, resolution=16),
+    "quantiles of a tree": partial(dpi.quantile, "x", q=[0.1, 0.5, 0.9], by="b", resolution=16),
+    "quantiles that are chosen": partial(
+        dpi.quantile, "n", q=[0.25, 0.75], by=["g"], method="exponential", resolution=32
     ),
-    "with a condition": lambda **o: dpi.quantile("n", q=0.9, where="b & (x > 0)", method="tree", resolution=64, **o),
-    "of the data": lambda **o: dpi.quantile("x", q=0.3, by="x > 2", target="data", resolution=8, **o),
-    "a distribution": lambda **o: dpi.cdf("x", resolution=8, **o),
-    "distributions": lambda **o: dpi.cdf("n", by=["b", "n > 100"], where="x < 9", resolution=8, **o),
+    "with a condition": partial(dpi.quantile, "n", q=0.9, where="b & (x > 0)", method="tree", resolution=64),
+    "of the data": partial(dpi.quantile, "x", q=0.3, by="x > 2", target="data", resolution=8),
+    "a distribution": partial(dpi.cdf, "x", resolution=8),
+    "distributions": partial(dpi.cdf, "n", by=["b", "n > 100"], where="x < 9", resolution=8),
 }
 
 
@@ -51,25 +48,9 @@ def plain(rows=80):
     return SCHEMA.sample(rows, np.random.default_rng(8))
 
 
-FRAMES = {
-    "NaN and infinity": lambda: with_cells(plain(), x=np.inf, g=np.nan, b=np.nan, k=-np.inf, n=np.nan),
-    "text": lambda: with_cells(plain(), x="oops", b="maybe", n="12", g=3, k="1.5"),
-    "objects": lambda: with_cells(plain(), x=object(), g=[1], b=b"x", k=pd.Timestamp("2020-01-01"), n=10**400),
-    "no rows": lambda: plain(0),
-    "one row": lambda: plain(1),
-    "everything clamped": lambda: plain().assign(x=1e300, n=-1),
-    "everything missing": lambda: pd.DataFrame(np.nan, index=range(80), columns=list(SCHEMA)),
-    "everything the same": lambda: plain().assign(x=5.0, n=77, b=True, g="b"),
-}
-
-
 def guarded(frame=None, neighbors="add_remove", budget=None, schema=SCHEMA):
     frame = plain() if frame is None else frame
     return dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(budget or dpi.ZCDP(1.0), neighbors=neighbors))
-
-
-def unspent(data):
-    return data.ledger.charges().empty
 
 
 def check(results, lower, upper):
@@ -93,58 +74,6 @@ def check(results, lower, upper):
     assert (high <= upper).all()
 
 
-SPLIT = ("names", "law", "cost", "chosen", "spent")
-"""What the split of the price between choice and tree decides."""
-
-
-def traced(kind, frame, neighbors):
-    """Fit, and collect everything that can be seen apart from the released numbers."""
-    data = guarded(frame, neighbors)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        results = KINDS[kind](data=data).fit(dpi.ZCDP(0.05))
-        assert str(results.summary())
-    column = SCHEMA[results.release.question["column"]]
-    check(results, column.lower, column.upper)
-    release = results.release
-    table = results.summary_frame() if isinstance(results, dpi.PrivateResults) else results.frame()
-    return {
-        "index": table.index.tolist(),
-        "columns": list(table.columns),
-        "dtypes": [str(one) for one in table.dtypes],
-        "names": (release.names, release.steps),
-        "law": release.law,
-        "cost": release.cost,
-        "question": release.question,
-        "chosen": [(stage.names, stage.steps, stage.law) for stage in release.choices],
-        "spent": data.ledger.spent,
-        "warned": [str(one.message) for one in warned],
-    }
-
-
-@pytest.fixture(scope="module")
-def usual():
-    return {(kind, neighbors): traced(kind, plain(), neighbors) for kind in KINDS for neighbors in NEIGHBORS}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FRAMES)
-def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
-    caplog.set_level(logging.DEBUG)
-    start = sorted(FRAMES).index(name)
-    for place, kind in list(enumerate(KINDS))[start % 2 :: 2]:
-        neighbors = NEIGHBORS[(start // 2 + place // 2) % 2]
-        frame = FRAMES[name]()
-        trace = traced(kind, frame, neighbors)
-        expected = usual[kind, neighbors]
-        if neighbors == "replace_one" and len(frame) != len(plain()):  # a public number, which may decide the split
-            expected = {**expected, **{part: traced(kind, plain()[: len(frame)], neighbors)[part] for part in SPLIT}}
-        assert trace == expected, kind
-        assert trace["warned"] == []
-    assert charged(caplog)
-    assert tuple(capfd.readouterr()) == ("", "")
-
-
 CELL = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.sampled_from(["a", "12", "true"])
 
 
@@ -163,9 +92,9 @@ def test_no_cells_can_make_a_quantile_fail(kind, rows):
 
 def test_where_noise_hides_the_rows_the_reader_is_told():
     rng = np.random.default_rng(4)
-    for name in ("no rows", "one row", "everything missing"):
+    for rows in (plain(0), plain(1), plain().assign(**dict.fromkeys(SCHEMA))):
         for price in (dpi.PureDP(0.5), dpi.GDP(0.2), dpi.ApproxDP(0.5, 1e-6)):
-            data = dpi.PublicData(FRAMES[name](), SCHEMA, rng=rng)
+            data = dpi.PublicData(rows, SCHEMA, rng=rng)
             for kind in ("a median", "quantiles of a tree", "quantiles that are chosen"):
                 results = KINDS[kind](data=data).fit(price)
                 column = SCHEMA[results.release.question["column"]]
@@ -174,19 +103,6 @@ def test_where_noise_hides_the_rows_the_reader_is_told():
 
 
 # The price
-
-
-@pytest.mark.parametrize("price", [dpi.PureDP(0.5), dpi.ZCDP(0.1), dpi.GDP(0.5), dpi.ApproxDP(1.0, 1e-6)], ids=str)
-def test_a_ledger_grants_its_whole_budget_and_no_more(price):
-    for neighbors in NEIGHBORS:
-        for kind in KINDS.values():
-            data = guarded(neighbors=neighbors, budget=price)
-            question = kind(data=data)
-            question.measure(price)
-            assert len(data.ledger.charges()) == 1
-            with pytest.raises(BudgetExceededError):
-                question.measure(type(price)(1e-4, 1e-9) if isinstance(price, dpi.ApproxDP) else type(price)(1e-5))
-            assert len(data.ledger.charges()) == 1
 
 
 def test_the_noise_of_counts_is_calibrated_to_the_bound_on_their_change():
@@ -307,44 +223,31 @@ def test_the_noise_that_is_explained_is_the_largest_of_the_tree():
 
 # What is refused
 
-BAD = {
-    "a probability above one": (lambda d: dpi.quantile("x", d, q=1.5), OptionError, "q="),
-    "a probability below zero": (lambda d: dpi.quantile("x", d, q=[0.5, -0.1]), OptionError, "q="),
-    "NaN": (lambda d: dpi.quantile("x", d, q=np.nan), OptionError, "q="),
-    "text": (lambda d: dpi.quantile("x", d, q="0.5"), OptionError, "q="),
-    "a truth value": (lambda d: dpi.quantile("x", d, q=True), OptionError, "q="),
-    "no probability": (lambda d: dpi.quantile("x", d, q=[]), OptionError, "q="),
-    "a probability left out": (lambda d: dpi.quantile("x", d, q=None), OptionError, "q="),
-    "a probability twice": (lambda d: dpi.quantile("x", d, q=[0.5, 0.1, 0.5]), OptionError, "q="),
-    "a category": (lambda d: dpi.quantile("g", d, q=0.5), SchemaError, "'g' is not numeric"),
-    "a boolean": (lambda d: dpi.cdf("b", d), SchemaError, "'b' is not numeric"),
-    "an unknown column": (lambda d: dpi.quantile("z", d, q=0.5), UnknownColumnError, "'z'"),
-    "an expression": (lambda d: dpi.cdf("log(6 + x)", d), UnknownColumnError, "log"),
-    "a column of another type": (lambda d: dpi.quantile(["x"], d, q=0.5), OptionError, "column="),
-    "an odd resolution": (lambda d: dpi.cdf("x", d, resolution=100), OptionError, "resolution="),
-    "too fine a resolution": (lambda d: dpi.cdf("x", d, resolution=2**15), OptionError, "resolution="),
-    "a resolution of text": (lambda d: dpi.quantile("x", d, q=0.5, resolution="fine"), OptionError, "resolution="),
-    "the column itself as group": (lambda d: dpi.quantile("k", d, q=0.5, by="k"), OptionError, "by="),
-    "a real as group": (lambda d: dpi.cdf("n", d, by="x"), SchemaError, "'x' has no levels"),
-    "too many groups": (lambda d: dpi.cdf("x", d, by=["g", "k", "b"], resolution=2**14), OptionError, "24 groups"),
-    "no condition": (lambda d: dpi.cdf("x", d, where="x + 1"), FormulaError, "not a condition"),
-    "an unknown method": (lambda d: dpi.quantile("x", d, q=0.5, method="laplace"), OptionError, "method="),
-    "an unknown target": (lambda d: dpi.cdf("x", d, target="sample"), OptionError, "target="),
-    "an unknown inference": (lambda d: dpi.quantile("x", d, q=0.5, inference="bayes"), OptionError, "inference="),
-    "data": (lambda d: dpi.quantile("x", plain(), q=0.5), OptionError, "data="),
-}
+X, CDF = partial(each, dpi.quantile, "x"), partial(each, dpi.cdf, "x")
+HALF = partial(X, q=0.5)
+BAD = [
+    (OptionError, "q=", X(q=[1.5, [0.5, -0.1], np.nan, "0.5", True, [], None, [0.5, 0.1, 0.5]])),
+    (SchemaError, "'g' is not numeric", each(dpi.quantile, "g", q=[0.5])),
+    (SchemaError, "'b' is not numeric", each(dpi.cdf, column=["b"])),
+    (UnknownColumnError, "'z'", each(dpi.quantile, "z", q=[0.5])),
+    (UnknownColumnError, "log", each(dpi.cdf, column=["log(6 + x)"])),
+    (OptionError, "column=", each(dpi.quantile, q=0.5, column=[["x"]])),
+    (OptionError, "resolution=", CDF(resolution=[100, 2**15]) + HALF(resolution=["fine"])),
+    (OptionError, "by=", each(dpi.quantile, "k", q=0.5, by=["k"])),
+    (SchemaError, "'x' has no levels", each(dpi.cdf, "n", by=["x"])),
+    (OptionError, "24 groups", CDF(by=["g", "k", "b"], resolution=[2**14])),
+    (FormulaError, "not a condition", CDF(where=["x + 1"])),
+    (OptionError, "method=", HALF(method=["laplace"])),
+    (OptionError, "target=", CDF(target=["sample"])),
+    (OptionError, "inference=", HALF(inference=["bayes"])),
+    (OptionError, "data=", [lambda _: dpi.quantile("x", plain(), q=0.5)]),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_questions_are_refused_by_name_and_cost_nothing(name):
-    ask, error, match = BAD[name]
+@pytest.mark.parametrize(("error", "match", "questions"), BAD)
+def test_bad_questions_are_refused_by_name_and_cost_nothing(error, match, questions):
     for neighbors in NEIGHBORS:
-        data = guarded(neighbors=neighbors)
-        with pytest.raises(error, match=match):
-            ask(data)
-        with pytest.raises(DPInferError):
-            ask(None).bind(data).fit(dpi.ZCDP(0.1))
-        assert unspent(data)
+        assert_refused(questions, error, match, guarded(neighbors=neighbors), dpi.ZCDP(0.1))
 
 
 def test_bad_prices_cost_nothing():

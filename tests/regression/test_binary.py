@@ -14,7 +14,7 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.models import BINARY, intercept_for
 from dpinfer.regression.question import Newton
-from validation.regression.newton_draws import Drawer, Drawn
+from validation.regression.newton_draws import Drawer
 
 LINKS = ("logit", "probit", "cloglog")
 SCHEMA = dpi.Schema(
@@ -38,9 +38,6 @@ def cells_of(size, seed, link="logit"):
 
 def drawer(price, formula="y ~ x + u", model="logit", neighbors="add_remove", **options):
     return Drawer(Newton(formula=formula, model=model, **options), Context(SCHEMA, neighbors, price))
-
-
-# What rows pay
 
 
 # Estimates
@@ -101,18 +98,6 @@ def test_the_variance_of_the_noise_is_that_of_many_releases():
 # Any noise
 
 
-def _released(asked, numbers):
-    """Let every stage release numbers that have nothing to do with rows."""
-    released = {}
-    for place, kind in enumerate(asked.plan.kinds):
-        rows = asked.plan.stage(place, tuple(released.values())).measure.rows
-        size = len(rows.part_of)
-        values = np.resize(numbers, size) * 10.0 ** (place % 3)
-        settings_ = dict(asked.plan.stage(place, tuple(released.values())).settings)
-        released[kind] = Drawn(values, np.full(size, 4.0), settings_)
-    return released
-
-
 @pytest.mark.parametrize("events", ["none", "all", "separated", "constant", "empty"])
 @pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.ZCDP(0.5), dpi.ZCDP(1e6), dpi.PureDP(1.0)], ids=str)
 def test_hard_data_are_served(events, price):
@@ -158,20 +143,6 @@ def test_intercepts_give_the_share(link, share, variance):
 def test_mean_functions_can_be_pickled(link):
     """With them the results of a model, which are sent to other processes."""
     assert pickle.loads(pickle.dumps(BINARY[link])) == BINARY[link]
-
-
-def _second(size, price, seed=1):
-    asked = drawer(price)
-    rng = np.random.default_rng(seed)
-    cells = cells_of(size, seed)
-    return asked, asked.stages(cells, rng), cells
-
-
-def _lengths(asked, stages, cells):
-    """Lengths of rows over that up to which they keep their weight."""
-    frame = asked.plan.stage(3, (stages["start"], stages["counts"], stages["first"])).measure.rows.frame
-    rows, _ = frame.features.encode({name: cells[name] for name in frame.features.columns})
-    return np.sqrt((frame.look(rows).z ** 2).sum(axis=0))
 
 
 def test_ranges_are_measured_where_asked():

@@ -81,14 +81,6 @@ def test_every_price_and_relation(privacy: object, neighbors: str) -> None:
     assert np.abs(estimates.params - [0.4, 0.7, -0.5]).max() < 1.0
 
 
-def _whole(found: object) -> None:
-    width = len(found.params)
-    assert np.isfinite(found.params).all()
-    assert not np.isnan(found.intervals(np.eye(width), 0.05)).any()
-    pvalues = found.contrast_pvalues(np.eye(width), np.zeros(width))
-    assert ((pvalues >= 0) & (pvalues <= 1)).all()
-
-
 def test_through_the_kernel() -> None:
     """What is asked publicly is what the drawer simulates."""
     frame = pd.DataFrame(rows_of(3000))

@@ -10,7 +10,6 @@ from validation.regression.newton_draws import Drawer
 
 LEVELS = ["a", "b", "c", "d"]
 SCHEMA = dpi.Schema(x=dpi.Real(-1, 1), k=dpi.Integer(0, 50), g=dpi.Category(LEVELS), y=dpi.Real(-8, 8))
-EMPTY = {"x": np.zeros(0), "k": np.zeros(0, dtype=int), "g": np.zeros(0, dtype=object), "y": np.zeros(0)}
 
 
 def drawer(formula="y ~ x", price=None, neighbors="add_remove", schema=SCHEMA, model="ols"):

@@ -19,7 +19,6 @@ SCHEMA = dpi.Schema(
     x=dpi.Real(-1, 3), g=dpi.Category(LEVELS), s=dpi.Category(["f", "m"]), y=dpi.Real(-1, 1, missing=0.0)
 )
 PRICE = dpi.ZCDP(0.3)
-COMMON = "abce"
 
 
 def people(few=0, n=3000, seed=1, rare="d", *, extreme=False):

@@ -11,7 +11,6 @@ from dpinfer.kernel.rows.iterations import SLACK, RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.question import Newton
-from dpinfer.schema.grid import UNIT
 from tests.kernel.rows.round_bounds import added_alone, exact_price, price_of, searched, share_of_bound
 from validation.regression.newton_draws import Drawer
 
@@ -94,21 +93,3 @@ def test_no_row_is_set_to_zero(name, norm):
         cheap = replace(rows, terms=tuple(replace(term, price=term.price / 2**20) for term in rows.terms))
         for free, forced in zip(cheap.integers(found), rows.integers(found), strict=True):
             np.testing.assert_array_equal(free, forced)
-
-
-def _at_the_cut(rows, found):
-    """The same rows, and with other responses: residuals are as large as they may be in a Hessian of inliers."""
-    inside = next((one.curve for one in rows.terms if one.name == "hessian" and one.of == "residual"), None)
-    if inside is None:
-        return found
-    step = found.copy()
-    step[-1] = np.where(found[-1] > 0, found[-1] - 1000, found[-1] + 1000)
-    before, after = rows.frame.look(found).residual, rows.frame.look(step).residual
-    there = found[-1] + (0.999999 * inside.high - before) * (step[-1] - found[-1]) / (after - before)
-    kept = np.isfinite(there) & (np.abs(there) <= UNIT)
-    moved = found[:, kept]
-    moved[-1] = np.trunc(there[kept])
-    return np.concatenate([found, moved], axis=1)
-
-
-# People

@@ -118,6 +118,12 @@ def any_model(request, frame):
     return request.getfixturevalue(request.param)
 
 
+def logistic(model, **changes):
+    """Results of the logit with the same inference and design, and what is changed."""
+    parts = {"inference": model.results.inference, "link": LINKS.Logit(), "design": model.results._design} | changes
+    return GLMResults(parts.pop("inference"), StubRelease(), **parts)
+
+
 def equal_margins(ours, theirs, rtol=1e-6):
     np.testing.assert_allclose(ours.margeff, theirs.margeff, rtol=rtol)
     np.testing.assert_allclose(ours.margeff_se, theirs.margeff_se, rtol=rtol)
@@ -204,12 +210,7 @@ def test_a_column_in_several_terms_has_one_effect(squared):
         moved = []
         for sign in (1, -1):
             params = squared.fit.params.to_numpy() + sign * 1e-6 * (np.arange(len(gradient)) == place)
-            other = GLMResults(
-                replace(squared.results.inference, params=params),
-                StubRelease(),
-                link=LINKS.Logit(),
-                design=squared.results._design,
-            )
+            other = logistic(squared, inference=replace(squared.results.inference, params=params))
             moved.append(other.get_margeff(atexog=points.iloc[:1]).margeff[0])
         numeric.append((moved[0] - moved[1]) / 2e-6)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-8)
@@ -238,26 +239,22 @@ def test_a_jump_is_no_slope(frame):
 
 
 def test_averages_that_were_not_released_are_refused_by_name(logit, squared, crossed):
-    with pytest.raises(
-        MissingFromReleaseError, match=r"devout \(a difference of means\), C\(occupation\) .*margins=True"
+    for model, options, message in (
+        (logit, {"dummy": True}, r"devout \(a difference of means\), C\(occupation\) .*margins=True"),
+        (squared, {}, r"of age \(in several columns of the design\) need .*atexog="),
+        (logit, {"count": True}, r"educ \(a difference of means\)"),
+        (logit, {"method": "eydx"}, r"the average of d\(lny\)/dx over rows was not released"),
+        (crossed, {}, r"age .*devout .*occupation"),
     ):
-        logit.results.get_margeff(dummy=True)
-    with pytest.raises(MissingFromReleaseError, match=r"of age \(in several columns of the design\) need .*atexog="):
-        squared.results.get_margeff()
-    with pytest.raises(MissingFromReleaseError, match=r"educ \(a difference of means\)"):
-        logit.results.get_margeff(count=True)
-    with pytest.raises(MissingFromReleaseError, match=r"the average of d\(lny\)/dx over rows was not released"):
-        logit.results.get_margeff(method="eydx")
-    with pytest.raises(MissingFromReleaseError, match=r"age .*devout .*occupation"):
-        crossed.results.get_margeff()
-    bare = GLMResults(logit.results.inference, StubRelease(), link=LINKS.Logit(), design=logit.results._design)
+        with pytest.raises(MissingFromReleaseError, match=message):
+            model.results.get_margeff(**options)
     with pytest.raises(MissingFromReleaseError, match="dy/dx over rows was not released; atexog="):
-        bare.get_margeff()
+        logistic(logit).get_margeff()
     assert squared.results.get_margeff(terms=["educ"]).names == ("educ",)
 
 
 def test_effects_that_the_link_gives_need_no_average(poisson, frame):
-    bare = GLMResults(poisson.results.inference, StubRelease(), link=LINKS.Log(), design=poisson.results._design)
+    bare = logistic(poisson, link=LINKS.Log())
     np.testing.assert_allclose(bare.get_margeff(method="eydx").margeff, poisson.fit.params[1:])
     np.testing.assert_allclose(
         bare.get_margeff(method="eydx").margeff_se, poisson.fit.get_margeff(method="eydx").margeff_se, rtol=1e-5
@@ -266,13 +263,7 @@ def test_effects_that_the_link_gives_need_no_average(poisson, frame):
 
 def test_an_average_with_unknown_covariance_counts_the_worst(logit):
     slope = logit.results._average_slope
-    worst = GLMResults(
-        logit.results.inference,
-        StubRelease(),
-        link=LINKS.Logit(),
-        design=logit.results._design,
-        average_slope=slope._replace(covariance=None),
-    ).get_margeff()
+    worst = logistic(logit, average_slope=slope._replace(covariance=None)).get_margeff()
     known = logit.results.get_margeff()
     assert (worst.margeff_se >= known.margeff_se - 1e-12).all()
     expected = slope.value * logit.fit.bse[1:] + np.abs(logit.fit.params[1:]) * np.sqrt(slope.variance)
@@ -287,7 +278,7 @@ def test_the_inference_may_offer_the_average(logit):
         average_slope: AverageSlope | None = None
 
     inference = WithSlope(**{**vars(logit.results.inference), "average_slope": logit.results._average_slope})
-    results = GLMResults(inference, StubRelease(), link=LINKS.Logit(), design=logit.results._design)
+    results = logistic(logit, inference=inference)
     np.testing.assert_allclose(results.get_margeff().margeff_se, logit.results.get_margeff().margeff_se)
 
 
@@ -352,13 +343,8 @@ def test_unknown_effects_and_missing_columns_are_named(logit):
 
 
 def test_what_is_not_determined_stays_infinite_and_never_nan(logit):
-    results = GLMResults(
-        as_inference(logit.fit, UnboundedStub, method="score"),
-        StubRelease(),
-        link=LINKS.Logit(),
-        design=logit.results._design,
-        average_slope=logit.results._average_slope,
-    )
+    unbounded = as_inference(logit.fit, UnboundedStub, method="score")
+    results = logistic(logit, inference=unbounded, average_slope=logit.results._average_slope)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         effects = results.get_margeff()
@@ -384,13 +370,9 @@ def test_what_is_not_determined_stays_infinite_and_never_nan(logit):
     plt.close("all")
 
 
-@pytest.mark.parametrize(
-    "link",
-    [LINKS.Logit(), LINKS.Probit(), LINKS.CLogLog(), LINKS.Log(), LINKS.Identity()],
-    ids=lambda x: type(x).__name__,
-)
+@pytest.mark.parametrize("link", ["Logit", "Probit", "CLogLog", "Log", "Identity"])
 def test_mean_functions_are_never_nan_and_their_derivatives_fit(link):
-    curve = MeanFunction(link)
+    curve = MeanFunction(getattr(LINKS, link)())
     far = np.array([-np.inf, -1e9, -800.0, -40.0, 0.0, 40.0, 800.0, 1e9, np.inf])
     for of in (curve.mean, curve.slope, curve.curvature, curve.log_mean, curve.log_slope, curve.log_curvature):
         with warnings.catch_warnings():
@@ -405,12 +387,8 @@ def test_mean_functions_are_never_nan_and_their_derivatives_fit(link):
 
 
 def test_effects_far_out_are_zero_with_certainty(logit):
-    far = GLMResults(
-        replace(logit.results.inference, params=1e6 * logit.fit.params.to_numpy()),
-        StubRelease(),
-        link=LINKS.Logit(),
-        design=logit.results._design,
-    ).get_margeff(atexog=NEW)
+    params = 1e6 * logit.fit.params.to_numpy()
+    far = logistic(logit, inference=replace(logit.results.inference, params=params)).get_margeff(atexog=NEW)
     assert not far.summary_frame().isna().any(axis=None)
     np.testing.assert_allclose(far.margeff, 0.0, atol=1e-12)
 
@@ -461,7 +439,7 @@ def test_margins_along_a_column_are_predictions(logit):
         logit.results.margins_frame("age", {"educ": 12, "devout": 1, "occupation": 7})
     design = FormulaDesign(SCHEMA, compile_formula("had ~ log(educ + 1)", SCHEMA).design)
     inference = WaldStub(design.names, np.ones(2), np.eye(2), np.eye(2))
-    results = GLMResults(inference, StubRelease(), link=LINKS.Logit(), design=design)
+    results = logistic(logit, inference=inference, design=design)
     with pytest.raises(FormulaError, match=r"log\(educ \+ 1\): has no finite value at educ = -1"):
         results.margins_frame("educ", grid=[-1])
     plt.close("all")

@@ -156,8 +156,9 @@ def test_a_fit_is_drawn_from_its_place_alone():
     first, again = drawn(2, 5), drawn(2, 5)
     pd.testing.assert_frame_equal(first.frame, again.frame)
     assert (first.formula, first.options, first.privacy) == (again.formula, again.options, again.privacy)
-    assert {drawn(2, place).model for place in range(60)} == set(MODELS)
-    assert {drawn(2, place).storage for place in range(60)} == set(STORAGES)
+    others = [drawn(2, place) for place in range(60)]
+    assert {one.model for one in others} == set(MODELS)
+    assert {one.storage for one in others} == set(STORAGES)
 
 
 def test_an_error_of_some_rows_alone_is_a_failure(monkeypatch):

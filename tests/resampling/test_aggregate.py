@@ -1,7 +1,6 @@
 """Sample-and-aggregate from question to results: estimates near the ordinary ones, and what is refused unpaid."""
 
 import functools
-import json
 import logging
 import re
 import sys
@@ -24,7 +23,6 @@ from dpinfer.errors import (
     NotProvedError,
     OptionError,
     PrivacyUnitError,
-    ReleaseFormatError,
     SchemaError,
     UnknownColumnError,
 )
@@ -33,6 +31,7 @@ from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.resampling.aggregate import sample_aggregate
 from dpinfer.resampling.blocks import block_size, forecast
 from dpinfer.resampling.models import BlockModel, stored_options
+from tests.asking import assert_damage_is_refused
 from tests.linear import gram_ols
 
 LEVELS = ["low", "mid", "high"]
@@ -321,10 +320,13 @@ def test_names_of_another_number_than_the_parameters_are_refused():
 
 def test_a_release_of_another_question_is_refused():
     release = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4), blocks=20).measure(PRICE)
-    other = sample_aggregate("count ~ z", release, model=smf.poisson, bounds=dpi.Ball(4), blocks=20)
-    narrower = sample_aggregate("y ~ x", release, model=smf.logit, bounds=dpi.Ball(4), where="z > 4")
-    optioned = sample_aggregate("y ~ x", release, model=smf.logit, bounds=dpi.Ball(4), fit_options={"maxiter": 9})
-    for question in (other, narrower, optioned):
+    logit = functools.partial(sample_aggregate, "y ~ x", model=smf.logit, bounds=dpi.Ball(4))
+    for question in (
+        sample_aggregate("count ~ z", release, model=smf.poisson, bounds=dpi.Ball(4), blocks=20),
+        logit(data=release, where="z > 4"),
+        logit(data=release, fit_options={"maxiter": 9}),
+        logit(data=dpi.mean("x", public()).measure(PRICE)),
+    ):
         with pytest.raises(InferenceError, match="another question"):
             question.infer()
     assert release.infer().params.index.tolist() == ["Intercept", "x"]
@@ -437,18 +439,6 @@ def test_explain_spends_and_reads_nothing():
     assert len(data.ledger.charges()) == 0
 
 
-def test_what_does_not_fit_in_the_budget_is_refused():
-    data = private(budget=0.05)
-    with pytest.raises(BudgetExceededError):
-        sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4), nobs=4000).fit(PRICE)
-    assert len(data.ledger.charges()) == 0
-
-
-def test_a_price_of_nothing_is_refused():
-    with pytest.raises(PrivacyUnitError, match="above zero"):
-        sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4)).fit(dpi.ZCDP(0))
-
-
 # The number of blocks
 
 
@@ -528,14 +518,9 @@ def test_rows_in_no_block_are_not_counted_and_few_rows_make_the_fewest_blocks(ro
     assert where.stages[0].array[0] == pytest.approx(kept, abs=1)
 
 
-@pytest.mark.parametrize("change", [{"blocks": 3}, {"blocks": True}, {"blocks": 2.0**20}, {"blocks": None}, {}])
-def test_a_damaged_number_of_blocks_is_refused(change):
-    stored = json.loads(counted(public(neighbors="add_remove")).measure(PRICE).to_json())
-    settings = stored["stages"][-1]["settings"]
-    del settings["blocks"]
-    settings.update(change)
-    with pytest.raises(ReleaseFormatError, match="blocks"):
-        dpi.Release.from_json(json.dumps(stored)).infer()
+def test_a_damaged_number_of_blocks_is_refused():
+    release = counted(public(neighbors="add_remove")).measure(PRICE)
+    assert_damage_is_refused(release, {"/stages.-1.settings.blocks": [3, True, 2.0**20, None]}, "blocks")
 
 
 def test_explain_tells_of_several_numbers_of_rows_where_none_is_public():
@@ -609,29 +594,22 @@ def test_a_number_of_rows_comes_from_a_release_or_results():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("message", "changes"),
     [
-        ({"blocks": "auto", "nobs": 100}, "100 are too few for 2 parameters"),
-        ({"blocks": 400}, "at most 333: blocks of at least 12 rows for 2 parameters"),
-        ({"blocks": 700, "bias_correction": "none"}, "at most 666: blocks of at least 6 rows"),
-        ({"blocks": 7}, "from 8 to"),
-        ({"blocks": 2**20 + 1}, "from 8 to"),
-        ({"blocks": 20.0}, "whole number"),
-        ({"blocks": True}, "whole number"),
-        ({"blocks": "many"}, "auto"),
-        ({"blocks": None}, "auto"),
+        ("100 are too few for 2 parameters", [{"blocks": "auto", "nobs": 100}]),
+        ("at most 333: blocks of at least 12 rows for 2 parameters", [{"blocks": 400}]),
+        ("at most 666: blocks of at least 6 rows", [{"blocks": 700, "bias_correction": "none"}]),
+        ("from 8 to", [{"blocks": 7}, {"blocks": 2**20 + 1}]),
+        ("whole number", [{"blocks": 20.0}, {"blocks": True}]),
+        ("auto", [{"blocks": "many"}, {"blocks": None}]),
     ],
 )
-def test_blocks_that_do_not_suit_are_refused(changes, message):
-    refused({"nobs": 4000, **changes}, OptionError, "blocks", message)
-
-
-def test_blocks_too_small_for_public_rows_are_refused():
+def test_blocks_that_do_not_suit_are_refused(message, changes):
+    for change in changes:
+        refused({"nobs": 4000, **change}, OptionError, "blocks", message)
     data = private(neighbors="replace_one")
-    with pytest.raises(OptionError, match="at most 333") as caught:
+    with pytest.raises(OptionError, match="at most 333"):
         sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4), blocks=400)
-    assert caught.value.option == "blocks"
-    assert len(data.ledger.charges()) == 0
 
 
 # What is refused, and costs nothing
@@ -669,59 +647,62 @@ def refused(changes, error, option, message):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "message"),
+    ("message", "regions"),
     [
-        (None, "region declared in advance"),
-        ((1, -1), "lower end below the upper"),
-        ((1, 1), "lower end below the upper"),
-        ({"Intercept": (-1, 1), "x": (2, 1)}, "lower end below the upper"),
-        ((-np.inf, 1), "finite"),
-        ((0, np.nan), "finite"),
-        ({"x": (-1, 1)}, "none for Intercept"),
-        ({}, "none for Intercept, x"),
-        ({"Intercept": (-1, 1), "x": (-1, 1), "w": (0, 1)}, "names of parameters; they are Intercept, x"),
-        ({("Intercept", "x"): (-1, 1), "x": (-1, 1)}, "several for x"),
-        (([-1, -1, -1], [1, 1, 1]), "each a number or 2 of them"),
-        ("wide", "Ball"),
-        (4, "Ball"),
-        ((1, 2, 3), "Ball"),
+        ("region declared in advance", [None]),
+        ("lower end below the upper", [(1, -1), (1, 1), {"Intercept": (-1, 1), "x": (2, 1)}]),
+        ("finite", [(-np.inf, 1), (0, np.nan)]),
+        ("none for Intercept", [{"x": (-1, 1)}]),
+        ("none for Intercept, x", [{}]),
+        ("names of parameters; they are Intercept, x", [{"Intercept": (-1, 1), "x": (-1, 1), "w": (0, 1)}]),
+        ("several for x", [{("Intercept", "x"): (-1, 1), "x": (-1, 1)}]),
+        ("each a number or 2 of them", [([-1, -1, -1], [1, 1, 1])]),
+        ("Ball", ["wide", 4, (1, 2, 3)]),
     ],
 )
-def test_a_region_that_does_not_suit_is_refused(bounds, message):
-    refused({"bounds": bounds}, OptionError, "bounds", message)
+def test_a_region_that_does_not_suit_is_refused(message, regions):
+    for bounds in regions:
+        refused({"bounds": bounds}, OptionError, "bounds", message)
 
 
-@pytest.mark.parametrize("model", [NoFormula, dict, "logit", None, 3])
-def test_what_is_no_model_is_refused(model):
-    refused({"model": model}, OptionError, "model", "statsmodels model class")
+def test_what_is_no_model_is_refused():
+    for model in (NoFormula, dict, "logit", None, 3):
+        refused({"model": model}, OptionError, "model", "statsmodels model class")
 
 
 FUNCTION = {"formula": ["x"], "model": middle, "bounds": (-2, 2)}
+NAMED = {**FUNCTION, "names": ["m"]}
+BAD = [
+    ("aggregator", "'winsorized', 'mean'", ["median", ["mean"]]),
+    ("bias_correction", "'half_blocks', 'none'", ["jackknife", None]),
+    ("inference", "'auto', 'wald'", ["score"]),
+    ("n_jobs", "processes", [0, 1.5]),
+    ("nobs", "number of rows", ["4000", True]),
+    ("nobs", "at least 1", [0, np.nan, np.inf]),
+    ("nobs", "release that holds one", [object()]),
+    ("model_options", "mapping", [[1]]),
+    ("fit_options", "mapping", ["bfgs"]),
+    ("formula", "a formula such as", [["y", "x"], "x"]),
+    ("formula", "list of distinct texts", [None, []]),
+    ("where", "a condition", [3]),
+]
+
+
+@pytest.mark.parametrize(("option", "message", "values"), BAD)
+def test_options_that_do_not_suit_are_refused_before_they_cost(option, message, values):
+    for value in values:
+        refused({option: value}, OptionError, option, re.escape(message))
+
+
+def test_names_that_do_not_suit_are_refused_before_they_cost():
+    for names in ("m", [], ["m", "m"], [1]):
+        refused({**FUNCTION, "names": names}, OptionError, "names", "distinct")
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "option", "message"),
     [
-        ({"aggregator": "median"}, OptionError, "aggregator", "'winsorized', 'mean'"),
-        ({"aggregator": ["mean"]}, OptionError, "aggregator", "'winsorized', 'mean'"),
-        ({"bias_correction": "jackknife"}, OptionError, "bias_correction", "'half_blocks', 'none'"),
-        ({"bias_correction": None}, OptionError, "bias_correction", "'half_blocks', 'none'"),
-        ({"inference": "score"}, OptionError, "inference", "'auto', 'wald'"),
-        ({"n_jobs": 0}, OptionError, "n_jobs", "processes"),
-        ({"n_jobs": 1.5}, OptionError, "n_jobs", "processes"),
-        ({"nobs": "4000"}, OptionError, "nobs", "number of rows"),
-        ({"nobs": 0}, OptionError, "nobs", "at least 1"),
-        ({"nobs": np.nan}, OptionError, "nobs", "at least 1"),
-        ({"nobs": np.inf}, OptionError, "nobs", "at least 1"),
-        ({"nobs": True}, OptionError, "nobs", "number of rows"),
-        ({"nobs": object()}, OptionError, "nobs", "release that holds one"),
-        ({"model_options": [1]}, OptionError, "model_options", "mapping"),
-        ({"fit_options": "bfgs"}, OptionError, "fit_options", "mapping"),
         ({"bounds": dpi.Ball(4, [0, 0, 0])}, OptionError, "center", "one number, or 2: Intercept, x"),
-        ({"formula": ["y", "x"]}, OptionError, "formula", "a formula such as"),
-        ({"formula": "x"}, OptionError, "formula", "a formula such as"),
-        ({"formula": None}, OptionError, "formula", "list of distinct texts"),
-        ({"formula": []}, OptionError, "formula", "list of distinct texts"),
         ({"formula": "secret ~ other"}, FormulaError, "secret ~ other", "names no declared column; these are x, z"),
         ({"formula": "y ~ x + secret"}, FormulaError, "y ~ x + secret", "rows drawn from the schema"),
         ({"formula": "level ~ x"}, FormulaError, "level ~ x", "rows drawn from the schema"),
@@ -733,19 +714,14 @@ FUNCTION = {"formula": ["x"], "model": middle, "bounds": (-2, 2)}
         ({"model_options": {"offset": "secret"}}, UnknownColumnError, "secret", "not in the schema"),
         ({"where": "secret > 1"}, UnknownColumnError, "secret", "not in the schema"),
         ({"where": "x >"}, FormulaError, "x >", "not a valid expression"),
-        ({"where": 3}, OptionError, "where", "a condition"),
         ({**FUNCTION}, OptionError, "names", "its length must be known"),
-        ({**FUNCTION, "names": "m"}, OptionError, "names", "distinct"),
-        ({**FUNCTION, "names": []}, OptionError, "names", "distinct"),
-        ({**FUNCTION, "names": ["m", "m"]}, OptionError, "names", "distinct"),
-        ({**FUNCTION, "names": [1]}, OptionError, "names", "distinct"),
         ({**FUNCTION, "names": ["m", "s"], "bounds": {"m": (0, 1)}}, OptionError, "bounds", "none for s"),
-        ({**FUNCTION, "names": ["m"], "bounds": {"s": (0, 1)}}, OptionError, "bounds", "they are m"),
-        ({**FUNCTION, "names": ["m"], "model_options": {"q": 1}}, OptionError, "model_options", "partial"),
-        ({**FUNCTION, "names": ["m"], "fit_options": {"q": 1}}, OptionError, "model_options", "partial"),
-        ({**FUNCTION, "names": ["m"], "formula": ["x", "secret"]}, UnknownColumnError, "secret", "it has: x, z"),
-        ({**FUNCTION, "names": ["m"], "model": with_lock()}, OptionError, "model", "cannot be pickled: TypeError"),
-        ({**FUNCTION, "names": ["m"], "model": with_lock()}, OptionError, "model", "open files within the function"),
+        ({**NAMED, "bounds": {"s": (0, 1)}}, OptionError, "bounds", "they are m"),
+        ({**NAMED, "model_options": {"q": 1}}, OptionError, "model_options", "partial"),
+        ({**NAMED, "fit_options": {"q": 1}}, OptionError, "model_options", "partial"),
+        ({**NAMED, "formula": ["x", "secret"]}, UnknownColumnError, "secret", "it has: x, z"),
+        ({**NAMED, "model": with_lock()}, OptionError, "model", "cannot be pickled: TypeError"),
+        ({**NAMED, "model": with_lock()}, OptionError, "model", "open files within the function"),
     ],
 )
 def test_what_does_not_suit_is_refused_before_it_costs(changes, error, option, message):
@@ -759,21 +735,21 @@ def test_what_can_be_seen_without_a_schema_is_refused_without_one():
 
 
 def test_a_price_and_data_of_another_kind_are_refused():
-    question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4))
-    with pytest.raises(OptionError, match="privacy"):
-        question.fit(0.1)
-    with pytest.raises(OptionError, match="data"):
-        sample_aggregate("y ~ x", FRAME, model=smf.logit, bounds=dpi.Ball(4))
-    with pytest.raises(OptionError, match="schema"):
-        sample_aggregate("y ~ x", model=smf.logit, bounds=dpi.Ball(4), blocks=40).measurement(PRICE)
-    with pytest.raises(OptionError, match="data"):
-        sample_aggregate("y ~ x", model=smf.logit, bounds=dpi.Ball(4), blocks=40).fit(PRICE)
-
-
-def test_a_release_of_something_else_is_refused():
-    other = dpi.mean("x", public()).measure(PRICE)
-    with pytest.raises(InferenceError, match="another question"):
-        sample_aggregate("y ~ x", other, model=smf.logit, bounds=dpi.Ball(4)).infer()
+    logit = functools.partial(sample_aggregate, "y ~ x", model=smf.logit, bounds=dpi.Ball(4))
+    for message, ask in (
+        ("privacy", lambda: logit(data=public()).fit(0.1)),
+        ("data", lambda: logit(data=FRAME)),
+        ("schema", lambda: logit(blocks=40).measurement(PRICE)),
+        ("data", lambda: logit(blocks=40).fit(PRICE)),
+    ):
+        with pytest.raises(OptionError, match=message):
+            ask()
+    with pytest.raises(PrivacyUnitError, match="above zero"):
+        logit(data=public()).fit(dpi.ZCDP(0))
+    data = private(budget=0.05)
+    with pytest.raises(BudgetExceededError):
+        logit(data=data, nobs=4000).fit(PRICE)
+    assert len(data.ledger.charges()) == 0
 
 
 def test_a_release_is_inferred_from_without_rows():

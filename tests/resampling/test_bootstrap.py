@@ -1,8 +1,6 @@
 """The bootstrap from question to results: ordinary estimates at a huge price, and what is refused unpaid."""
 
-import logging
 import re
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -25,7 +23,6 @@ from dpinfer.errors import (
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, dominating_mu, noise_mu
 from dpinfer.resampling.bootstrap import Bootstrap, bootstrap
 from tests.linear import gram_ols
-from tests.logs import charged
 
 ROWS = 1500
 SCHEMA = dpi.Schema(
@@ -425,83 +422,67 @@ NUMBER = "whole number from 0 to 2^63 - 1"
 SHARE = "a probability between 0 and 1"
 
 
-@pytest.mark.parametrize(
-    ("asked", "messages"),
-    [
-        ({"columns": []}, ("at least one column",)),
-        ({"columns": None}, ("a list of columns",)),
-        ({"columns": 3}, ("a list of columns",)),
-        ({"columns": ["x", 3]}, ("a list of columns",)),
-        ({"columns": {"x"}}, ("a list of columns",)),
-        ({"columns": ["x", "x"]}, ("different columns",)),
-        ({"columns": ["x"], "statistic": "corr"}, ("two columns or more",)),
-        ({"columns": ["x"], "statistic": "y ~ x"}, ("the formula's columns too: y",)),
-        ({"columns": ["y", "k"], "statistic": "y ~ x + C(g)"}, ("g, x",)),
-        ({"statistic": "variance", "columns": "y ~ x"}, ("none", "is the statistic")),
-        ({"statistic": "median"}, KNOWN),
-        ({"statistic": "max"}, KNOWN),
-        ({"statistic": "max(x)"}, KNOWN),
-        ({"statistic": "x +"}, KNOWN),
-        ({"statistic": "x / y"}, (*KNOWN, "columns: x")),
-        ({"statistic": "2"}, KNOWN),
-        ({"statistic": ""}, KNOWN),
-        ({"statistic": None}, ("arithmetic of means",)),
-        ({"statistic": b"mean"}, ("arithmetic of means",)),
-        ({"replicates": 1}, (COUNT,)),
-        ({"replicates": 20.0}, (COUNT,)),
-        ({"replicates": True}, (COUNT,)),
-        ({"replicates": None}, (COUNT,)),
-        ({"replicates": "20"}, (COUNT,)),
-        ({"replicates": 21, "weights": "public"}, ("an even number", "pairs")),
-        ({"replicates": 21, "weights": "paired"}, ("an even number", "pairs")),
-        ({"weights": "multinomial"}, ("'double_or_nothing', 'poisson', 'public'",)),
-        ({"weights": None}, ("'double_or_nothing', 'poisson', 'public'",)),
-        ({"where": 3}, ("a condition",)),
-        ({"target": "me"}, ("'population', 'data'",)),
-        ({"inference": "score"}, ("'fiducial', 'unbiased', 'conservative', 'most_conservative'",)),
-        ({"inference": None}, ("'fiducial'",)),
-        ({"conservative": 0}, (SHARE,)),
-        ({"conservative": 1.0}, (SHARE,)),
-        ({"conservative": np.nan}, (SHARE,)),
-        ({"conservative": "a"}, (SHARE,)),
-        ({"conservative": True}, (SHARE,)),
-        ({"seed": -1}, (NUMBER,)),
-        ({"seed": 2**63}, (NUMBER,)),
-        ({"seed": 1.0}, (NUMBER,)),
-        ({"seed": True}, (NUMBER,)),
-    ],
-    ids=str,
-)
-def test_bad_options_are_refused_by_name(asked, messages):
-    refused(OptionError, *messages, option=next(iter(asked)) if len(asked) == 1 else None, **asked)
+OPTIONS = [
+    ("columns", ("at least one column",), [[]]),
+    ("columns", ("a list of columns",), [None, 3, ["x", 3], {"x"}]),
+    ("columns", ("different columns",), [["x", "x"]]),
+    ("statistic", KNOWN, ["median", "max", "max(x)", "x +", "2", ""]),
+    ("statistic", (*KNOWN, "columns: x"), ["x / y"]),
+    ("statistic", ("arithmetic of means",), [None, b"mean"]),
+    ("replicates", (COUNT,), [1, 20.0, True, None, "20"]),
+    ("weights", ("'double_or_nothing', 'poisson', 'public'",), ["multinomial", None]),
+    ("where", ("a condition",), [3]),
+    ("target", ("'population', 'data'",), ["me"]),
+    ("inference", ("'fiducial', 'unbiased', 'conservative', 'most_conservative'",), ["score", None]),
+    ("conservative", (SHARE,), [0, 1.0, np.nan, "a", True]),
+    ("seed", (NUMBER,), [-1, 2**63, 1.0, True]),
+]
+
+
+@pytest.mark.parametrize(("option", "messages", "values"), OPTIONS)
+def test_bad_options_are_refused_by_name(option, messages, values):
+    for value in values:
+        refused(OptionError, *messages, option=option, **{option: value})
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "message"),
+    ("asked", "message"),
     [
-        ({"columns": "z"}, UnknownColumnError, "'z' is not in the schema; it has: x, k, b, g, y"),
-        ({"columns": ["x", "z"]}, UnknownColumnError, "'z' is not in the schema"),
-        ({"columns": "y ~ z"}, UnknownColumnError, "'z' is not in the schema"),
-        ({"columns": ["y", "x", "z"], "statistic": "y ~ x"}, UnknownColumnError, "'z' is not in the schema"),
-        ({"columns": "z > 1", "statistic": "proportion"}, UnknownColumnError, "'z' is not in the schema"),
-        ({"where": "z > 1"}, UnknownColumnError, "'z' is not in the schema"),
-        ({"columns": ""}, FormulaError, "not a valid expression"),
-        ({"columns": "1"}, FormulaError, "the same for every row"),
-        ({"columns": "g"}, FormulaError, "is a category"),
-        ({"columns": "log(x)"}, FormulaError, "unbounded"),
-        ({"columns": "np.mean(x)"}, FormulaError, "sees all rows"),
-        ({"columns": ["y ~ x"]}, FormulaError, "not a valid expression"),
-        ({"columns": "~ x"}, FormulaError, "dependent variable"),
-        ({"columns": "y ~ x + y"}, CollinearDesignError, "linear combination"),
-        ({"columns": ["x"], "statistic": "proportion"}, FormulaError, "is not a condition"),
-        ({"where": "x"}, FormulaError, "is not a condition"),
-        ({"where": "x >"}, FormulaError, "not a valid expression"),
-        ({"where": "x > np.mean(x)"}, FormulaError, "sees all rows"),
+        ({"columns": ["x"], "statistic": "corr"}, "two columns or more"),
+        ({"columns": ["x"], "statistic": "y ~ x"}, "the formula's columns too: y"),
+        ({"columns": ["y", "k"], "statistic": "y ~ x + C(g)"}, "g, x"),
+        ({"statistic": "variance", "columns": "y ~ x"}, "is the statistic"),
+        ({"replicates": 21, "weights": "public"}, "an even number"),
+        ({"replicates": 21, "weights": "paired"}, "pairs"),
     ],
     ids=str,
 )
-def test_columns_that_cannot_be_bounded_are_refused(asked, error, message):
-    refused(error, message, **asked)
+def test_options_that_do_not_fit_together_are_refused(asked, message):
+    refused(OptionError, message, **asked)
+
+
+UNKNOWN = "'z' is not in the schema; it has: x, k, b, g, y"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "asked"),
+    [
+        (UnknownColumnError, UNKNOWN, [{"columns": columns} for columns in ("z", ["x", "z"], "y ~ z")]),
+        (UnknownColumnError, UNKNOWN, [{"columns": ["y", "x", "z"], "statistic": "y ~ x"}, {"where": "z > 1"}]),
+        (UnknownColumnError, UNKNOWN, [{"columns": "z > 1", "statistic": "proportion"}]),
+        (FormulaError, "not a valid expression", [{"columns": ""}, {"columns": ["y ~ x"]}, {"where": "x >"}]),
+        (FormulaError, "the same for every row", [{"columns": "1"}]),
+        (FormulaError, "is a category", [{"columns": "g"}]),
+        (FormulaError, "unbounded", [{"columns": "log(x)"}]),
+        (FormulaError, "sees all rows", [{"columns": "np.mean(x)"}, {"where": "x > np.mean(x)"}]),
+        (FormulaError, "dependent variable", [{"columns": "~ x"}]),
+        (CollinearDesignError, "linear combination", [{"columns": "y ~ x + y"}]),
+        (FormulaError, "is not a condition", [{"columns": ["x"], "statistic": "proportion"}, {"where": "x"}]),
+    ],
+)
+def test_columns_that_cannot_be_bounded_are_refused(error, message, asked):
+    for one in asked:
+        refused(error, message, **one)
 
 
 # Questions, data and releases
@@ -559,99 +540,7 @@ def test_a_release_of_other_columns_is_not_taken_for_these(columns):
     np.testing.assert_allclose(results.params, FRAME[columns].mean(), rtol=1e-4)
 
 
-# What can be seen does not depend on the rows
-
-
-class Raises:
-    """A cell all of whose methods fail."""
-
-    def _fail(self, *_):
-        raise RuntimeError("a method of a cell was called")
-
-    __float__ = __int__ = __bool__ = __eq__ = __lt__ = __gt__ = __hash__ = __str__ = __repr__ = __len__ = _fail
-
-
-def with_cell(cell):
-    cells = np.empty(60, dtype=object)
-    cells[:] = 1.0
-    cells[3] = cell
-    return FRAME[:60].astype(object).assign(x=pd.Series(cells, index=FRAME.index[:60], dtype=object))
-
-
-FRAMES = {
-    "no rows": FRAME[:0],
-    "one row": FRAME[:1],
-    "two rows": FRAME[:2],
-    "constants": FRAME[:60].assign(x=5.0, k=3, b=True, g="u", y=1.0),
-    "everything missing": pd.DataFrame(np.nan, index=range(60), columns=list(SCHEMA)),
-    "everything infinite": pd.DataFrame(-np.inf, index=range(60), columns=list(SCHEMA)),
-    "texts": FRAME[:60].astype(str),
-    "far outside": FRAME[:60].assign(x=1e300, y=-1e300),
-    "a text": with_cell("oops"),
-    "a raising cell": with_cell(Raises()),
-}
-ASKED = [
-    {"columns": ["x", "y"]},
-    {"columns": ["b", "x > 5", "g"], "statistic": "proportion", "where": "k > 2"},
-    {"columns": ["x", "y", "k"], "statistic": "corr"},
-    {"columns": ["x", "y"], "statistic": "cov", "inference": "conservative"},
-    {"columns": ["x", "y"], "statistic": "log(y) / x"},
-    {"columns": FORMULA},
-]
-
-
-def traced(frame, asked, weights):
-    """Fit, and collect everything that can be seen apart from the released numbers."""
-    neighbors, price = ("replace_one", dpi.ZCDP(0.5)) if weights == "public" else ("add_remove", PRICE)
-    data = private(price, frame, neighbors=neighbors)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        results = bootstrap(data=data, replicates=20, weights=weights, **asked).fit(price)
-        table, text = results.summary_frame(), str(results.summary())
-        joint = results.wald_test(np.eye(len(table)), scalar=True)
-    release = results.release
-    assert np.isfinite(results.params).all()
-    assert (results.bse > 0).all()
-    assert not table.isna().any(axis=None)
-    assert results.pvalues.between(0, 1).all()
-    assert 0 <= float(joint.pvalue) <= 1
-    return {
-        "index": list(table.index),
-        "columns": list(table.columns),
-        "dtypes": [str(kind) for kind in table.dtypes],
-        "replicates": (results.replicates.shape, [str(kind) for kind in results.replicates.dtypes]),
-        "names": release.names,
-        "steps": release.steps,
-        "law": release.law,
-        "cost": release.cost,
-        "question": dict(release.question),
-        "spent": data.ledger.spent,
-        "title": text.splitlines()[0].strip(),
-        "warned": [str(one.message) for one in warned],
-    }
-
-
-@pytest.fixture(scope="module")
-def usual():
-    return {
-        (place, weights): traced(FRAME, asked, weights)
-        for place, asked in enumerate(ASKED)
-        for weights in ("double_or_nothing", "public")
-    }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FRAMES)
-def test_only_the_released_numbers_depend_on_the_rows(name, usual, caplog, capfd):
-    caplog.set_level(logging.DEBUG)
-    logging.captureWarnings(capture=False)
-    for place, asked in enumerate(ASKED):
-        weights = ("double_or_nothing", "public")[(place + sorted(FRAMES).index(name)) % 2]
-        trace = traced(FRAMES[name], asked, weights)
-        assert trace == usual[place, weights]
-        assert trace["warned"] == []
-    assert charged(caplog)
-    assert tuple(capfd.readouterr()) == ("", "")
+# Rows that noise hides
 
 
 @pytest.mark.parametrize("statistic", ["mean", "total", "std", "cov", "corr", "exp(y * x)"])

@@ -201,26 +201,11 @@ def test_a_separated_block_is_none_by_newton_and_the_last_step_by_statsmodels():
 # Designs
 
 FORMULAS = [
-    "out ~ x",
-    "out ~ x + z + b",
-    "out ~ 0 + x + z",
-    "out ~ x - 1",
-    "out ~ group",
-    "out ~ 0 + group",
-    "out ~ C(group)",
-    "out ~ C(group, Treatment('v'))",
-    "out ~ C(group, Sum) + x",
-    "out ~ x * group",
-    "out ~ x:group",
-    "out ~ x:z + b",
-    "out ~ (x + z + b) ** 2",
-    "out ~ C(grade) + x",
-    "out ~ C(b):x",
-    "out ~ I(x ** 2) + I(x > 0)",
-    "out ~ np.log(z) + np.exp(x)",
-    "np.log(size) ~ x",
+    *("out ~ x", "out ~ x + z + b", "out ~ 0 + x + z", "out ~ x - 1", "out ~ group", "out ~ 0 + group"),
+    *("out ~ C(group)", "out ~ C(group, Treatment('v'))", "out ~ C(group, Sum) + x", "out ~ x * group"),
+    *("out ~ x:group", "out ~ x:z + b", "out ~ (x + z + b) ** 2", "out ~ C(grade) + x", "out ~ C(b):x"),
+    *("out ~ I(x ** 2) + I(x > 0)", "out ~ np.log(z) + np.exp(x)", "np.log(size) ~ x", "count ~ 1"),
     "out ~ Q('hours.per.week') + x",
-    "count ~ 1",
 ]
 OTHERWISE = {"I(x > 0)[T.True]": "I(x > 0)", "C(b)[0]:x": "C(b)[False]:x", "C(b)[1]:x": "C(b)[True]:x"}
 """Names of truth values by statsmodels, and here: a Boolean has levels False and True, a condition is 0 or 1."""
@@ -398,45 +383,29 @@ class Plain:
     """A class without a formula."""
 
 
-@pytest.mark.parametrize("model", [Plain, int, 3, "logit", None, smf])
-def test_what_takes_no_formula_and_is_not_called_is_refused(model):
-    with pytest.raises(OptionError, match=r"smf\.logit") as caught:
-        model_class(model)
-    assert caught.value.option == "model"
+def test_what_takes_no_formula_and_is_not_called_is_refused():
+    for model in (Plain, int, 3, "logit", None, smf):
+        with pytest.raises(OptionError, match=r"smf\.logit") as caught:
+            model_class(model)
+        assert caught.value.option == "model"
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        (smf.mixedlm, {"groups": "group"}),
-        (smf.mixedlm, {}),
-        (smf.gee, {"groups": "group"}),
-        (smf.ordinal_gee, {"groups": "group"}),
-        (smf.nominal_gee, {"groups": "group"}),
-        (smf.conditional_logit, {"groups": "group"}),
-        (smf.conditional_poisson, {"groups": "group"}),
-        (smf.conditional_mnlogit, {"groups": "group"}),
-        (smf.glsar, {"rho": 1}),
-        (smf.ols, {"groups": "group"}),
-    ],
-)
-def test_models_of_rows_that_belong_together_are_refused(model, options):
-    with pytest.raises(NotProvedError, match="rows one by one"):
-        prepared(model, "y ~ x", options=options)
+TOGETHER = ("mixedlm", "gee", "ordinal_gee", "nominal_gee", "conditional_logit", "conditional_poisson", "ols")
 
 
-@pytest.mark.parametrize("formula", ["y", "", None, 3, ["y", "x"]])
-def test_what_is_no_formula_is_refused(formula):
-    with pytest.raises(OptionError, match="formula"):
-        prepared(smf.logit, formula)
+def test_models_of_rows_that_belong_together_are_refused():
+    grouped = [(getattr(smf, name), {"groups": "group"}) for name in (*TOGETHER, "conditional_mnlogit")]
+    for model, options in (*grouped, (smf.mixedlm, {}), (smf.glsar, {"rho": 1})):
+        with pytest.raises(NotProvedError, match="rows one by one"):
+            prepared(model, "y ~ x", options=options)
 
 
-def test_a_formula_of_no_declared_column_is_refused_and_names_those_there_are():
+def test_what_is_no_formula_is_refused():
+    for formula in ("y", "", None, 3, ["y", "x"]):
+        with pytest.raises(OptionError, match="formula"):
+            prepared(smf.logit, formula)
     with pytest.raises(FormulaError, match=r"declared column.*hours\.per\.week"):
         prepared(smf.logit, "secret ~ other")
-
-
-def test_a_column_that_is_not_declared_is_found_without_rows():
     with pytest.raises(FormulaError, match="rows drawn from the schema"):
         probe_names(prepared(smf.logit, "y ~ x + undeclared"))
 

@@ -1,4 +1,4 @@
-"""Log-linear models of noisy counts: the fit, whether it exists, score intervals, many tables at once."""
+"""Log-linear models of noisy counts: designs of cells, the fit, whether it exists, score intervals, tests."""
 
 import warnings
 
@@ -7,15 +7,19 @@ import pytest
 import statsmodels.api as sm
 from scipy import optimize, stats
 
+from dpinfer.errors import CollinearDesignError, FormulaError, OptionError, UnknownColumnError
 from dpinfer.release import NoiseLaw
 from dpinfer.statistics.combination import CombinedNoise
 from dpinfer.statistics.noise import CountNoise
+from dpinfer.statistics.nulls import batch_pvalues, simulate
 from dpinfer.tables.loglinear_fit import CellNoise, CellTable, LogLinearModel, fit_loglinear, reduced
 from dpinfer.tables.loglinear_inference import (
     LogLinearInference,
     batch_loglinear,
     loglinear_oracle,
+    nested,
     one_sided,
+    ridge_fit,
     score_intervals,
     score_test,
 )
@@ -266,3 +270,149 @@ def test_intervals_cover_where_cells_are_few():
     found = batch_loglinear(asked, values, names=design.names, alpha=0.05)
     covered = (found.intervals[..., 0] <= truth) & (truth <= found.intervals[..., 1])
     assert (covered.mean(axis=0) > 0.918).all()
+
+
+# Tests of models
+
+PAIR = CellTable(("a", "b"), (("x", "y"), ("u", "v", "w")))
+SHARES = np.outer([0.6, 0.4], [0.5, 0.3, 0.2]).ravel()
+
+
+def design(formula):
+    return PAIR.design(formula)[1]
+
+
+def test_without_noise_it_is_pearsons_statistic():
+    values = np.random.default_rng(1).multinomial(50_000, SHARES).astype(float)
+    model = nested(design("a + b"), None, gaussian(1e-9, 6), None)
+    table = values.reshape(2, 3)
+    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
+    assert model.dof == 2
+    assert model.statistic(values[None])[0] == pytest.approx(((table - expected) ** 2 / expected).sum(), rel=1e-3)
+
+
+def test_the_largest_model_is_that_of_no_model():
+    values = np.random.default_rng(2).multinomial(2000, SHARES, size=4) + np.random.default_rng(3).normal(0, 3, (4, 6))
+    whole, larger = (nested(design("a + b"), one, gaussian(3.0, 6), None) for one in (None, design("a * b")))
+    np.testing.assert_allclose(whole.statistic(values), larger.statistic(values), rtol=1e-8)
+    assert whole.dof == larger.dof == 2
+
+
+def test_the_coding_of_factors_does_not_matter():
+    values = np.random.default_rng(4).multinomial(500, SHARES, size=3) + np.random.default_rng(5).normal(0, 3, (3, 6))
+    one = nested(design("a"), design("a + b"), gaussian(3.0, 6), None)
+    other = nested(design("C(a, Sum)"), design("C(a, Sum) + C(b, Helmert)"), gaussian(3.0, 6), None)
+    np.testing.assert_allclose(one.statistic(values), other.statistic(values), rtol=1e-7)
+    np.testing.assert_allclose(one.expected(values), other.expected(values), rtol=1e-7)
+
+
+def test_what_is_not_nested_is_none():
+    assert nested(design("a"), design("b"), gaussian(1.0, 6), None) is None
+    assert nested(design("a + b"), design("a"), gaussian(1.0, 6), None) is None
+    assert nested(design("a"), design("C(a, Sum)"), gaussian(1.0, 6), None).dof == 0
+
+
+def test_a_fit_with_a_ridge_exists_for_every_table():
+    columns = np.linalg.qr(design("a + b"))[0]
+    values = np.random.default_rng(6).normal(-20, 30, (200, 6))
+    means = ridge_fit(columns, values, gaussian(30.0, 6))
+    assert np.isfinite(means).all()
+    assert (means >= 0).all()
+
+
+def test_three_fits_are_tried_where_a_count_is_hidden():
+    rng = np.random.default_rng(7)
+    values = rng.multinomial(100_000, SHARES, size=3).astype(float)
+    values[0] /= 5000
+    model = nested(design("a + b"), None, gaussian(3.0, 6), None)
+    tried = model.candidates(values)
+    assert [one.where.tolist() for one in tried] == [[0, 1, 2], [0], [0]]
+    flat, peaked = (one.fitted[1][0] for one in tried[1:])
+    assert flat.max() < tried[0].fitted[1][0].max() < peaked.max()
+
+
+def test_a_public_number_of_rows_is_that_of_every_draw():
+    model = nested(design("a + b"), None, gaussian(3.0, 6).centred(), 400.0)
+    values = np.random.default_rng(8).multinomial(400, SHARES, size=2).astype(float)
+    drawn = model.draw(model.fit(values), 50, np.random.default_rng(9))
+    np.testing.assert_allclose(drawn.sum(axis=-1), 400.0)
+
+
+def test_a_true_hypothesis_is_rejected_no_more_often_than_stated():
+    """600 tables: a share above .10 has probability below 1e-6 where the size is .05."""
+    rng = np.random.default_rng(10)
+    model = nested(design("a + b"), None, gaussian(5.0, 6), None)
+    values = rng.multinomial(400, SHARES, size=600) + model.noise.rvs((600,), rng)
+    assert (batch_pvalues(model, values, draws=99, rng=rng) <= 0.05).mean() < 0.10
+
+
+def test_a_wrong_hypothesis_is_rejected():
+    shares = SHARES + np.array([1, -1, 0, -1, 1, 0]) * 0.06
+    values = np.random.default_rng(11).multinomial(20_000, shares) + 0.0
+    assert simulate(nested(design("a + b"), None, gaussian(5.0, 6), None), values, draws=199).pvalue == pytest.approx(
+        1 / 200
+    )
+
+
+# Formulas in the factors of a table
+
+CELLS = CellTable(("kids", "age >= 18", "race"), ((0, 1, 2), (False, True), ("a", "b")))
+
+
+def test_the_last_factor_runs_fastest():
+    assert CELLS.size == 12
+    assert CELLS.values["kids"].tolist() == [0.0] * 4 + [1.0] * 4 + [2.0] * 4
+    assert CELLS.values["race"].tolist() == [0.0, 1.0] * 6
+    assert CELLS.values["age >= 18"].tolist() == [0.0, 0.0, 1.0, 1.0] * 3
+
+
+def test_whole_numbers_are_numbers_or_factors():
+    names, rows = CELLS.design("kids + race")
+    assert names.names == ("Intercept", "kids", "race[T.b]")
+    assert rows[:, 1].tolist() == CELLS.values["kids"].tolist()
+    assert CELLS.design("C(kids)")[0].names == ("Intercept", "C(kids)[T.1]", "C(kids)[T.2]")
+    assert CELLS.design("kids:`age >= 18`")[1].shape == (12, 2)
+
+
+def test_numbers_with_gaps_are_levels():
+    table = CellTable(("k",), ((1, 3, 9),))
+    assert table.design("k")[0].names == ("Intercept", "k[T.3]", "k[T.9]")
+
+
+def test_cells_that_cannot_be_are_left_out():
+    _, rows = CELLS.design("race", "(kids == 0) & (race == 'b')")
+    assert len(rows) == 10
+    assert CELLS.excluded(None).sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("formula", "exclude", "error", "match"),
+    [
+        ("kids + I(2 * kids)", None, CollinearDesignError, "depend on each other in the 12 cells"),
+        ("race", "race == 'b'", CollinearDesignError, "exclude fewer"),
+        ("y ~ race", None, UnknownColumnError, "'y' is not in"),
+        ("kids ~ race", None, FormulaError, "has a left side"),
+        ("1", None, FormulaError, "names no factor"),
+        ("sex", None, UnknownColumnError, "'sex' is not in"),
+        (" ", None, OptionError, "^formula="),
+        (3, None, OptionError, "^formula=3"),
+        ("race", 3, OptionError, "^exclude=3"),
+        ("race", "kids >= 0", OptionError, "leaves cells"),
+        ("race", "kids", FormulaError, "is not a condition"),
+    ],
+)
+def test_what_is_no_design_is_refused(formula, exclude, error, match):
+    with pytest.raises(error, match=match):
+        CELLS.design(formula, exclude)
+
+
+def test_large_designs_are_refused():
+    wide = CellTable(("a", "b"), (tuple(range(100)), tuple(range(100))))
+    with pytest.raises(OptionError, match=r"10,000 cells.*4,096 cells"):
+        wide.design("a + b")
+    with pytest.raises(OptionError, match="at most 200 coefficients"):
+        CellTable(("a", "b"), (tuple(range(60)), tuple(range(60)))).design("C(a) * C(b)")
+
+
+def test_values_are_those_of_levels():
+    np.testing.assert_array_equal(CellTable(("t",), (("x", "y"),)).values["t"], [0.0, 1.0])

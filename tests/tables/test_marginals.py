@@ -1,6 +1,6 @@
 """Marginals as a user asks for them: refusals before the charge, and what one release answers."""
 
-import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,11 @@ from dpinfer.errors import (
     MissingFromReleaseError,
     NotProvedError,
     OptionError,
-    ReleaseFormatError,
     SchemaError,
     UnknownColumnError,
 )
 from dpinfer.privacy.units import NEIGHBORS
+from tests.asking import assert_damage_is_refused, assert_refused, each
 
 SCHEMA = dpi.Schema(
     sex=dpi.Boolean(),
@@ -26,10 +26,7 @@ SCHEMA = dpi.Schema(
     educ=dpi.Integer(1, 4),
     age=dpi.Real(0, 100),
     zip=dpi.Integer(0, 50_000),
-    note=dpi.Integer(0, 99),
-    mark=dpi.Integer(0, 99),
-    more=dpi.Integer(0, 99),
-    last=dpi.Integer(0, 99),
+    **dict.fromkeys(("note", "mark", "more", "last"), dpi.Integer(0, 99)),
 )
 KEEPING = dpi.Schema(
     sex=dpi.Boolean(missing=False, impossible=False),
@@ -45,71 +42,54 @@ def public(schema=KEEPING, n=3000, seed=1, neighbors="add_remove"):
     return dpi.PublicData(schema.sample(n, rng), schema, rng=rng, neighbors=neighbors)
 
 
-def private(schema=SCHEMA, n=300):
-    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0))
-    return dpi.PrivateData(schema.sample(n, np.random.default_rng(2)), schema, ledger), ledger
+def private():
+    return dpi.PrivateData(SCHEMA.sample(300, np.random.default_rng(2)), SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(1.0)))
 
 
-REFUSED = {
-    "no marginal": ([], {}, OptionError, "no marginal"),
-    "an empty marginal": ([["sex"], []], {}, OptionError, "no columns"),
-    "a text": ("sex", {}, OptionError, "workload"),
-    "a mapping": ({"sex": 1}, {}, OptionError, "workload"),
-    "no texts": ([[1, 2]], {}, OptionError, "workload"),
-    "a blank column": ([[" "]], {}, OptionError, "one column or more"),
-    "a column twice": ([["sex", "sex"]], {}, OptionError, "each column once"),
-    "a marginal twice": ([["sex", "race"], ["race", "sex"]], {}, OptionError, "each marginal once"),
-    "an unknown column": ([["sex", "rage"]], {}, UnknownColumnError, "rage"),
-    "no levels": ([["sex", "age"]], {}, SchemaError, "bins=.*cdf and quantile"),
-    "many whole numbers": ([["zip"]], {}, SchemaError, "zip.*has no levels"),
-    "too many cells": ([["note", "mark", "more", "last"]], {}, OptionError, "at most 1,048,576 cells each"),
-    "bins of another": ([["sex"]], {"bins": {"age": [0, 50, 100]}}, OptionError, "bins"),
-    "no edges": ([["age"]], {"bins": {"age": [5]}}, OptionError, "bins"),
-    "edges beyond": ([["age"]], {"bins": {"age": [0, 500]}}, OptionError, "within the bounds"),
-    "bins of levels": ([["race"]], {"bins": {"race": [0, 1, 2]}}, SchemaError, "not numeric"),
-    "one bin": ([["age"]], {"bins": {"age": [0, 100]}}, OptionError, "two levels or more"),
-    "an objective": ([["sex"]], {"objective": "mean"}, OptionError, "objective"),
-    "a target": ([["sex"]], {"target": "rows"}, OptionError, "target"),
-    "an inference": ([["sex"]], {"inference": "simulated"}, OptionError, "inference"),
-    "a condition": ([["sex"]], {"where": "age"}, FormulaError, "age"),
-}
+ASK, SEX = partial(each, dpi.marginals), partial(each, dpi.marginals, [["sex"]])
+REFUSED = [
+    (OptionError, "no marginal", ASK(workload=[[]])),
+    (OptionError, "no columns", ASK(workload=[[["sex"], []]])),
+    (OptionError, "workload", ASK(workload=["sex", {"sex": 1}, [[1, 2]]])),
+    (OptionError, "one column or more", ASK(workload=[[[" "]]])),
+    (OptionError, "each column once", ASK(workload=[[["sex", "sex"]]])),
+    (OptionError, "each marginal once", ASK(workload=[[["sex", "race"], ["race", "sex"]]])),
+    (UnknownColumnError, "rage", ASK(workload=[[["sex", "rage"]]])),
+    (SchemaError, "bins=.*cdf and quantile", ASK(workload=[[["sex", "age"]]])),
+    (SchemaError, "zip.*has no levels", ASK(workload=[[["zip"]]])),
+    (OptionError, "at most 1,048,576 cells each", ASK(workload=[[["note", "mark", "more", "last"]]])),
+    (OptionError, "bins", SEX(bins=[{"age": [0, 50, 100]}]) + ASK([["age"]], bins=[{"age": [5]}])),
+    (OptionError, "within the bounds", ASK([["age"]], bins=[{"age": [0, 500]}])),
+    (SchemaError, "not numeric", ASK([["race"]], bins=[{"race": [0, 1, 2]}])),
+    (OptionError, "two levels or more", ASK([["age"]], bins=[{"age": [0, 100]}])),
+    (OptionError, "objective", SEX(objective=["mean"])),
+    (OptionError, "target", SEX(target=["rows"])),
+    (OptionError, "inference", SEX(inference=["simulated"])),
+    (FormulaError, "age", SEX(where=["age"])),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_refused_before_the_charge(name):
-    workload, options, error, match = REFUSED[name]
-    data, ledger = private()
-    with pytest.raises(error, match=match):
-        dpi.marginals(workload, data, **options).measure(dpi.ZCDP(0.1))
-    assert ledger.spent.is_zero
+@pytest.mark.parametrize(("error", "match", "questions"), REFUSED)
+def test_bad_input_is_refused_before_the_charge(error, match, questions):
+    assert_refused(questions, error, match, private(), dpi.ZCDP(0.1))
 
 
-WORKLOADS = {
-    "a text": ("sex", {}, OptionError, "columns"),
-    "none": ([], {}, OptionError, "columns"),
-    "twice": (["sex", "sex"], {}, OptionError, "different"),
-    "no ways": (["sex", "race"], {"ways": 3}, OptionError, "ways"),
-    "ways of nothing": (["sex", "race"], {"ways": []}, OptionError, "ways"),
-    "ways twice": (["sex", "race"], {"ways": (1, 1)}, OptionError, "ways"),
-    "truth": (["sex", "race"], {"ways": True}, OptionError, "ways"),
-    "prefixes": (["age"], {"ways": "prefixes"}, NotProvedError, "cdf.*quantile"),
-    "ranges": (["age"], {"ways": "ranges"}, NotProvedError, "cdf.*quantile"),
-    "a weight of zero": (["sex", "race"], {"weights": [0.0]}, OptionError, "weights"),
-    "a negative weight": (["sex", "race"], {"weights": {("race", "sex"): -1}}, OptionError, "weights"),
-    "an infinite weight": (["sex", "race"], {"weights": [np.inf]}, OptionError, "weights"),
-    "too few weights": (["sex", "race", "educ"], {"weights": [1.0, 2.0]}, OptionError, "weights"),
-    "weights of others": (["sex", "race"], {"weights": {"sex": 2}}, OptionError, "weights"),
-    "texts as weights": (["sex", "race"], {"weights": ["1"]}, OptionError, "weights"),
-    "too many marginals": ([f"c{i}" for i in range(60)], {"ways": 4}, OptionError, "ways"),
-    "too many columns": ([f"c{i}" for i in range(65)], {"ways": 1}, OptionError, "at most 64 columns"),
-}
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_workloads_that_are_none_are_refused(name):
-    columns, options, error, match = WORKLOADS[name]
-    with pytest.raises(error, match=match):
-        dpi.workload(columns, **options)
+def test_workloads_that_are_none_are_refused():
+    two = ["sex", "race"]
+    for match, columns, options in (
+        ("columns", "sex", [{}]),
+        ("columns", [], [{}]),
+        ("different", ["sex", "sex"], [{}]),
+        ("ways", two, [{"ways": ways} for ways in (3, [], (1, 1), True)]),
+        ("cdf.*quantile", ["age"], [{"ways": "prefixes"}, {"ways": "ranges"}]),
+        ("weights", two, [{"weights": one} for one in ([0.0], {("race", "sex"): -1}, [np.inf], {"sex": 2}, ["1"])]),
+        ("weights", [*two, "educ"], [{"weights": [1.0, 2.0]}]),
+        ("ways", [f"c{i}" for i in range(60)], [{"ways": 4}]),
+        ("at most 64 columns", [f"c{i}" for i in range(65)], [{"ways": 1}]),
+    ):
+        for option in options:
+            with pytest.raises(NotProvedError if columns == ["age"] else OptionError, match=match):
+                pytest.fail(f"{option} was taken: {dpi.workload(columns, **option)!r}")
 
 
 def test_a_workload_is_a_public_list_of_marginals():
@@ -149,32 +129,21 @@ def test_one_release_answers_tables_shares_and_tests(price, neighbors):
 
 def test_what_a_release_does_not_hold_is_refused():
     release = dpi.marginals(PAIRS, public()).measure(PRICES["zcdp"])
-    for asked in (dpi.table(["sex", "educ"], release), dpi.chi2_contingency("sex", "educ", release)):
-        with pytest.raises(MissingFromReleaseError, match="no marginal of the release holds"):
-            asked.infer()
-    with pytest.raises(MissingFromReleaseError):
-        dpi.chisquare("age", release, bins=[0, 50, 100]).infer()
-    with pytest.raises(InferenceError, match="another question"):
-        dpi.table("sex", release, where="educ > 1").infer()
-    with pytest.raises(InferenceError, match="another question"):
-        dpi.mean("educ", release).infer()
-    with pytest.raises(InferenceError, match="another question"):
-        dpi.marginals([["sex", "educ"]], release).infer()
-    with pytest.raises(NotProvedError, match="simulated"):
-        dpi.chisquare("sex", release, null="asymptotic").infer()
-    with pytest.raises(OptionError, match="inference"):
-        dpi.table("sex", release, inference="simulated").infer()
+    for error, match, *asked in (
+        (MissingFromReleaseError, "no marginal of the release holds", dpi.table(["sex", "educ"], release)),
+        (MissingFromReleaseError, "no marginal of the release holds", dpi.chi2_contingency("sex", "educ", release)),
+        (MissingFromReleaseError, None, dpi.chisquare("age", release, bins=[0, 50, 100])),
+        (InferenceError, "another question", dpi.table("sex", release, where="educ > 1"), dpi.mean("educ", release)),
+        (InferenceError, "another question", dpi.marginals([["sex", "educ"]], release)),
+        (NotProvedError, "simulated", dpi.chisquare("sex", release, null="asymptotic")),
+        (OptionError, "inference", dpi.table("sex", release, inference="simulated")),
+    ):
+        for one in asked:
+            with pytest.raises(error, match=match):
+                one.infer()
     with pytest.raises(DPInferError):
         dpi.combine([release, dpi.table("sex", public()).measure(PRICES["zcdp"])])
-
-
-def test_a_release_whose_axes_are_damaged_is_refused():
-    data = dpi.PublicData(SCHEMA.sample(50, np.random.default_rng(1)), SCHEMA, rng=np.random.default_rng(2))
-    pair = [name for name in SCHEMA if SCHEMA[name].level_texts][:2]
-    stored = json.loads(dpi.marginals([pair], data).fit(dpi.ZCDP(0.1)).release.to_json())
-    stored["question"]["axes"][0] = {}
-    with pytest.raises(ReleaseFormatError, match="question of the release is damaged"):
-        dpi.Release.from_json(json.dumps(stored)).infer()
+    assert_damage_is_refused(release, {"axes.0": [{}]}, "question of the release is damaged")
 
 
 def test_fewer_marginals_are_read_from_more():
