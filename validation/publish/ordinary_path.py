@@ -26,7 +26,7 @@ from validation.common.pages import ROOT, section
 
 PACKAGE = ROOT / "dpinfer"
 TOPICS = ("descriptions", "tables", "distributions", "families", "regression", "resampling", "selection", "entry")
-OUTSIDE = tuple(str(PACKAGE / folder) for folder in ("procedures", "results", "inference", "studies", *TOPICS))
+OUTSIDE = tuple(str(PACKAGE / folder) for folder in ("procedures", "results", "statistics", "studies", *TOPICS))
 QUESTIONS: dict[str, Callable[[dpi.PrivateData], Any]] = {
     'mean("income", data)': lambda data: dpi.mean("income", data),
     'ols("income ~ age", data)': lambda data: dpi.ols("income ~ age", data, method="gram"),
