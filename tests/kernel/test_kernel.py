@@ -1,5 +1,7 @@
 """Check, charge, sum, draw: in this order, and nothing is drawn where the charge is refused."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -191,7 +193,8 @@ def test_a_release_is_the_sums_plus_the_noise_and_shows_no_other_number(neighbor
     exact = exact_sums(model.measurement(dpi.ZCDP(0.5)).rows, data._source)
     assert release.values == tuple(total + extra for total, extra in zip(exact, drawn, strict=True))  # noqa: PD011
     assert release.nobs == (300 if neighbors == "replace_one" else None)
-    assert "300" not in release.to_json() if neighbors == "add_remove" else '"nobs": 300' in release.to_json()
+    number = re.search(r"\b300\b", release.to_json())  # a charge's name may hold the digits among others
+    assert number is None if neighbors == "add_remove" else '"nobs": 300' in release.to_json()
     assert {type(value) for value in release.values} == {int}  # noqa: PD011
 
 
