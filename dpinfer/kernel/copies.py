@@ -66,7 +66,10 @@ def own_stage(stage: Stage, schema: Schema) -> Stage:
     if not isinstance(stored, dict) or stored != given:
         raise OptionError("settings", type_of(settings), "a mapping that JSON keeps as it is: lists, not tuples")
     known: Known = {}
-    return Stage(_copied(stage.measure, schema, known), _copied(stage.noise, schema, known), stored)
+    try:
+        return Stage(_copied(stage.measure, schema, known), _copied(stage.noise, schema, known), stored)
+    except RecursionError:
+        raise OptionError("stage", "an expression of too many parts", "a shorter one") from None
 
 
 def own_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:

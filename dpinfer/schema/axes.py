@@ -147,9 +147,12 @@ class BinsAxis(Axis):
 
     @cached_property
     def lookup(self) -> NDArray[np.intp] | None:
-        """Bin of each whole number from the lower to the upper bound; None where it is not looked up."""
+        """Bin of each whole number from the lower to the upper bound; None where it is not looked up.
+
+        Nor where some numbers stand for missing cells: what a cell means must not depend on its storage.
+        """
         column = self.schema[self.name]
-        if not isinstance(column, Integer) or column.width >= _TABLE_LIMIT:
+        if not isinstance(column, Integer) or column.missing_codes or column.width >= _TABLE_LIMIT:
             return None
         return _bin_of(column.lower + np.arange(column.width + 1), self.edges)
 

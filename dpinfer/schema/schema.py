@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, named, shown
+from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, named, shown, type_of
 from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.declared import TypeCheck, check_types
 
@@ -224,10 +224,12 @@ class Schema(Mapping[str, Column]):
         UnknownColumnError
             If a name is not declared.
         OptionError
-            If `names` is a single text.
+            If `names` is a single text, or no list or tuple of texts.
         """
         if isinstance(names, str):
             raise OptionError("names", names, f"a list of names, such as [{names!r}]")
+        if hasattr(names, "__array__") and not isinstance(names, pd.Index):  # rows, whose cells no message may show
+            raise OptionError("names", type_of(names), "a list of names of columns")
         return _rebuilt({name: self[name] for name in names}, self._people)
 
     def replace(self, mapping: Mapping[str, Column] | None = None, /, **columns: Column) -> Schema:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import joint_cost
 from dpinfer.procedures.procedure import Procedure, unstored
+from dpinfer.resampling.models import NewtonEstimator
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression
@@ -657,6 +659,8 @@ def test_nobody_elses_estimator_is_trusted():
     with pytest.raises(TypeError):
         Blocks(SCHEMA, REGION, 8, keep, trusted=True)
     assert not Blocks(SCHEMA, REGION, 8, keep).trusted
+    pretender = mock.Mock(spec=NewtonEstimator, side_effect=lambda _: [0.0])  # says that it is of this class
+    assert not Blocks(SCHEMA, REGION, 8, pretender).trusted
     first = Blocks(SCHEMA.select(["x"]), REGION, 4, keep, halves=False, workers=1)
     data = guarded()
     data.run(ask(Stage(Sum(BlockMoments(SCHEMA.select(["x"]), REGION, (0.0,), (2.0,)))), units=first), CHEAP)
@@ -664,7 +668,6 @@ def test_nobody_elses_estimator_is_trusted():
 
 
 def test_an_estimator_of_the_library_has_no_parts_of_others():
-    from dpinfer.resampling.models import NewtonEstimator
 
     duck = SimpleNamespace(design=(), response=None)
     with pytest.raises(dpi.errors.OptionError):

@@ -519,3 +519,14 @@ def test_stages_that_are_not_the_kernels_own_are_refused_before_the_charge(lie):
 
 def test_blocks_that_are_not_the_kernels_own_are_refused_before_the_charge():
     refused_before_the_charge(asked(lambda *_: Stage(Sum(total())), blocks=Duck()), match="units")
+
+
+@pytest.mark.parametrize("joined", ["+", " or "])
+def test_an_expression_of_too_many_parts_is_refused_before_the_charge(joined):
+    part = {"+": "x", " or ": "(x > 0.5)"}[joined]
+    text = joined.join([part] * 300) + (" > 3" if joined == "+" else "")
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0))
+    data = dpi.PrivateData(pd.DataFrame({"x": [0.5]}), dpi.Schema(x=dpi.Real(0, 1)), ledger)
+    with pytest.raises(DPInferError, match=r"too many parts|too deeply"):
+        dpi.mean("x", data, where=text).measure(dpi.ZCDP(0.1))
+    assert ledger.charges().empty

@@ -385,3 +385,24 @@ def test_of_a_large_dictionary_only_what_is_used_is_read():
         cells = open_source(frame).read(["x"], 0, 3)["x"]
         assert sorted(cells.values) == ["3", "999"]
         assert meaning(frame) == meaning(pd.DataFrame({"x": objects(["999", None, "3"])}))
+
+
+@pytest.mark.parametrize("ask", ["histogram", "cdf", "quantile", "chisquare", "marginals"])
+def test_codes_of_missing_cells_are_missing_in_every_storage_of_whole_numbers(ask):
+    """One blank cell makes floats of a column: what the other cells mean must not change with it."""
+    schema = dpi.Schema(x=Integer(0, 120, missing_codes=[-9, 77, 999]), flag=Boolean())
+    cells = np.array([40] * 50 + [-9] * 300 + [77] * 200 + [999] * 100)
+    edges = [0, 60, 120]
+    questions = {
+        "histogram": {"column": "x", "bins": edges},
+        "cdf": {"column": "x", "resolution": 64},
+        "quantile": {"column": "x", "q": 0.5, "method": "tree", "resolution": 64},
+        "chisquare": {"column": "x", "bins": edges, "p0": [0.5, 0.5]},
+        "marginals": {"workload": [["x"]], "bins": {"x": edges}},
+    }
+    found = []
+    for kept in (cells, cells.astype(float), cells.astype(object), cells.astype(str)):
+        frame = pd.DataFrame({"x": kept, "flag": True})
+        question = getattr(dpi, ask)(data=dpi.PublicData(frame, schema, rng=np.random.default_rng(1)), **questions[ask])
+        found.append(question.measure(dpi.ZCDP(1.0)).values)
+    assert found[0] == found[1] == found[2] == found[3]

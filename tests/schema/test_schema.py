@@ -49,6 +49,15 @@ def test_is_immutable_and_copies():
         assert list(other) == list(SCHEMA)
 
 
+def test_rows_in_the_place_of_names_are_refused_by_their_type():
+    schema = Schema(y=Category(["a", "b"]))
+    for rows in (pd.Series(["secret", "a"]), np.array(["secret"]), pd.DataFrame({"secret": [1]})):
+        with pytest.raises(OptionError, match="names") as raised:
+            schema.select(rows)
+        assert "secret" not in str(raised.value)
+    assert list(schema.select(pd.Index(["y"]))) == ["y"]
+
+
 def test_select():
     assert list(SCHEMA.select(["race", "age"])) == ["race", "age"]
     with pytest.raises(UnknownColumnError):
