@@ -197,11 +197,15 @@ class MomentInference(BaseInference):
             shares = self._laplace_parts(contrasts) ** 2 / np.maximum(variance, 1e-300)[:, None]
             shares = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
             shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
-        alone, shape, sums = self.estimates.alone, self.estimates.value.shape, None
-        if alone is not None:  # nothing but noise moves the estimates
-            moved = np.broadcast_to(alone.factors, (1, *shape[1:], len(alone.variables)))[0]
-            sums = NoiseSums(self._moved(contrasts, moved), alone.variables * shape[1])
-        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, sums)
+        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, self._noise_sums(contrasts))
+
+    def _noise_sums(self, contrasts: Array) -> NoiseSums | None:
+        """Return linear combinations (k,) of what noise alone moves; None where sampling does, too."""
+        alone, shape = self.estimates.alone, self.estimates.value.shape
+        if alone is None:
+            return None
+        moved = np.broadcast_to(alone.factors, (1, *shape[1:], len(alone.variables)))[0]
+        return NoiseSums(self._moved(contrasts, moved), alone.variables * shape[1])
 
     def _moved(self, contrasts: Array, mixing: Array) -> Array:
         """Return what moves linear combinations (k, G m), from what moves the scaled estimates (G, q, m)."""
