@@ -230,6 +230,7 @@ class LeafTest(ABC):
     def _wald(self, estimate: Array, each: Array, values: Array, size: Array, hidden: Mask, alpha: float) -> LeafEffect:
         """Interval from the influence ``each`` (R, m) of a row on an estimate in [-1, 1]; all where noise hides it."""
         shares = nearest_shares(values, size)
+        each = np.clip(each, -1e100, 1e100)  # beyond, noise hides the number of rows
         noise = self.noise.variance * ((each - _sum(shares, each)[:, None]) ** 2).sum(axis=1) / size**2
         error = np.sqrt(_spread(shares, each) / size + noise)
         reach = np.where(hidden, np.inf, stats.norm.isf(alpha / 2) * error)

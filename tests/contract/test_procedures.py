@@ -218,7 +218,8 @@ def test_any_rows_give_results_of_one_form(question, capfd, caplog):
             warnings.simplefilter("always")
             release = question.private(ODD[name]).measure(question.privacy)
             results = release.infer(**options)
-            _sound(results, held=not question.ask.formulas)  # a score interval need not hold what noise has moved
+            # A score interval of a regression need not hold what noise has moved.
+            _sound(results, held=not question.ask.formulas and question.ask.function != "ols")
             form = _form(results, release)
         assert [str(one.message) for one in caught] == [], name
         seen[name] = form, [record.getMessage() for record in caplog.records]
