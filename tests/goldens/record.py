@@ -73,6 +73,7 @@ def _record(case: Case) -> dict[str, Any]:
     if case.ask.iterated:
         stages = released.release.stages
         return kept | {
+            "scales": [_shares(plan.scales)],  # of a norm that linear algebra finds
             "sums": _integers(sums[0]),
             "released": _integers(stages[0].values),
             "later sums": [_shares(one) for one in sums[1:]],

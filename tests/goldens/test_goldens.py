@@ -11,8 +11,8 @@ from tests.goldens.cases import CASES, PRICES
 from tests.goldens.record import record
 
 GOLDENS = read()
-CLOSE = ("later sums", "later released", "settings")
-"""Lists of texts, a stage each, of questions that iterate."""
+CLOSE = ("scales", "later sums", "later released", "settings")
+"""Lists of texts, of questions that iterate: of the norm's noise scales, and of each stage."""
 
 
 def close(found: str, golden: str) -> bool:
@@ -32,7 +32,7 @@ def _near(left: str, right: str) -> bool:
 
 def alike(found: list[str], golden: list[str]) -> bool:
     """Compare stages that are built from the linear algebra of earlier ones."""
-    new, old = ([float(word) for text in texts for word in text.split()] for texts in (found, golden))
+    new, old = ([float(word) for word in " ".join(texts).split()] for texts in (found, golden))
     return len(new) == len(old) and np.allclose(new, old, rtol=3e-7, atol=3e-7)
 
 
