@@ -52,8 +52,11 @@ METHODS = ("auto", "wald", "score")
 _LEAST_DF, _MOST_STEADY = 3.0, 1e8
 """Degrees of freedom are no fewer; a variance is no more than so many times its error, where squares overflow."""
 
-_NAMED, _DOMINATED = 0.5, 10.0
-"""Standard errors by which directions that are noise may move a term that is named; a contrast that scores serve."""
+_DOMINATED = 10.0
+"""Standard errors by which directions that are noise may move a contrast that scores serve."""
+
+_NAMED = 3.0
+"""A term is named as mostly noise where its interval is more than so many times as long as sampling makes it."""
 
 _SHOWN = 0.05
 """Part of an interval's length that is due to clipping, from which a note says so."""
@@ -225,11 +228,11 @@ class Fit:
         steady = variances / np.maximum(error, variances / _MOST_STEADY)
         return np.asarray(np.maximum(2 * steady**2, _LEAST_DF))
 
-    def dominated(self, contrasts: Array, errors: float = _DOMINATED) -> Mask:
-        """Whether directions in which the Hessian is noise may move contrasts (n, k) by so many errors, as (n,)."""
+    def dominated(self, contrasts: Array) -> Mask:
+        """Whether directions in which the Hessian is noise may move contrasts (n, k) far, as (n,)."""
         moved = self.loadings(contrasts)
         variances = np.einsum("nk,kl,nl->n", moved, self.meat + self.noise(self.step), moved)
-        return np.asarray(self.untold(contrasts).sum(axis=1) > errors * np.sqrt(variances))
+        return np.asarray(self.untold(contrasts).sum(axis=1) > _DOMINATED * np.sqrt(variances))
 
     # Score statistics
 
@@ -439,6 +442,8 @@ class RegressionInference(BaseInference):
         That sum with its noise, at the point of the last iteration, of all rows.
     cov_type : {"HC1", "cluster", "nonrobust"}
         What ``fit.meat`` estimates; named in summaries.
+    drawn : ndarray (p,), optional
+        Variances from sampling if the rows are drawn, whatever the target: by default as estimated here.
     """
 
     names: tuple[str, ...]
@@ -457,6 +462,7 @@ class RegressionInference(BaseInference):
     slopes: float = 0.0
     steepness: tuple[float, float] | None = None
     cov_type: str = "HC1"
+    drawn: Array | None = None
 
     methods = METHODS
     automatic = "wald"
@@ -464,6 +470,8 @@ class RegressionInference(BaseInference):
     def __post_init__(self) -> None:
         if self.method == "auto":
             object.__setattr__(self, "method", self.automatic)
+        if self.drawn is None:
+            object.__setattr__(self, "drawn", np.diag(self.fit.cov_sampling(self.weights)))
         if self.target == "data":
             fit = replace(self.fit, meat=np.zeros_like(self.fit.meat), meat_noise=0.0, intercept=(0.0, 0.0))
             object.__setattr__(self, "fit", fit)
@@ -527,10 +535,13 @@ class RegressionInference(BaseInference):
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
-        noisy = [name for name, one in zip(self.names, self.fit.dominated(self.weights, _NAMED), strict=True) if one]
+        variances, biases, _ = self._spread(np.eye(len(self.names)))
+        long = variances + biases**2 > _NAMED**2 * np.asarray(self.drawn)
+        noisy = [name for name, one in zip(self.names, long, strict=True) if one]
         if not noisy:
             return self.notes
-        return f"privacy noise dominates {', '.join(noisy)}: intervals may be wide or unbounded", *self.notes
+        told = f"their intervals are more than {_NAMED:g} times as long as without privacy, or unbounded"
+        return f"privacy noise dominates {', '.join(noisy)}: {told}", *self.notes
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
         """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""

@@ -72,14 +72,17 @@ def _record(case: Case) -> dict[str, Any]:
     }
     if case.ask.iterated:
         stages = released.release.stages
-        return kept | {
-            "scales": [_shares(plan.scales)],  # of a norm that linear algebra finds
-            "sums": _integers(sums[0]),
-            "released": _integers(stages[0].values),
-            "later sums": [_shares(one) for one in sums[1:]],
-            "later released": [_shares(one.values) for one in stages[1:]],
-            "settings": [_shares(_flat(one.settings)) for one in stages],
-        }
+        return (
+            kept
+            | {
+                "scales": [_shares(plan.scales)],  # of a norm that linear algebra finds
+                "sums": _integers(sums[0]),
+                "released": _integers(stages[0].values),
+                "later sums": [_shares(one) for one in sums[1:]],
+                "later released": [_shares(one.values) for one in stages[1:]],
+                "settings": [_shares(_flat(one.settings)) for one in stages],
+            }
+        )
     kept |= {"sums": _integers([one for stage in sums for one in stage]), "released": _integers(released.values)}
     if plan.choices:
         kept["choice scales"] = _floats(plan.choices)

@@ -42,6 +42,22 @@ def test_tests_that_noise_dominates_keep_their_size(n, price, method):
     assert (covered >= stats.binom.ppf(1e-6 / 4, replicates, 0.95)).all()
 
 
+@pytest.mark.parametrize("target", ["population", "data"])
+@pytest.mark.parametrize(("rho", "flagged"), [(0.5, 0), (0.0005, 20)])
+def test_terms_whose_intervals_are_mostly_noise_are_named(rho, flagged, target):
+    names = ["age", "yrs_married", "rate_marriage"]
+    rows = sm.datasets.fair.load_pandas().data[names]
+    schema = dpi.Schema(age=dpi.Real(17, 42), yrs_married=dpi.Real(0, 25), rate_marriage=dpi.Integer(1, 5))
+    named = 0
+    for seed in range(20):
+        data = dpi.PublicData(rows, schema, rng=np.random.default_rng(seed))
+        question = dpi.ols("rate_marriage ~ age + yrs_married", data, method="newton", target=target)
+        flags = question.fit(dpi.ZCDP(rho)).flags
+        named += any("privacy noise dominates Intercept, age, yrs_married" in flag for flag in flags)
+        assert flagged or not any("dominates" in flag for flag in flags)
+    assert named == flagged
+
+
 LEVELS = dpi.Schema(x=dpi.Real(-50, 50), k=dpi.Integer(1, 4), z=dpi.Integer(0, 5), y=dpi.Integer(0, 5))
 
 

@@ -100,7 +100,8 @@ def constants() -> str:
         ("MISSED", "part of eigenvalues", _number(iterations._MISSED)),
         ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),
         ("SURE", "standard errors", _number(clipping._SURE)),
-        ("NAMED, DOMINATED", "standard errors", f"{_number(inference._NAMED)}, {_number(inference._DOMINATED)}"),
+        ("DOMINATED", "standard errors", _number(inference._DOMINATED)),
+        ("NAMED", "lengths without privacy", _number(inference._NAMED)),
         ("LEAST", "degrees of freedom", _number(inference._LEAST_DF)),
     ]
     return pages.plain(["constant", "of what", "value"], table)
