@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import LedgerError, PrivacyUnitError
+from dpinfer.kernel.noise import LARGEST_SCALE, exact_noise
 from dpinfer.privacy.accounting import too_little_noise
 from dpinfer.privacy.units import GDP
 from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import Family
 
     Bytes = Callable[[int, int], bytes]
-
-
-LARGEST_SCALE = 2.0**56
-"""Scales above this would meet the ends of the sampler's 64-bit integers."""
 
 
 LEAST_SCALES: dict[Family, float] = {
@@ -67,9 +64,7 @@ def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
 def private_noise(law: NoiseLaw) -> list[int]:
     """Draw noise for a release of confidential data.
 
-    OpenDP's samplers are exact (Canonne, Kamath & Steinke 2020). Their bits come from the cryptographic generator that
-    OpenDP carries, which the operating system seeds and which seeds itself anew in a forked process; a restored
-    snapshot of a virtual machine may repeat it.
+    Its distribution is exact, and its bits are the operating system's; see `dpinfer.kernel.noise`.
     """
     check_scales(law)
     if law.family == "tulap":
@@ -78,27 +73,11 @@ def private_noise(law: NoiseLaw) -> list[int]:
             draw * TULAP_GRID + (secrets.randbelow(TULAP_GRID) - TULAP_GRID // 2) * (scale > 0)
             for draw, scale in zip(private_noise(whole), law.scales, strict=True)
         ]
-    alike: dict[float, list[int]] = {}
-    for place, scale in enumerate(law.scales):
-        alike.setdefault(scale, []).append(place)
-    drawn = [0] * len(law.scales)
-    for scale, where in alike.items():
-        for _ in range(law.draws if scale > 0 else 0):
-            for place, value in zip(where, _sample(law.family, scale, len(where)), strict=True):
-                drawn[place] += value
+    scales = np.array(law.scales, dtype=np.float64)
+    drawn = exact_noise(scales, law.family == "gaussian")
+    for _ in range(law.draws - 1):
+        drawn = [one + other for one, other in zip(drawn, exact_noise(scales, gaussian=False), strict=True)]
     return drawn
-
-
-def _sample(family: Family, scale: float, size: int) -> Sequence[int]:
-    from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
-
-    opendp.enable_features("contrib")
-    domain = opendp.vector_domain(opendp.atom_domain(T="i64"), size=size)
-    if family == "gaussian":
-        mechanism = opendp.m.make_gaussian(domain, opendp.l2_distance(T="f64"), scale=scale)
-    else:
-        mechanism = opendp.m.make_laplace(domain, opendp.l1_distance(T="f64"), scale=scale)
-    return [int(value) for value in mechanism([0] * size)]
 
 
 _LOWEST = 2**62
