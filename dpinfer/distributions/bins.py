@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from dpinfer.statistics.arrays import Array, Mask, Places
 
-__all__ = ["DensityEstimates", "choose_measured", "choose_merged", "density_intervals"]
 
 HIDDEN = 3.0
 """A count below so many standard deviations of its noise is not distinguished from that of an empty bin."""

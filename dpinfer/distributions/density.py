@@ -22,7 +22,7 @@ from dpinfer.procedures.procedure import Procedure, first_error
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.columns import Integer, Real
-from dpinfer.statistics.arrays import floats
+from dpinfer.statistics.arrays import Array, floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
 
-__all__ = ["BinGrid", "Density", "density", "read_edges"]
 
 CELLS = 3840
 """Cells of the grid, 2^8 times 15; fewer where a column has fewer whole numbers."""

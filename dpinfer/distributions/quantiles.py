@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-__all__ = ["CDF", "DistributionQuestion", "Quantile", "cdf", "largest_error", "median", "quantile"]
 
 _LEAVES = 4096
 

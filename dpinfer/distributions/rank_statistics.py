@@ -34,20 +34,17 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.statistics.noise import LEAST
-from dpinfer.statistics.nulls import Candidate
+from dpinfer.statistics.noise import LEAST, CountNoise
+from dpinfer.statistics.nulls import Alternative, Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.statistics.arrays import Array, Mask, Places
-    from dpinfer.statistics.noise import CountNoise
-    from dpinfer.statistics.nulls import Alternative
 
     Fit = tuple[Array, Array]
     """Numbers of rows (R, G), and shares of the leaves (R, m) that groups have in common."""
 
-__all__ = ["GivenDistribution", "GroupRanks", "LeafTest", "RankAssociation", "SignedRanks", "TwoDistributions"]
 
 ZEROS = ("wilcox", "pratt")
 """What becomes of differences of zero: they have no rank, or the lowest ranks and no sign."""

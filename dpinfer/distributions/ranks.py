@@ -19,8 +19,8 @@ from scipy import stats
 from dpinfer.distributions import rank_statistics as statistics
 from dpinfer.distributions.results import RankTestResults, rank_flags
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
-from dpinfer.kernel.measurement import price_procedure
-from dpinfer.kernel.stage import Data
+from dpinfer.kernel.measurement import Measurement, price_procedure
+from dpinfer.kernel.stage import Context, Data
 from dpinfer.procedures.cell_sums import TABLES, SumPlan, SumsQuestion, counts_of_table
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import (
@@ -40,25 +40,20 @@ from dpinfer.procedures.options import (
 from dpinfer.procedures.procedure import first_error
 from dpinfer.release import Release
 from dpinfer.results.printing import refuse_dependent_rows
-from dpinfer.schema.axes import BinsAxis, MirroredAxis
+from dpinfer.schema.axes import Axis, BinsAxis, MirroredAxis
 from dpinfer.schema.columns import Integer
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.statistics.arrays import floats
+from dpinfer.statistics.arrays import Array, floats
 from dpinfer.statistics.noise import count_noise
 from dpinfer.statistics.nulls import ALTERNATIVES, Alternative, Draws, check_draws, simulate
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
 
     Bins = int | Sequence[float] | None
     Cdf = str | Callable[[Any], Any]
 
-__all__ = ["RankTest", "kruskal", "ks_1samp", "ks_2samp", "mannwhitneyu", "spearmanr", "wilcoxon"]
 
 Test = Literal["mannwhitneyu", "kruskal", "ks_2samp", "wilcoxon", "ks_1samp", "spearmanr"]
 

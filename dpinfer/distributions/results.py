@@ -13,7 +13,7 @@ import pandas as pd
 from dpinfer.display.progress import watch
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected, variance_error
 from dpinfer.distributions.rank_statistics import HIDING, Distance, GroupRanks, Groups, Judged, LeafTest, SignedRanks
-from dpinfer.distributions.tree import QuantileInference, cdf_interval, fit_tree, simultaneous_width
+from dpinfer.distributions.tree import QuantileInference, Tree, cdf_interval, fit_tree, simultaneous_width
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results import printing
 from dpinfer.results.descriptions import DescriptionResults
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-    from dpinfer.distributions.tree import Tree
     from dpinfer.kernel.rows.tree import TreeSum
     from dpinfer.release import Release
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["CDFResults", "DensityResults", "IntegratedError", "RankTestResults"]
 
 _SHOWN = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Counted = Callable[[int], None] | None
 
-__all__ = ["METHODS", "QuantileInference", "Tree", "cdf_interval", "fit_tree", "simultaneous_width"]
 
 METHODS = ("auto", "score", "wald")
 

@@ -32,15 +32,13 @@ from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_l
 from dpinfer.resampling.inference import AggregateInference, BlockSums, edge_warnings
 from dpinfer.resampling.models import BlockModel, Link, check_picklable, native_notes, stored_options
 from dpinfer.resampling.results import AggregateResults
-from dpinfer.schema.region import Region
+from dpinfer.schema.region import Ball, Region
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.region import Ball
     from dpinfer.schema.schema import Schema
 
-__all__ = ["SampleAggregate", "sample_aggregate"]
 
 Aggregator = Literal["winsorized", "mean"]
 Correction = Literal["half_blocks", "none"]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["Arithmetic"]
 
 _FUNCTIONS = {"log": np.log, "exp": np.exp, "sqrt": np.sqrt}
 _OPERATORS: dict[type, Any] = {

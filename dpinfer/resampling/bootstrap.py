@@ -40,8 +40,7 @@ from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category
 from dpinfer.schema.expressions import compile_condition, compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, FormulaDesign, two_sided
-from dpinfer.schema.grid import Basis
-from dpinfer.statistics.arrays import noise_level, symmetric
+from dpinfer.statistics.arrays import Array, noise_level, symmetric
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
@@ -50,9 +49,7 @@ if TYPE_CHECKING:
     from dpinfer.resampling.inference import Statistic
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
 
-__all__ = ["Bootstrap", "BootstrapPlan", "bootstrap", "unstable"]
 
 _PRODUCTS = {"variance": "variance", "std": "variance", "cov": "cov", "corr": "corr"}
 STATISTICS = ("mean", "total", "proportion", *_PRODUCTS)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.display.progress import watch
-from dpinfer.statistics.arrays import root_of, symmetric
+from dpinfer.statistics.arrays import Array, Mask, root_of, symmetric
 from dpinfer.statistics.inference import BaseInference, Contrasts, independent, rows_of, simulated_pvalue, variance_of
 from dpinfer.statistics.moments import positive, rescaled
 from dpinfer.statistics.numerical import bisected
@@ -25,22 +25,9 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import StageRelease
     from dpinfer.resampling.blocks import Frame
     from dpinfer.schema.region import Region
-    from dpinfer.statistics.arrays import Array, Mask
 
     Statistic = Callable[[Array], Array]
-    from dpinfer.statistics.arrays import Array
 
-__all__ = [
-    "AggregateInference",
-    "BlockSums",
-    "BootstrapInference",
-    "ReplicateSums",
-    "Variances",
-    "edge_warnings",
-    "floored_variances",
-    "mixture_isf",
-    "mixture_sf",
-]
 
 _FEW = 10.0
 """Degrees of freedom below which results warn."""

@@ -26,18 +26,16 @@ from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Integer
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
 from dpinfer.schema.nodes import Expression
-from dpinfer.schema.region import region_names, region_of
+from dpinfer.schema.region import Region, region_names, region_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
 
     Formula = str | tuple[str, ...]
 
-__all__ = ["BlockModel", "FormulaEstimator", "Link", "NewtonEstimator", "native_notes", "stored_options"]
 
 Link = Literal["identity", "logit", "probit", "log"]
 

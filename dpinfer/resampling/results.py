@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dpinfer.results.prediction import MeanPrediction
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["INVERSE_LINKS", "AggregateResults", "BootstrapDescription", "BootstrapResults"]
 
 INVERSE_LINKS: dict[str, Callable[[Array], Array] | None] = {
     "identity": None,

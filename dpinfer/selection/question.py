@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["AboveThreshold", "ExponentialMechanism", "MostFrequent", "above_threshold", "exponential_mechanism",
-           "most_frequent", "score_sum"]  # fmt: skip
 
 _CANDIDATE = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|(?<![\w.])candidate(?![\w(])""")
 

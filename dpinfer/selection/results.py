@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dpinfer.release import Release
     from dpinfer.release.laws import NoiseLaw
 
-__all__ = ["Label", "SelectionResults", "ThresholdResults", "accuracy", "clear_distance", "pair_quantile", "pair_tail"]
 
 Label = str | int | float | bool
 

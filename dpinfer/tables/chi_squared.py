@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from dpinfer.errors import NotProvedError, OptionError, named
-from dpinfer.privacy.units import PureDP
+from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_table
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import (
@@ -39,7 +39,6 @@ from dpinfer.tables.marginal_results import MarginalTables
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data, Stage
-    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     Bins = Sequence[float]
     Numbers = tuple[tuple[Any, float], ...]
 
-__all__ = ["NULLS", "ChiSquare", "chi2_contingency", "chisquare", "read_shares", "read_sizes"]
 
 NULLS = ("simulated", "asymptotic")
 

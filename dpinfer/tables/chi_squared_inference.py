@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy import special
 
-from dpinfer.statistics.arrays import inverse_form
+from dpinfer.statistics.arrays import Array, Mask, inverse_form
 from dpinfer.statistics.inference import joint_level
-from dpinfer.statistics.noise import LEAST
-from dpinfer.statistics.nulls import Candidate
+from dpinfer.statistics.noise import LEAST, CountNoise
+from dpinfer.statistics.nulls import Candidate, NullModel
 from dpinfer.statistics.numerical import bisected
 from dpinfer.statistics.tails import widened
 
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.statistics.arrays import Array, Mask
-    from dpinfer.statistics.noise import CountNoise
-    from dpinfer.statistics.nulls import NullModel
     from dpinfer.tables.marginal_inference import TableNoise
 
     Effect = Callable[[Array], tuple[Array, Array]]
@@ -58,7 +55,6 @@ if TYPE_CHECKING:
     """Expected counts, and variances of observed less expected from sampling and noise; real or complex (..., d)."""
     Noise = CountNoise | TableNoise
 
-__all__ = ["STATISTICS", "CountModel", "GoodnessOfFit", "Homogeneity", "Independence"]
 
 STATISTICS = ("projected", "pearson")
 

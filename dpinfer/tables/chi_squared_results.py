@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["NOT_RESOLVED", "ChiSquareResults", "count_flags"]
 
 NOT_RESOLVED = "The privacy noise hides a margin of the table: the interval is every value that the measure can take."
 """What is said of an effect size whose interval is the whole range."""

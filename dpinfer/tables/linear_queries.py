@@ -16,6 +16,7 @@ from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.cell_sums import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import (
+    Contrasts,
     axes_of,
     compiled_where,
     inferred,
@@ -26,11 +27,11 @@ from dpinfer.procedures.options import (
     where_notes,
 )
 from dpinfer.procedures.procedure import Procedure, first_error
-from dpinfer.release import Release
+from dpinfer.release import Release, StageRelease
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import axis_from_dict
-from dpinfer.statistics.arrays import floats
+from dpinfer.statistics.arrays import Array, floats
 from dpinfer.statistics.combination import METHODS, batch_queries, measured_queries, query_oracle
 
 if TYPE_CHECKING:
@@ -38,13 +39,9 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.procedures.options import Contrasts
-    from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 
-__all__ = ["LinearQueries", "Weights", "linear_queries", "whole_weights"]
 
 _MOST_WEIGHTS = 2**22
 

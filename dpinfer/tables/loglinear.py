@@ -28,7 +28,7 @@ from dpinfer.procedures.options import (
     where_notes,
 )
 from dpinfer.procedures.procedure import first_error
-from dpinfer.release import Release
+from dpinfer.release import NoiseLaw, Release
 from dpinfer.results.descriptions import CombinedResults
 from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.axes import BinsAxis
@@ -44,14 +44,12 @@ from dpinfer.tables.marginal_results import MarginalTables
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.release import NoiseLaw
     from dpinfer.release.release import AnyRelease
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
     from dpinfer.tables.loglinear_fit import LogLinearModel
 
-__all__ = ["LogLinear", "cells_of_table", "loglinear"]
 
 _QUOTED = re.compile(r"`([^`]+)`")
 

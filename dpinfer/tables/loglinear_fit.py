@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.statistics.noise import CountNoise
 
-__all__ = ["CellNoise", "CellTable", "LogLinearFit", "LogLinearModel", "NoisyCells", "fit_loglinear", "reduced"]
 
 MOST_CELLS = 2**12
 """Cells of a table that a formula is fitted to."""

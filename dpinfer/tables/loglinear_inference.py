@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     Point = tuple[Array, ...]
 
-__all__ = ["METHODS", "LogLinearInference", "NestedLogLinear", "batch_loglinear", "loglinear_oracle", "nested"]
 
 METHODS = ("auto", "score", "wald")
 

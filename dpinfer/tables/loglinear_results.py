@@ -16,9 +16,9 @@ from dpinfer.results.estimates import statistic_labels
 from dpinfer.results.printing import interval_labels, title_guarantee
 from dpinfer.results.testing import TestResults, check_alpha, checked_truth
 from dpinfer.statistics.inference import joint_level
-from dpinfer.statistics.nulls import check_draws, simulate
+from dpinfer.statistics.nulls import Draws, check_draws, simulate
 from dpinfer.statistics.tails import widened
-from dpinfer.tables.loglinear_inference import nested
+from dpinfer.tables.loglinear_inference import LogLinearInference, nested
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from dpinfer.release.release import AnyRelease
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array, Mask
-    from dpinfer.statistics.nulls import Draws
     from dpinfer.tables.loglinear_fit import CellTable, LogLinearFit
-    from dpinfer.tables.loglinear_inference import LogLinearInference
 
-__all__ = ["LogLinearResults", "LogLinearTestResults"]
 
 _NO_CONTRAST = 1e-12
 _HIDDEN = (

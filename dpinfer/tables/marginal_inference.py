@@ -17,23 +17,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.release.laws import NORMAL_DRAWS, NoiseLaw
 from dpinfer.statistics.moment_inference import MomentInference
-from dpinfer.statistics.moments import MomentSums, proportions, rescaled, totals
-from dpinfer.statistics.noise import NoiseSums, variables_of
+from dpinfer.statistics.moments import Estimates, MomentSums, proportions, rescaled, totals
+from dpinfer.statistics.noise import Components, NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpinfer.release.laws import NoiseLaw
     from dpinfer.statistics.arrays import Array, Places
     from dpinfer.statistics.inference import Released
-    from dpinfer.statistics.moments import Estimates
-    from dpinfer.statistics.noise import Components
 
     Subset = tuple[int, ...]
 
-__all__ = ["CenteredMargins", "Joint", "MarginalInference", "NoiseSource", "TableNoise", "centered_margins"]
 
 _MOST_LOADINGS = 24
 """Laplace variables that are distinguished from the normal in one estimate: the largest ones."""

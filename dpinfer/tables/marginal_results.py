@@ -18,7 +18,7 @@ from dpinfer.procedures.options import axis_name, texts_of, where_notes
 from dpinfer.procedures.procedure import context_of
 from dpinfer.release.release import encode
 from dpinfer.results import printing
-from dpinfer.results.descriptions import ProportionResults, TableResults
+from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.drawing import given_or_new, grouped, restrain, titled
 from dpinfer.results.printing import (
     Exported,
@@ -32,7 +32,7 @@ from dpinfer.results.printing import (
 from dpinfer.results.testing import check_alpha
 from dpinfer.statistics.inference import Released, simulated_critical
 from dpinfer.statistics.moment_inference import intervals
-from dpinfer.statistics.moments import diagonal
+from dpinfer.statistics.moments import Estimates, diagonal
 from dpinfer.statistics.noise import Components
 from dpinfer.tables import marginal_inference
 from dpinfer.tables.marginal_inference import MarginalInference, TableNoise
@@ -43,14 +43,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.release import Release
-    from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.axes import Axis
     from dpinfer.statistics.arrays import Array, Mask
-    from dpinfer.statistics.moments import Estimates
     from dpinfer.tables.marginal_inference import CenteredMargins, Joint, Subset
     from dpinfer.tables.workload import MarginalPlan
 
-__all__ = ["MarginalResults", "MarginalTables"]
 
 _SHOWN = 40
 """Cells that a summary shows."""

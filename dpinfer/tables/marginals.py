@@ -10,12 +10,12 @@ import numpy as np
 
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
 from dpinfer.kernel.stage import Context, Stage, Sum
-from dpinfer.privacy.units import PureDP
+from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.cell_sums import Described, SumPlan
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inferred, measured, one_of, told_where
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.release import Release
+from dpinfer.release import Release, StageRelease
 from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 from dpinfer.statistics.moment_inference import batch_moments, moment_oracle
 from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates
@@ -24,14 +24,10 @@ from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_wor
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
-    from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.moments import Estimates
-
-__all__ = ["Marginals", "marginals"]
 
 
 @suggests

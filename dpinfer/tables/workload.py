@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     Weights = Mapping[Any, float] | Sequence[float] | None
 
-__all__ = ["OBJECTIVES", "MarginalPlan", "Workload", "largest_variance_loads", "read_workload", "workload"]
 
 OBJECTIVES = ("sum", "max")
 
