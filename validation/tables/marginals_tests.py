@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpinfer.statistics.noise import Components
 from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.tables.chi_squared_inference import CountModel, GoodnessOfFit, Independence
 from dpinfer.tables.marginal_inference import TableNoise
@@ -40,10 +39,7 @@ def populations() -> list[Population]:
 
 def noise_of(drawn: Releases, subset: tuple[int, ...]) -> TableNoise:
     """Return the noise of the cells of one column or two, as `MarginalTables.noise` does."""
-    parts = drawn.found.components(subset)
-    rows, columns = (parts[(one,)] for one in subset) if len(subset) == 2 else (parts[subset],) * 2
-    shape = tuple(drawn.population.shape[i] for i in subset)
-    return TableNoise(shape, Components(parts[()], rows, columns, parts[subset]), drawn.found.sources(subset))
+    return TableNoise(drawn.found, subset, drawn.found.sources(subset))
 
 
 def models(drawn: Releases) -> dict[str, tuple[CountModel, np.ndarray]]:
