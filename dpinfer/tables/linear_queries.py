@@ -206,12 +206,8 @@ class Weights:
         step, rows = stored["step"], [[int(number) for number in str.split(line)] for line in stored["lines"]]
         if type(step) not in (int, float) or not 0 < step < np.inf:
             raise ReleaseFormatError("step is not a positive number")
-        if (
-            not rows
-            or not rows[0]
-            or len(set(map(len, rows))) > 1
-            or max(max(map(abs, row)) for row in rows) > LARGEST_WEIGHT
-        ):
+        lengths = {len(row) for row in rows}
+        if len(lengths) != 1 or 0 in lengths or max(abs(one) for row in rows for one in row) > LARGEST_WEIGHT:
             raise ReleaseFormatError(f"weights are no lines of as many whole numbers each, at most {LARGEST_WEIGHT:,}")
         return cls(matrix=np.array(rows, dtype=np.int64), step=float(step))
 
