@@ -22,8 +22,8 @@ from dpinfer.reporting.costs import totals
 from dpinfer.results.descriptions import CombinedResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.testing import TestResults
-from dpinfer.tables.chi_squared_results import ChiSquareResults
-from dpinfer.tables.loglinear_results import LogLinearResults, LogLinearTestResults
+from dpinfer.tables.chi_squared import ChiSquareResults
+from dpinfer.tables.loglinear import LogLinearResults, LogLinearTestResults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -254,11 +254,9 @@ def _joint_test(
 
 def _joint_pvalues(model: LogLinearModel, squares: Array, covariance: Array, weights: Array) -> Array:
     """P-values (R,) of squared lengths of sums of counts, of covariance (R, k, k) and with weights (R, k, d)."""
-    found = []
+    found, normal = [], model.noise.is_normal
     for square, one, weight in zip(squares.tolist(), covariance, weights, strict=True):
-        normal, loads = model.noise.is_normal, None
-        if not normal:
-            loads = model.noise.laplace(np.linalg.solve(np.linalg.cholesky(one), weight))
+        loads = None if normal else model.noise.laplace(np.linalg.solve(np.linalg.cholesky(one), weight))
         found.append(joint_pvalue(square, len(one), loadings=loads))
     return np.array(found)
 
@@ -495,9 +493,6 @@ class NestedLogLinear:
     noise: CellNoise
     nobs: int | None = None
 
-    others = _RIDGES[1:]
-    """Ridges of the fits that are tried where counts are hidden."""
-
     @property
     def dof(self) -> int:
         """Degrees of freedom."""
@@ -539,8 +534,7 @@ class NestedLogLinear:
     def candidates(self, values: Array) -> list[Candidate]:
         """See `SeveralFits.candidates`."""
         hidden = np.flatnonzero(self.hidden(values))
-        places = (np.arange(len(values)), *([hidden] * (len(_RIDGES) - 1) if hidden.size else []))
-        tried = zip(_RIDGES, places, strict=False)
+        tried = [(_RIDGES[0], np.arange(len(values))), *((one, hidden) for one in _RIDGES[1:] if hidden.size)]
         return [Candidate(self, where, self.fit(values[where], strength)) for strength, where in tried]
 
     def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:

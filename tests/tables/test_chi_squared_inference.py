@@ -318,8 +318,8 @@ def test_a_hidden_margin_is_tried_as_one_row_too(kind):
     assert [(one.model.nobs, one.model.kind) for one in public] == [(None, "projected")] * 2
     rows, cells = found[2].fitted
     shares = cells.reshape(2, 2)
-    assert shares.sum(axis=0)[1] == pytest.approx(1 / rows[0], rel=0.02)
-    assert shares.sum(axis=1)[1] == pytest.approx(1 / rows[0], rel=0.02)
+    assert shares.sum(axis=0)[1] == pytest.approx(1 / rows[0, 0], rel=0.02)
+    assert shares.sum(axis=1)[1] == pytest.approx(1 / rows[0, 0], rel=0.02)
     rng = np.random.default_rng(1)
     single = simulate(model, values[1], draws=999).pvalue
     assert single >= 0.9 * batch_pvalues(model, values, draws=999, rng=rng)[1]
