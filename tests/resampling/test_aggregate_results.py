@@ -14,9 +14,8 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError, OptionError, UnknownColumnError
-from dpinfer.resampling.aggregate import SampleAggregate
+from dpinfer.resampling.aggregate import INVERSE_LINKS, AggregateResults, SampleAggregate
 from dpinfer.resampling.blocks import block_size, small_blocks
-from dpinfer.resampling.results import INVERSE_LINKS, AggregateResults
 from tests.asking import (
     assert_damage_is_refused,
     assert_nothing_is_stored_of,

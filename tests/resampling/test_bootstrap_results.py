@@ -15,9 +15,8 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, MissingFromReleaseError, OptionError
-from dpinfer.resampling.bootstrap import Bootstrap
+from dpinfer.resampling.bootstrap import Bootstrap, BootstrapResults
 from dpinfer.resampling.inference import BootstrapInference
-from dpinfer.resampling.results import BootstrapResults
 from tests.asking import (
     assert_damage_is_refused,
     assert_nothing_is_stored_of,
