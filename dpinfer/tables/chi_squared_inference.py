@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dpinfer.tables.loglinear_fit import CellNoise
     from dpinfer.tables.marginal_inference import TableNoise
 
     Effect = Callable[[Array], tuple[Array, Array]]
@@ -91,11 +92,10 @@ def _raised(x: Array) -> Array:
     return np.where(np.real(x) < LEAST, LEAST, x)
 
 
-class CountTest(ABC):
+class CountTest:
     """What tests of counts share: simulated releases are samples of multinomial counts, and noise."""
 
-    noise: Noise
-    kind: str
+    noise: Noise | CellNoise
 
     def draw(self, fitted: Fit, size: int, rng: np.random.Generator) -> Array:
         """See `NullModel.draw`."""
@@ -177,10 +177,12 @@ class GoodnessOfFit(CountTest):
         return total * p, sampling, self.noise.components.after_size(p, np.broadcast_to(weights, x.shape))
 
 
-class _TwoWay(CountTest):
+class _TwoWay(CountTest, ABC):
     """What tests of an r by c table share."""
 
     shape: tuple[int, int]
+    noise: Noise
+    kind: str
     nobs: int | None
 
     @property

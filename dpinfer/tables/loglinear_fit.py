@@ -130,11 +130,12 @@ class CellNoise:
         return np.asarray(self.through(weights)[:, heavy] * np.sqrt(self.variances[heavy]))
 
     def rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw for simulation, never for privacy (*shape, d)."""
+        """Draw noise for simulation, never for privacy (..., d)."""
+        rows = shape[:-1]
         if isinstance(self.law, CombinedNoise):
-            drawn = self.law.rvs(int(np.prod(shape)), rng).reshape(*shape, -1)
+            drawn = self.law.rvs(int(np.prod(rows)), rng).reshape(*rows, -1)
         else:
-            drawn = self.law.rvs((*shape, len(self.variances)), rng)
+            drawn = self.law.rvs((*rows, len(self.variances)), rng)
         return drawn if self.mixing is None else np.asarray(drawn @ self.mixing.T)
 
     def of_cells(self, included: Mask) -> CellNoise:

@@ -30,13 +30,13 @@ from dpinfer.statistics.inference import BaseInference, BatchEstimates, Oracle, 
 from dpinfer.statistics.nulls import Candidate
 from dpinfer.statistics.tails import joint_pvalue, widened, widened_pvalue
 from dpinfer.tables import loglinear_fit as fits
+from dpinfer.tables.chi_squared_inference import CountTest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.tables.chi_squared_inference import Fit
     from dpinfer.tables.loglinear_fit import CellNoise, LogLinearFit, LogLinearModel
 
     Point = tuple[Array, ...]
@@ -474,7 +474,7 @@ def ridge_fit(columns: Array, values: Array, noise: CellNoise, strength: float =
 
 
 @dataclass(frozen=True, eq=False)
-class NestedLogLinear:
+class NestedLogLinear(CountTest):
     """The hypothesis of a log-linear model, against a larger one or none; implements `NullModel` and `SeveralFits`.
 
     Attributes
@@ -524,24 +524,18 @@ class NestedLogLinear:
         least = np.maximum(_SMALL, _CLEAR * np.sqrt(self.noise.of_counts))
         return np.asarray((self.expected(values) < least).any(axis=1))
 
-    def fit(self, values: Array, strength: float = _RIDGES[0]) -> tuple[NDArray[np.int64], Array]:
-        """Numbers of rows (R,), and probabilities of the cells (R, d)."""
+    def fit(self, values: Array, strength: float = _RIDGES[0]) -> Fit:
+        """Numbers of rows (R, 1), and probabilities of the cells (R, d)."""
         means = ridge_fit(self.smaller, values, self.noise, strength)
         totals = means.sum(axis=1)
         rows = np.rint(totals) if self.nobs is None else np.full(len(means), float(self.nobs))
-        return np.maximum(rows, 1.0).astype(np.int64), means / totals[:, None]
+        return np.maximum(rows, 1.0).astype(np.int64)[:, None], means / totals[:, None]
 
     def candidates(self, values: Array) -> list[Candidate]:
         """See `SeveralFits.candidates`."""
         hidden = np.flatnonzero(self.hidden(values))
         tried = [(_RIDGES[0], np.arange(len(values))), *((one, hidden) for one in _RIDGES[1:] if hidden.size)]
         return [Candidate(self, where, self.fit(values[where], strength)) for strength, where in tried]
-
-    def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
-        """See `NullModel.draw`."""
-        rows, cells = fitted
-        counts = rng.multinomial(rows[:, None], cells[:, None], size=(len(rows), size))
-        return np.asarray(counts + self.noise.rvs(counts.shape[:-1], rng))
 
 
 def _explained(columns: Array, means: Array, inverse: Array, weighted: Array) -> Array:

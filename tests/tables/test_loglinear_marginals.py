@@ -68,7 +68,7 @@ def test_counts_and_covariance_are_those_of_the_marginal(price, neighbors, colum
 @pytest.mark.parametrize("price", [PRICES["pure"], PRICES["zcdp"]], ids=["pure", "zcdp"])
 def test_simulated_noise_has_this_covariance(price):
     noise = dpi.loglinear("g * h", released(price)).infer().inference.model.noise
-    drawn = noise.rvs((40_000,), np.random.default_rng(3))
+    drawn = noise.rvs((40_000, 6), np.random.default_rng(3))
     known = noise.covariance(np.eye(6))
     # a sum of squares of 40,000 draws of kurtosis at most 6 has a relative error of .0112; six of them: 6e-9 each
     np.testing.assert_allclose(drawn.var(axis=0) / np.diag(known), 1.0, atol=6 * 0.0112)

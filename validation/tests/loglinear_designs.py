@@ -74,7 +74,7 @@ class Design:
         exact = n * self.shares[None] if counts is None else counts
         found = cells_of_table(plan, exact.astype(float), measured.law, steps, None, nobs)
         if counts is not None:
-            found.values[:] += found.noise.rvs((len(counts),), np.random.default_rng(seed))
+            found.values[:] += found.noise.rvs(counts.shape, np.random.default_rng(seed))
         return found
 
     def model(
