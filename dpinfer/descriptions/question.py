@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from dpinfer.checks import whole
 from dpinfer.descriptions.binomial import ExactProportionQuestion
 from dpinfer.descriptions.binomial_inference import EXACT_METHODS
 from dpinfer.errors import NotProvedError, OptionError
@@ -15,7 +16,7 @@ from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.cell_sums import MOMENTS, MOST_ESTIMATES, TABLES, MomentsQuestion, SumPlan, describe, infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured, quoted, whole
+from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured, quoted
 from dpinfer.procedures.procedure import sizes_shown
 from dpinfer.release.laws import MOST_DRAWS
 from dpinfer.statistics.inference import Released

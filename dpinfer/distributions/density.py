@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dpinfer.checks import named
 from dpinfer.distributions.bins import DensityEstimates, choose_measured, choose_merged
 from dpinfer.distributions.results import DensityResults
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError
@@ -17,7 +18,7 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, named, told_where
+from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, told_where
 from dpinfer.procedures.procedure import Procedure, first_error
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of

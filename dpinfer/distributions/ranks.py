@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from scipy import stats
 
+from dpinfer.checks import FINITE, is_text, one_of, whole
 from dpinfer.distributions import rank_statistics as statistics
 from dpinfer.distributions.results import RankTestResults, rank_flags
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
@@ -24,18 +25,14 @@ from dpinfer.kernel.stage import Data
 from dpinfer.procedures.cell_sums import TABLES, SumPlan, SumsQuestion, counts_of_table
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import (
-    FINITE,
     NUMERIC,
     axes_of,
     axis_name,
     inferred,
-    is_text,
     measured,
-    one_of,
     told_where,
     unstored,
     where_notes,
-    whole,
 )
 from dpinfer.procedures.procedure import first_error
 from dpinfer.release import Release

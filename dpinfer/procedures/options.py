@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import FINITE, Allowed, is_text, one_of, texts_of
 from dpinfer.errors import NotProvedError, OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.release import Release
@@ -27,64 +28,13 @@ Contrasts = Mapping[str, Mapping[str, float]] | None
 """Weights by coefficient, of quantities by name; None for the coefficients themselves."""
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """Which values an option takes: a test of a value, and what a message says would be right."""
-
-    fits: Callable[[Any], bool]
-    expected: str | tuple[Any, ...]
-
-    def check(self, option: str, given: Any) -> None:
-        """Refuse what does not fit.
-
-        Raises
-        ------
-        OptionError
-        """
-        if not self.fits(given):
-            raise OptionError(option, given, self.expected)
-
-
-def one_of(values: tuple[Any, ...]) -> Allowed:
-    """Allow listed values."""
-    return Allowed(lambda given: given in values, values)
-
-
-def named(expected: str) -> Allowed:
-    """Allow the name of a column."""
-    return Allowed(lambda given: isinstance(given, str) and bool(given), expected)
-
-
-def whole(least: int, most: int, expected: str) -> Allowed:
-    """Allow whole numbers in a range."""
-    return Allowed(lambda given: type(given) is int and least <= given <= most, expected)
-
-
-def is_number(given: object) -> bool:
-    """Whether it is a number, of Python or numpy, and no truth value."""
-    return isinstance(given, int | float | np.number) and not isinstance(given, bool)
-
-
-def is_text(given: object) -> bool:
-    """Whether it is a text that is not blank."""
-    return isinstance(given, str) and bool(given.strip())
-
-
-def texts_of(given: object) -> tuple[str, ...]:
-    """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
-    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
-    return listed if all(isinstance(one, str) for one in listed) else ()
-
-
 TARGET = one_of(("population", "data"))
 REPLICATES = Allowed(lambda given: type(given) is int and given >= 99, "a whole number of at least 99")
 SEED = Allowed(
     lambda given: type(given) is int and given >= 0,
     "a whole number, not negative: it is public and draws no privacy noise",
 )
-FINITE = Allowed(lambda given: is_number(given) and bool(np.isfinite(given)), "a finite number")
 NUMERIC = Allowed(is_text, 'a column, or an expression such as "log(1 + income)"')
-TRUTH = Allowed(lambda given: isinstance(given, bool), "True or False")
 
 
 def measured(default: Any, allowed: Allowed | None = None) -> Any:

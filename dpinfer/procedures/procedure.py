@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import one_of
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import (
     DPInferError,
@@ -27,7 +28,7 @@ from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.privacy.units import Neighbors, Privacy
 from dpinfer.procedures.keeping import keep
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import REPLICATES, SEED, TARGET, check_values, inferred, one_of, unstored
+from dpinfer.procedures.options import REPLICATES, SEED, TARGET, check_values, inferred, unstored
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import decode, encode, find_inference, register

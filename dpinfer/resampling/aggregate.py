@@ -9,23 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from dpinfer.checks import TRUTH, Allowed, is_number, one_of, texts_of
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    TRUTH,
-    Allowed,
-    compiled_where,
-    inferred,
-    is_number,
-    measured,
-    one_of,
-    texts_of,
-    told_where,
-    unstored,
-    where_notes,
-)
+from dpinfer.procedures.options import compiled_where, inferred, measured, told_where, unstored, where_notes
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.release import Release, StageRelease
 from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_lines, number_of_blocks, small_blocks

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from dpinfer.checks import Allowed, one_of, whole
 from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
@@ -19,18 +20,7 @@ from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    TARGET,
-    Allowed,
-    compiled_where,
-    inferred,
-    measured,
-    one_of,
-    quoted,
-    told_where,
-    where_notes,
-    whole,
-)
+from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, quoted, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.resampling.arithmetic import Arithmetic

@@ -13,22 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dpinfer.checks import is_number, is_text, one_of
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError, type_of
 from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Above, Context, Data, Largest, Stage
 from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    compiled_where,
-    inferred,
-    is_number,
-    is_text,
-    measured,
-    one_of,
-    quoted,
-    told_where,
-)
+from dpinfer.procedures.options import compiled_where, inferred, measured, quoted, told_where
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import ABOVE, BELOW, CHOICES, NOT_REACHED
 from dpinfer.schema.axes import LevelsAxis

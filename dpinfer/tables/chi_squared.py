@@ -10,23 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.checks import FINITE, Allowed, is_text, one_of
 from dpinfer.errors import NotProvedError, OptionError, named
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_table
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    FINITE,
-    Allowed,
-    axes_of,
-    axis_name,
-    check_bins,
-    edges_of,
-    inferred,
-    is_text,
-    one_of,
-    told_where,
-    where_notes,
-)
+from dpinfer.procedures.options import axes_of, axis_name, check_bins, edges_of, inferred, told_where, where_notes
 from dpinfer.procedures.procedure import first_error
 from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.statistics.noise import CountNoise, count_noise

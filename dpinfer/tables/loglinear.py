@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from dpinfer.checks import one_of
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, check_summed, counts_of_table
@@ -23,7 +24,6 @@ from dpinfer.procedures.options import (
     check_bins,
     edges_of,
     inferred,
-    one_of,
     told_where,
     where_notes,
 )

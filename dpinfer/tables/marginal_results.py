@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.checks import texts_of
 from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES, Described, SumPlan, levels_shown
-from dpinfer.procedures.options import axis_name, texts_of, where_notes
+from dpinfer.procedures.options import axis_name, where_notes
 from dpinfer.procedures.procedure import context_of
 from dpinfer.release.release import encode
 from dpinfer.results import printing

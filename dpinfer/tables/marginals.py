@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import one_of
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import Described, SumPlan
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inferred, measured, one_of, told_where
+from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inferred, measured, told_where
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release
 from dpinfer.statistics.inference import BatchEstimates, Oracle, Released

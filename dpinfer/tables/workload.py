@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import is_number, is_text, texts_of
 from dpinfer.errors import NotProvedError, OptionError, named, type_of
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.marginals import MOST_COLUMNS, MOST_SUBSETS, MarginalSum, largest_of
 from dpinfer.privacy.exact import digits_below
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import axis_name, compiled_where, is_number, is_text, texts_of
+from dpinfer.procedures.options import axis_name, compiled_where
 from dpinfer.schema.expressions import axis_from_dict
 from dpinfer.schema.grid import constant_basis
 from dpinfer.tables.marginal_inference import subsets_of

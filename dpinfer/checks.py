@@ -1,0 +1,102 @@
+"""Tests of arguments, in one small set: a name, what was given, what would be right, and one error where it is wrong.
+
+An argument is tested where it enters, and trusted behind.
+
+>>> whole(1, 9).check("replicates", 3)
+>>> whole(1, 9).check("replicates", True)
+Traceback (most recent call last):
+    ...
+dpinfer.errors.OptionError: replicates=True is not valid: expected a whole number from 1 to 9
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpinfer.errors import OptionError, type_of
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Which values an option takes: a test of a value, and what a message says would be right.
+
+    Of an argument that may hold rows by mistake the message shows nothing but the type: ``hidden``.
+    """
+
+    fits: Callable[[Any], bool]
+    expected: str | tuple[Any, ...]
+    hidden: bool = False
+
+    def check(self, option: str, given: Any) -> None:
+        """Refuse what does not fit.
+
+        Raises
+        ------
+        OptionError
+        """
+        if not self.fits(given):
+            raise OptionError(option, type_of(given) if self.hidden else given, self.expected)
+
+
+def one_of(values: tuple[Any, ...]) -> Allowed:
+    """Allow listed values."""
+    return Allowed(lambda given: given in values, values)
+
+
+def named(expected: str) -> Allowed:
+    """Allow the name of a column."""
+    return Allowed(lambda given: isinstance(given, str) and bool(given), expected)
+
+
+def whole(least: int, most: int, expected: str = "") -> Allowed:
+    """Allow whole numbers of Python in a range."""
+    right = expected or f"a whole number from {least:,} to {most:,}"
+    return Allowed(lambda given: type(given) is int and least <= given <= most, right)
+
+
+def of_type(kinds: Any, expected: str, *, hidden: bool = True) -> Allowed:
+    """Allow objects of some types."""
+    return Allowed(lambda given: isinstance(given, kinds), expected, hidden)
+
+
+def is_number(given: object) -> bool:
+    """Whether it is a number, of Python or numpy, and no truth value."""
+    return isinstance(given, int | float | np.number) and not isinstance(given, bool)
+
+
+def is_finite(given: Any) -> bool:
+    """Whether it is a finite number."""
+    return is_number(given) and bool(np.isfinite(given))
+
+
+def is_whole(given: object) -> bool:
+    """Whether it is a whole number, of Python or numpy, and no truth value."""
+    return isinstance(given, int | np.integer) and not isinstance(given, bool)
+
+
+def is_text(given: object) -> bool:
+    """Whether it is a text that is not blank."""
+    return isinstance(given, str) and bool(given.strip())
+
+
+def is_list(given: object) -> bool:
+    """Whether it is an ordered collection, such as a list, a tuple or an array, and no text."""
+    return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+
+
+def texts_of(given: object) -> tuple[str, ...]:
+    """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
+    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+    return listed if all(isinstance(one, str) for one in listed) else ()
+
+
+TRUTH = Allowed(lambda given: isinstance(given, bool), "True or False")
+MAYBE = Allowed(lambda given: given is None or isinstance(given, bool), "True, False or None")
+FINITE = Allowed(is_finite, "a finite number")
+GENERATOR = of_type(np.random.Generator, "a numpy.random.Generator, such as numpy.random.default_rng(1)", hidden=False)
+PATH = (str, os.PathLike)
