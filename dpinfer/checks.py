@@ -12,7 +12,7 @@ dpinfer.errors.OptionError: replicates=True is not valid: expected a whole numbe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,17 @@ class Allowed:
         """
         if not self.fits(given):
             raise OptionError(option, type_of(given) if self.hidden else given, self.expected)
+
+
+def require(right: object, option: str, given: object, expected: str | Iterable[str]) -> None:
+    """Refuse an argument unless it is ``right``.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not right:
+        raise OptionError(option, given, expected)
 
 
 def one_of(values: tuple[Any, ...]) -> Allowed:

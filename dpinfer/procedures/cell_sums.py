@@ -106,7 +106,7 @@ class SumPlan:
     columns : tuple of str
         Numeric expressions whose moments are asked for; empty for counts.
     axes : tuple of mapping
-        The table, as `axis_to_dict` writes it: groups first, levels of a proportion last.
+        The table, as `Axis.to_dict` writes it: groups first, levels of a proportion last.
     where : str, optional
         Rows at which it does not hold count as absent.
     weights : str, optional

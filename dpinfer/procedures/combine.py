@@ -24,7 +24,6 @@ from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.laws import StageRelease
 from dpinfer.release.release import CombinedRelease, SeveralCosts
 from dpinfer.results.descriptions import CombinedResults
-from dpinfer.schema.axes import axis_to_dict, cuts_of, part_in_words
 from dpinfer.schema.columns import Integer, limits_of
 from dpinfer.schema.schema import Schema
 from dpinfer.statistics.combination import (
@@ -159,14 +158,14 @@ class JointTable:
 
 
 def _key(axis: Axis) -> str:
-    return json.dumps(axis_to_dict(axis), sort_keys=True)
+    return json.dumps(axis.to_dict(), sort_keys=True)
 
 
 def _grouped(axes: Iterable[Axis], schema: Schema) -> list[list[Axis]]:
     """Put axes together that are functions of one column whose values can be gone through."""
     groups: dict[str, list[Axis]] = {}
     for axis in axes:
-        simple = len(axis.columns) == 1 and (bool(cuts_of(axis)) or _finite(axis.columns[0], schema))
+        simple = len(axis.columns) == 1 and (bool(axis.cuts) or _finite(axis.columns[0], schema))
         groups.setdefault(axis.columns[0] if simple else _key(axis), []).append(axis)
     return list(groups.values())
 
@@ -206,7 +205,7 @@ def _representatives(axes: list[Axis], schema: Schema) -> Array:
     lower, upper = limits_of(schema[name])
     if _finite(name, schema):
         return np.arange(lower, upper + 1)
-    edges = np.unique([lower, upper, *(cut for axis in axes for cut in cuts_of(axis))])
+    edges = np.unique([lower, upper, *(cut for axis in axes for cut in axis.cuts)])
     return np.sort(np.concatenate([edges, 0.5 * edges[:-1] + 0.5 * edges[1:]]))
 
 
@@ -224,7 +223,7 @@ def _atom_label(axes: list[Axis], atom: list[int]) -> Any:
         return NOWHERE
     if len(axes) == 1:
         return inside[0][0].labels[inside[0][1]]
-    return " & ".join(part_in_words(axis, place) for axis, place in inside)
+    return " & ".join(axis.in_words(place) for axis, place in inside)
 
 
 Read = TypeVar("Read")
