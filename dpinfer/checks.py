@@ -11,26 +11,23 @@ dpinfer.errors.OptionError: replicates=True is not valid: expected a whole numbe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpinfer.errors import OptionError, type_of
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Allowed:
-    """Which values an option takes: a test of a value, and what a message says would be right.
-
-    Of an argument that may hold rows by mistake the message shows nothing but the type: ``hidden``.
-    """
+    """Which values an option takes: a test of a value, and what a message says would be right."""
 
     fits: Callable[[Any], bool]
     expected: str | tuple[Any, ...]
-    hidden: bool = False
 
     def check(self, option: str, given: Any) -> None:
         """Refuse what does not fit.
@@ -39,8 +36,7 @@ class Allowed:
         ------
         OptionError
         """
-        if not self.fits(given):
-            raise OptionError(option, type_of(given) if self.hidden else given, self.expected)
+        require(self.fits(given), option, given, self.expected)
 
 
 def require(right: object, option: str, given: object, expected: str | Iterable[str]) -> None:
@@ -70,9 +66,16 @@ def whole(least: int, most: int, expected: str = "") -> Allowed:
     return Allowed(lambda given: type(given) is int and least <= given <= most, right)
 
 
-def of_type(kinds: Any, expected: str, *, hidden: bool = True) -> Allowed:
-    """Allow objects of some types."""
-    return Allowed(lambda given: isinstance(given, kinds), expected, hidden)
+def of_type(
+    kind: type[T] | tuple[type[T], ...], option: str, given: object, expected: str, *, hidden: bool = False
+) -> T:
+    """Return an argument that is of a type, and refuse any other; errors as `require`.
+
+    Of one that may hold rows by mistake the message shows nothing but the type: ``hidden``.
+    """
+    if isinstance(given, kind):
+        return given
+    raise OptionError(option, type_of(given) if hidden else given, expected)
 
 
 def is_number(given: object) -> bool:
@@ -109,5 +112,3 @@ def texts_of(given: object) -> tuple[str, ...]:
 TRUTH = Allowed(lambda given: isinstance(given, bool), "True or False")
 MAYBE = Allowed(lambda given: given is None or isinstance(given, bool), "True, False or None")
 FINITE = Allowed(is_finite, "a finite number")
-GENERATOR = of_type(np.random.Generator, "a numpy.random.Generator, such as numpy.random.default_rng(1)", hidden=False)
-PATH = (str, os.PathLike)

@@ -17,14 +17,13 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
 
+from dpinfer.checks import of_type, require
 from dpinfer.errors import (
     FormulaError,
     InferenceError,
     MissingFromReleaseError,
-    OptionError,
     ReleaseFormatError,
     named,
-    type_of,
 )
 from dpinfer.kernel.rows.cells import CellSum, PersonSum
 from dpinfer.kernel.rows.features import Features
@@ -131,13 +130,10 @@ class SumPlan:
             if expression.constant is not None:
                 raise FormulaError(expression.text, "is the same for every row", "ask for something that differs")
         texts = [expression.text for expression in found]
-        if len(set(texts)) < len(texts):
-            raise OptionError("columns", list(self.columns), "different columns")
+        require(len(set(texts)) == len(texts), "columns", list(self.columns), "different columns")
         most = _MOST_COLUMNS.get(self.kind, 0)
-        if len(found) > most:
-            raise OptionError(
-                "columns", list(self.columns), f"at most {most} columns; a gram serves more at less noise"
-            )
+        right = f"at most {most} columns; a gram serves more at less noise"
+        require(len(found) <= most, "columns", list(self.columns), right)
         return found
 
     @cached_property
@@ -145,13 +141,10 @@ class SumPlan:
         """The weight, compiled; bounded and not negative."""
         if self.weights is None:
             return None
-        if not isinstance(self.weights, str):
-            raise OptionError("weights", self.weights, "the name of a column of weights, or None")
-        found = compile_expression(self.weights, self.schema)
-        if found.lower < 0 or found.constant is not None:
-            raise OptionError(
-                "weights", self.weights, f"a column whose lower bound is not negative, not {found.lower:g}"
-            )
+        text = of_type(str, "weights", self.weights, "the name of a column of weights, or None")
+        found = compile_expression(text, self.schema)
+        right = f"a column whose lower bound is not negative, not {found.lower:g}"
+        require(found.lower >= 0 and found.constant is None, "weights", text, right)
         return found
 
     @cached_property
@@ -159,8 +152,7 @@ class SumPlan:
         """The axes as objects."""
         found = tuple(axis_from_dict(axis, self.schema) for axis in self.axes)
         names = [axis.name for axis in found]
-        if len(set(names)) < len(names):
-            raise OptionError("by", names, "different columns")
+        require(len(set(names)) == len(names), "by", names, "different columns")
         return found
 
     @property
@@ -341,8 +333,7 @@ def check_summed(released: Released) -> None:
     ------
     OptionError
     """
-    if not isinstance(released.rows, CellSum):
-        raise OptionError("released", type_of(released.rows), "releases of sums in the cells of a table")
+    of_type(CellSum, "released", released.rows, "releases of sums in the cells of a table", hidden=True)
 
 
 class Described:

@@ -6,7 +6,6 @@ Counts are combined over the joint table of all their columns: every measured qu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError, type_of
+from dpinfer.checks import is_list, of_type, require
+from dpinfer.errors import DPInferError, InferenceError, ReleaseFormatError, type_of
 from dpinfer.procedures.cell_sums import MOMENTS, TABLES, MeasuredCounts, SumsQuestion, count_names
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import where_notes
@@ -36,7 +36,7 @@ from dpinfer.statistics.combination import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -291,18 +291,14 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
     >>> bool((both.bse < joint.infer().bse.iloc[0]).all()), both.consistency_test().df
     (True, 2)
     """
-    if isinstance(releases, Release) or not isinstance(releases, Sequence) or not releases:
-        raise OptionError("releases", type_of(releases), "a list of one or more releases")
-    for one in releases:
-        if not isinstance(one, Release):
-            raise OptionError("releases", type_of(one), "releases, from .measure(privacy) or read_release(path)")
-    given = tuple(releases)
+    require(is_list(releases) and len(releases), "releases", type_of(releases), "a list of one or more releases")
+    right = "releases, from .measure(privacy) or read_release(path)"
+    given = tuple(of_type(Release, "releases", one, right, hidden=True) for one in releases)
     _check_together(given)
     schema = _joint_schema(given)
     if given[0].kind in MOMENTS:
         return _combine_sums(given, inference)
-    if inference not in METHODS:
-        raise OptionError("inference", inference, METHODS)
+    require(inference in METHODS, "inference", inference, METHODS)
     return _combine_counts(given, schema)
 
 

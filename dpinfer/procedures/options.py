@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.checks import FINITE, Allowed, is_text, one_of, texts_of
+from dpinfer.checks import Allowed, is_finite, is_list, is_text, is_whole, one_of, require, texts_of
 from dpinfer.errors import NotProvedError, OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.release import Release
@@ -112,7 +112,7 @@ def quoted(name: str) -> str:
 
 
 def edges_of(
-    column: str, bins: object, bounds: tuple[float, float] | None = None, data: Data | Release | None = None
+    column: str, bins: Any, bounds: tuple[float, float] | None = None, data: Data | Release | None = None
 ) -> list[float]:
     """Read the edges of bins: given, or equally spaced over bounds.
 
@@ -121,43 +121,38 @@ def edges_of(
     OptionError, SchemaError
     """
     right = "increasing edges, or a number of bins with bounds=(lower, upper)"
-    ends = None
     if bounds is not None:
-        pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
-        if len(pair) != 2 or not all(map(FINITE.fits, pair)) or not pair[0] < pair[1]:
-            raise OptionError("bounds", bounds, "two finite numbers in order")
-        ends = float(pair[0]), float(pair[1])
-    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
-        if ends is None and data is not None and not isinstance(data, Release):
+        pair = (
+            bounds if isinstance(bounds, tuple | list) and len(bounds) == 2 and all(map(is_finite, bounds)) else (1, 0)
+        )
+        require(pair[0] < pair[1], "bounds", bounds, "two finite numbers in order")
+    if is_whole(bins):
+        if bounds is None and data is not None and not isinstance(data, Release):
             declared = data.schema[column]
             if not isinstance(declared, Real):
                 raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
-            ends = (float(declared.lower), float(declared.upper))
-        if ends is None or not 1 <= bins <= MOST_SUMS:
-            raise OptionError("bins", bins, right)
-        return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
-    if ends is not None:
-        raise OptionError("bounds", bounds, "None where bins= gives the edges")
-    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
-    if edges is None or len(edges) < 2:
-        raise OptionError("bins", bins, right)
-    return list(edges)
+            bounds = (declared.lower, declared.upper)
+        require(bounds is not None and 1 <= bins <= MOST_SUMS, "bins", bins, right)
+        lower, upper = map(float, bounds or ())
+        return [float(edge) for edge in np.linspace(lower, upper, int(bins) + 1)]
+    require(bounds is None, "bounds", bounds, "None where bins= gives the edges")
+    edges = floats(bins) if is_list(bins) else None
+    require(edges is not None and len(edges) > 1, "bins", bins, right)
+    return list(edges or ())
 
 
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
     """Return columns as a tuple; refuse anything but a text or a sequence of texts."""
     texts = texts_of(given)
-    if not texts:
-        raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
+    require(texts, option, given, 'a column, or a list of columns such as ["income", "age"]')
     return texts
 
 
 def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
     """Name the axes of a table: columns, or conditions where a text holds a comparison."""
-    if isinstance(by, Sequence) and not isinstance(by, str) and not by:
+    if is_list(by) and not len(by):
         return ()
-    if isinstance(by, str) and not by.strip():
-        raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
+    require(is_text(by) or not isinstance(by, str), "by", by, "a column, a list of columns, or nothing: ()")
     marks = ("<", ">", "==", "!=", " in ")
     texts = column_texts("by", by)
     return tuple({"condition" if any(mark in text for mark in marks) else "column": text} for text in texts)

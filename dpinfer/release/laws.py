@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import stats
 
+from dpinfer.checks import require
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
 
 if TYPE_CHECKING:
@@ -84,11 +85,9 @@ class NoiseLaw:
             raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
         if self.draws > 1 and self.family != "laplace":
             raise OptionError("draws", self.draws, '1 unless the family is "laplace"')
-        if self.family not in FAMILIES:
-            raise OptionError("family", self.family, FAMILIES)
+        require(self.family in FAMILIES, "family", self.family, FAMILIES)
         scales = np.asarray(self.scales)
-        if not ((scales >= 0) & (scales < _LARGEST)).all():
-            raise OptionError("scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
+        require(((scales >= 0) & (scales < _LARGEST)).all(), "scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
         if not 0 <= self.shared < _LARGEST or (self.shared > 0 and self.family != "above"):
             raise OptionError("shared", self.shared, '0 unless the family is "above"')
 
@@ -127,8 +126,7 @@ class NoiseLaw:
 
     def quantile(self, probability: float) -> Array:
         """Smallest whole number whose distribution function reaches ``probability``, per coordinate (m,)."""
-        if not 0 < probability < 1:
-            raise OptionError("probability", probability, "a number between 0 and 1")
+        require(0 < probability < 1, "probability", probability, "a number between 0 and 1")
         if self.family not in ("gaussian", "laplace") or self.draws > 1:
             raise NotProvedError("quantiles are offered for a single draw of discrete Gaussian or Laplace noise")
         return np.array([_quantile(self.family, scale, probability) for scale in self.scales])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.checks import require
 from dpinfer.errors import OptionError, ReleaseFormatError, ReleaseNotSavedError, ReleaseVersionError, type_of
 from dpinfer.privacy.ledger import read_releases_with
 from dpinfer.release.release import MAGIC, Release
@@ -154,8 +155,7 @@ class SavedRelease:
             raise OptionError("save", str(path), f"the name of a file: {error}") from None
         if taken or not self.path.name:
             raise OptionError("save", str(path), "the name of a file: there is something else of this name")
-        if not self.path.parent.is_dir():
-            raise OptionError("save", str(path), "the name of a file in a folder that exists")
+        require(self.path.parent.is_dir(), "save", str(path), "the name of a file in a folder that exists")
         self.sidecar = self.path.with_name(self.path.name + _SUFFIX)
 
     def __str__(self) -> str:

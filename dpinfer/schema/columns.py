@@ -49,9 +49,20 @@ DROP = "drop"
 _WORDS = ("label", "unit", "source")
 
 
-def refused(column: str, argument: str, given: object, right: str) -> SchemaError:
+def refused(column: str, argument: str, given: object, expected: str) -> SchemaError:
     """Say which argument of a column is wrong, what was given, and what is right."""
-    return SchemaError(f"{column}: {argument}={shown(given)} is not valid: expected {right}")
+    return SchemaError(f"{column}: {argument}={shown(given)} is not valid: expected {expected}")
+
+
+def insist(right: object, column: str, argument: str, given: object, expected: str) -> None:
+    """Refuse a declaration unless it is ``right``."""
+    if not right:
+        raise refused(column, argument, given, expected)
+
+
+def _is_collection(given: object) -> bool:
+    """Whether it has elements in an order."""
+    return np.iterable(given) and not isinstance(given, str | bytes | set | frozenset | dict)
 
 
 def plain_scalar(value: object) -> object:
@@ -72,27 +83,25 @@ def _number(given: object) -> float:
     return float(value) + 0.0 if number else MISSING  # type: ignore[arg-type]
 
 
-def plain_list(column: str, argument: str, given: object) -> tuple[Code, ...]:
+def plain_list(column: str, argument: str, given: Any) -> tuple[Code, ...]:
     """Check a collection of texts and numbers that are spelled differently; `SchemaError` if it is none.
 
     What spells a number canonically becomes that number: cells are compared by their spelling, so it means the same.
     """
     right = "a list of texts and finite numbers that are spelled differently"
-    if isinstance(given, str | bytes | set | frozenset | dict) or not np.iterable(given):
-        raise refused(column, argument, given, right)
-    codes = tuple(plain_scalar(one) for one in given)
-    if not all(_is_plain(code) and not isinstance(code, bool) for code in codes):
-        raise refused(column, argument, type_of(given), right)
-    codes = tuple(plainest(code) for code in codes)  # type: ignore[arg-type]
-    if len(set(map(same_spelling, codes))) < len(codes):
-        raise refused(column, argument, list(codes), right)
-    return codes  # type: ignore[return-value]
+    insist(_is_collection(given), column, argument, given, right)
+    plain: list[Any] = [plain_scalar(one) for one in given]
+    usable = all(_is_plain(code) and not isinstance(code, bool) for code in plain)
+    insist(usable, column, argument, type_of(given), right)
+    codes = tuple(map(plainest, plain))
+    insist(len(set(map(same_spelling, codes))) == len(codes), column, argument, list(codes), right)
+    return codes
 
 
-def one_line(column: str, argument: str, given: object) -> str:
+def one_line(column: str, argument: str, given: Any) -> str:
     """Check that an argument is a text of one line; `SchemaError` if it is none."""
-    if not isinstance(given, str) or len(given.splitlines()) > 1 or given != given.strip():
-        raise refused(column, argument, given, "a text of one line without blanks around it")
+    right = isinstance(given, str) and len(given.splitlines()) <= 1 and given == given.strip()
+    insist(right, column, argument, given, "a text of one line without blanks around it")
     return str.__str__(given)
 
 
@@ -161,6 +170,12 @@ class Column(ABC):
     def _entries(self) -> Sequence[tuple[str, float]]:
         """Canonical texts that stand for a value each, NaN for missing; none where numbers stand for themselves."""
         return ()
+
+    @property
+    def _unambiguous(self) -> bool:
+        """Whether no text stands for two values."""
+        texts = [text for text, _ in self._entries()]
+        return len(set(texts)) == len(texts)
 
     @cached_property
     def _lookup(self) -> Lookup | None:
@@ -335,20 +350,17 @@ class Real(Column):
     def _declare(self) -> None:
         name = type(self).__name__
         lower, upper = _number(self.lower), _number(self.upper)
-        for side, value in (("lower", lower), ("upper", upper)):
-            if math.isnan(value):
-                raise refused(name, side, getattr(self, side), "a finite number")
-        if not lower < upper:
-            raise refused(name, "upper", self.upper, f"a number above lower={self.lower!r}")
-        if not math.isfinite(upper - lower):
-            raise refused(name, "upper", self.upper, "bounds whose difference is a finite number")
+        insist(not math.isnan(lower), name, "lower", self.lower, "a finite number")
+        insist(not math.isnan(upper), name, "upper", self.upper, "a finite number")
+        insist(lower < upper, name, "upper", self.upper, f"a number above lower={self.lower!r}")
+        finite = math.isfinite(upper - lower)
+        insist(finite, name, "upper", self.upper, "bounds whose difference is a finite number")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
     def _constant(self, name: str, given: object) -> object:
-        value = _number(given)
-        if not self.lower <= value <= self.upper:
-            raise refused(type(self).__name__, name, given, f'"drop" or a number in {self.describe()}')
+        value, right = _number(given), f'"drop" or a number in {self.describe()}'
+        insist(self.lower <= value <= self.upper, type(self).__name__, name, given, right)
         return value
 
     def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
@@ -399,12 +411,11 @@ class Integer(Real):
         super()._declare()
         for name in ("lower", "upper"):
             value = getattr(self, name)
-            if not value.is_integer() or abs(value) > _LARGEST_INTEGER:
-                raise refused("Integer", name, value, "a whole number of at most 2**53 in size")
+            right = value.is_integer() and abs(value) <= _LARGEST_INTEGER
+            insist(right, "Integer", name, value, "a whole number of at most 2**53 in size")
             object.__setattr__(self, name, int(value))
-        if len(self._codes_within) > self.width:
-            right = "codes that leave a number within bounds"
-            raise refused("Integer", "missing_codes", list(self.missing_codes), right)
+        right, codes = len(self._codes_within) <= self.width, list(self.missing_codes)
+        insist(right, "Integer", "missing_codes", codes, "codes that leave a number within bounds")
 
     @property
     def _codes_within(self) -> list[float]:
@@ -413,9 +424,8 @@ class Integer(Real):
         return [code for code in codes if code.is_integer() and self.lower <= code <= self.upper]
 
     def _constant(self, name: str, given: object) -> object:
-        value = super()._constant(name, given)
-        if not isinstance(value, float) or not value.is_integer():
-            raise refused("Integer", name, given, f'"drop" or a whole number in {self.describe()}')
+        value: Any = super()._constant(name, given)
+        insist(value.is_integer(), "Integer", name, given, f'"drop" or a whole number in {self.describe()}')
         return int(value)
 
     def _numbers(self, values: Array) -> Array:
@@ -485,16 +495,14 @@ class Boolean(Column):
             raise refused("Boolean", name, None, f"what cells hold for {name}, as {other}= is given")
         for name in ("true", "false"):
             given = getattr(self, name)
-            given = [given] if isinstance(given, str | int | float | np.generic) else given
-            codes = plain_list("Boolean", name, () if given is None else given)
-            if given is not None and not codes:
-                raise refused("Boolean", name, [], "at least one code")
-            if codes:
+            if given is not None:
+                codes = plain_list(
+                    "Boolean", name, [given] if isinstance(given, str | int | float | np.generic) else given
+                )
+                insist(codes, "Boolean", name, [], "at least one code")
                 object.__setattr__(self, name, codes if len(codes) > 1 else codes[0])
-        texts = [text for text, _ in self._entries()]
-        if len(set(texts)) < len(texts):
-            right = "texts that stand for one truth value or for a missing cell, and for nothing else"
-            raise refused("Boolean", "true", self.true, right)
+        right = "texts that stand for one truth value or for a missing cell, and for nothing else"
+        insist(self._unambiguous, "Boolean", "true", self.true, right)
 
     def _entries(self) -> Sequence[tuple[str, float]]:
         codes = {1.0: self.codes_of("true"), 0.0: self.codes_of("false"), MISSING: self.missing_codes}
@@ -507,8 +515,7 @@ class Boolean(Column):
         return () if given is None else given if isinstance(given, tuple) else (given,)
 
     def _constant(self, name: str, given: object) -> object:
-        if not isinstance(given, bool):
-            raise refused("Boolean", name, given, '"drop", True or False')
+        insist(isinstance(given, bool), "Boolean", name, given, '"drop", True or False')
         return given
 
     def _numbers(self, values: Array) -> Array:
@@ -610,14 +617,12 @@ class Category(Column):
         >>> Category.from_dtype(pd.CategoricalDtype(["low", "high"]), source="questionnaire of 2024, question 7")
         Category(['low', 'high'], source='questionnaire of 2024, question 7')
         """
-        if not isinstance(source, str) or not one_line("Category", "source", source):
-            raise refused(
-                "Category", "source", source, "where the levels were published, for what is found in rows is data"
-            )
-        kind = type(dtype)
-        levels = getattr(dtype, "categories", None)
-        if kind.__name__ not in ("CategoricalDtype", "Enum") or levels is None:
-            raise refused("Category", "dtype", type_of(dtype), "a pandas CategoricalDtype or a Polars Enum with levels")
+        expected = "where the levels were published, for what is found in rows is data"
+        insist(source and one_line("Category", "source", source), "Category", "source", source, expected)
+        levels: Any = getattr(dtype, "categories", None)
+        known = type(dtype).__name__ in ("CategoricalDtype", "Enum") and levels is not None
+        expected = "a pandas CategoricalDtype or a Polars Enum with levels"
+        insist(known, "Category", "dtype", type_of(dtype), expected)
         try:
             return cls(list(levels), source=source, **options)  # type: ignore[arg-type]
         except SchemaError:
@@ -625,25 +630,21 @@ class Category(Column):
         raise refused("Category", "dtype", type_of(dtype), right)
 
     def _declare(self) -> None:
-        if isinstance(self.levels, str | bytes | set | frozenset | dict) or not np.iterable(self.levels):
-            raise refused("Category", "levels", self.levels, "an ordered collection such as a list")
+        insist(_is_collection(self.levels), "Category", "levels", self.levels, "an ordered collection such as a list")
         levels = tuple(plain_scalar(level) for level in self.levels)
         for level in levels:
-            if not _is_plain(level):
-                raise refused("Category", "levels", level, "each level a non-blank text, a finite number or a bool")
+            right = "each level a non-blank text, a finite number or a bool"
+            insist(_is_plain(level), "Category", "levels", level, right)
         object.__setattr__(self, "levels", levels)
-        if len(levels) < 2:
-            raise refused("Category", "levels", list(levels), "at least two levels")
-        if len(set(self.level_texts)) < len(levels):
-            raise refused("Category", "levels", list(levels), "levels that are spelled differently")
+        insist(len(levels) > 1, "Category", "levels", list(levels), "at least two levels")
+        different = len(set(self.level_texts)) == len(levels)
+        insist(different, "Category", "levels", list(levels), "levels that are spelled differently")
         object.__setattr__(self, "codes", plain_list("Category", "codes", self.codes))
-        if self.codes and len(self.codes) != len(levels):
-            raise refused("Category", "codes", list(self.codes), f"a code for each of the {len(levels)} levels")
-        texts = [text for text, _ in self._entries()]
-        if len(set(texts)) < len(texts):
-            given = "codes" if self.codes else "missing_codes"
-            right = "texts that stand for one level or for a missing cell, and for nothing else"
-            raise refused("Category", given, list(getattr(self, given)), right)
+        each = len(self.codes) in (0, len(levels))
+        insist(each, "Category", "codes", list(self.codes), f"a code for each of the {len(levels)} levels")
+        given = "codes" if self.codes else "missing_codes"
+        right = "texts that stand for one level or for a missing cell, and for nothing else"
+        insist(self._unambiguous, "Category", given, list(getattr(self, given)), right)
 
     @cached_property
     def level_texts(self) -> tuple[str, ...]:
@@ -744,14 +745,12 @@ class Date(Real):
             object.__setattr__(self, name, _iso_text(name, getattr(self, name)))
         object.__setattr__(self, "lower", 0.0)
         object.__setattr__(self, "upper", self._policy_value(self.last))
-        if not self.lower < self.upper:
-            raise refused("Date", "last", self.last, f"a date after first={self.first!r}")
+        insist(self.lower < self.upper, "Date", "last", self.last, f"a date after first={self.first!r}")
 
     def _constant(self, name: str, given: object) -> object:
         right = f'"drop" or a date in {self.describe()}'
         text = _iso_text(name, given, right)
-        if not 0.0 <= self._policy_value(text) <= self.upper:
-            raise refused("Date", name, given, right)
+        insist(0.0 <= self._policy_value(text) <= self.upper, "Date", name, given, right)
         return text
 
     def _policy_value(self, policy: Any) -> float:
@@ -812,8 +811,7 @@ def column_from_dict(declaration: Mapping[str, Any]) -> Column:
     kinds: dict[str, type[Column]] = {c.kind: c for c in (Real, Integer, Boolean, Category, Date)}
     entries = dict(declaration)
     kind = entries.pop("kind", None)
-    if not isinstance(kind, str) or kind not in kinds:
-        raise refused("column", "kind", kind, "one of " + ", ".join(map(repr, kinds)))
+    insist(kind in list(kinds), "column", "kind", kind, "one of " + ", ".join(map(repr, kinds)))
     try:
         return kinds[kind](**entries)
     except TypeError as error:

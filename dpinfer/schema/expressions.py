@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, OptionError, shown
+from dpinfer.checks import of_type
+from dpinfer.errors import FormulaError, shown
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.cells import number_text
 from dpinfer.schema.columns import Boolean, Category, Real
@@ -137,9 +138,7 @@ def compile_condition(text: str, schema: Schema) -> Expression:
     FormulaError, UnknownColumnError
         If it is no condition, or names unknown columns.
     """
-    if not isinstance(text, str):
-        raise OptionError("where", text, 'a condition such as "age >= 18", or None')
-    condition = compile_expression(text, schema)
+    condition = compile_expression(of_type(str, "where", text, 'a condition such as "age >= 18", or None'), schema)
     if not condition.boolean or condition.constant is not None:
         raise FormulaError(text, "is not a condition on columns", 'write a comparison, such as "age >= 18"')
     return condition

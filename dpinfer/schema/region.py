@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import require
 from dpinfer.errors import OptionError, kind_of
 
 if TYPE_CHECKING:
@@ -177,8 +178,7 @@ def region_of(bounds: object, names: Sequence[str]) -> Region:
         If it is missing, reversed, not finite, or does not cover every parameter once.
     """
     names = tuple(names)
-    if bounds is None:
-        raise OptionError("bounds", None, _RIGHT)
+    require(bounds is not None, "bounds", None, _RIGHT)
     parts = dict(bounds) if isinstance(bounds, Mapping) else {names: bounds}
     center, found, radii = np.zeros(len(names)), [], []
     for key, declared in parts.items():
@@ -206,8 +206,7 @@ def _balls(declared: Any, group: tuple[str, ...]) -> list[tuple[tuple[int, ...],
     size = len(group)
     if isinstance(declared, Ball):
         center = np.broadcast_to(np.asarray(declared.center, dtype=np.float64), np.shape(declared.center) or (size,))
-        if center.shape != (size,):
-            raise OptionError("center", declared.center, f"one number, or {size}: {', '.join(group)}")
+        require(center.shape == (size,), "center", declared.center, f"one number, or {size}: {', '.join(group)}")
         return [(tuple(range(size)), center, float(declared.radius))]
     listed = isinstance(declared, Sequence) and not isinstance(declared, str)
     if not (listed or (isinstance(declared, np.ndarray) and declared.ndim > 0)) or len(declared) != 2:
