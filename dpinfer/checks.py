@@ -11,9 +11,10 @@ dpinfer.errors.OptionError: replicates=True is not valid: expected a whole numbe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -78,37 +79,48 @@ def of_type(
     raise OptionError(option, type_of(given) if hidden else given, expected)
 
 
-def is_number(given: object) -> bool:
+def is_number(given: object) -> TypeGuard[float]:
     """Whether it is a number, of Python or numpy, and no truth value."""
     return isinstance(given, int | float | np.number) and not isinstance(given, bool)
 
 
-def is_finite(given: Any) -> bool:
+def is_finite(given: Any) -> TypeGuard[float]:
     """Whether it is a finite number."""
     return is_number(given) and bool(np.isfinite(given))
 
 
-def is_whole(given: object) -> bool:
+def is_whole(given: object) -> TypeGuard[int]:
     """Whether it is a whole number, of Python or numpy, and no truth value."""
     return isinstance(given, int | np.integer) and not isinstance(given, bool)
 
 
-def is_text(given: object) -> bool:
+def is_text(given: object) -> TypeGuard[str]:
     """Whether it is a text that is not blank."""
     return isinstance(given, str) and bool(given.strip())
 
 
-def is_list(given: object) -> bool:
+def is_list(given: object) -> TypeGuard[Sequence[Any]]:
     """Whether it is an ordered collection, such as a list, a tuple or an array, and no text."""
     return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
 
 
+def listed(given: object) -> tuple[Any, ...]:
+    """Return the elements of a sequence, or one text, as a tuple; of anything else an empty one."""
+    return (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+
+
+def are_texts(given: Iterable[object]) -> bool:
+    """Whether all are texts."""
+    return all(isinstance(one, str) for one in given)
+
+
 def texts_of(given: object) -> tuple[str, ...]:
     """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
-    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
-    return listed if all(isinstance(one, str) for one in listed) else ()
+    found = listed(given)
+    return found if are_texts(found) else ()
 
 
 TRUTH = Allowed(lambda given: isinstance(given, bool), "True or False")
 MAYBE = Allowed(lambda given: given is None or isinstance(given, bool), "True, False or None")
+PATH: tuple[type[Any], ...] = (str, os.PathLike)
 FINITE = Allowed(is_finite, "a finite number")

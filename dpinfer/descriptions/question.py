@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from dpinfer.checks import whole
+from dpinfer.checks import of_type, whole
 from dpinfer.descriptions.binomial import ExactProportionQuestion
 from dpinfer.descriptions.binomial_inference import EXACT_METHODS
 from dpinfer.errors import NotProvedError, OptionError
@@ -608,8 +608,7 @@ def histogram(
     >>> bool(np.allclose(results.params, 1250, atol=200))
     True
     """
-    if not isinstance(column, str):
-        raise OptionError("column", column, "the name of a numeric column")
+    of_type(str, "column", column, "the name of a numeric column")
     edges = edges_of(column, bins, bounds, data)
     return _counting("histogram", locals(), (*axes_of(by), {"column": column, "edges": edges}))
 
@@ -678,8 +677,7 @@ def proportion(
     >>> bool(0 < results.conf_int()[0].iloc[0] < 0.2 < results.conf_int()[1].iloc[0])
     True
     """
-    if not isinstance(column, str):
-        raise OptionError("column", column, 'a column, or a condition such as "age >= 18"')
+    of_type(str, "column", column, 'a column, or a condition such as "age >= 18"')
     if inference in EXACT_METHODS[:1]:
         given = {"by": by or None, "where": where, "weights": weights}
         for name, value in given.items():

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaincinv
 
+from dpinfer.checks import of_type
 from dpinfer.errors import FormulaError, NotProvedError, OptionError
 from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.rows.features import Features, RowClip
@@ -118,8 +119,7 @@ class GramDesign:
         """The compiled ``where``."""
         if self.where is None:
             return None
-        if not isinstance(self.where, str):
-            raise OptionError("where", self.where, 'a condition such as "age >= 18", or None')
+        of_type(str, "where", self.where, 'a condition such as "age >= 18", or None')
         condition = compile_expression(self.where, self.schema)
         if not condition.boolean:
             raise FormulaError(self.where, "is not a condition", 'write a comparison, such as "age >= 18"')

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import stats
 
-from dpinfer.checks import require
+from dpinfer.checks import are_texts, require
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
 
 if TYPE_CHECKING:
@@ -251,6 +251,6 @@ class StageRelease:
             raise ReleaseFormatError("value: a noisy sum is not a whole number")
         if not all(type(step) in (int, float) and 1e-150 < step < 1e150 for step in steps):
             raise ReleaseFormatError("step: not a positive number")
-        if not all(isinstance(name, str) for name in names):
+        if not are_texts(names):
             raise ReleaseFormatError("name is of a wrong type")
         return cls(names, values, tuple(map(float, steps)), law, settings)

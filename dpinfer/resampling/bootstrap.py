@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from dpinfer.checks import Allowed, one_of, whole
+from dpinfer.checks import Allowed, are_texts, one_of, whole
 from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
@@ -468,7 +468,7 @@ def bootstrap(
     True
     """
     listed = (columns,) if isinstance(columns, str) else columns
-    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+    if not isinstance(listed, Sequence) or not are_texts(listed):
         raise OptionError("columns", columns, "a column, or a list of columns")
     if isinstance(columns, str) and "~" in columns:
         if statistic != "mean":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from dpinfer.checks import is_number
 from dpinfer.errors import SchemaError, shown, type_of
 from dpinfer.schema.cells import (
     IMPOSSIBLE,
@@ -79,7 +80,7 @@ def _is_plain(value: object) -> bool:
 def _number(given: object) -> float:
     """Return a finite number as a float; NaN for anything else."""
     value = plain_scalar(given)
-    number = isinstance(value, int | float) and not isinstance(value, bool) and _is_plain(value)
+    number = is_number(value) and _is_plain(value)
     return float(value) + 0.0 if number else MISSING  # type: ignore[arg-type]
 
 

@@ -22,7 +22,7 @@ from formulaic.parser import DefaultFormulaParser
 from formulaic.parser.types import ASTNode, Factor, Term, Token
 from formulaic.transforms import contrasts as coding
 
-from dpinfer.checks import of_type, require
+from dpinfer.checks import are_texts, of_type, require
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
 from dpinfer.schema.columns import DROP, Boolean, Category, Date, Real, plain_scalar
 from dpinfer.schema.expressions import (
@@ -351,7 +351,7 @@ def compile_terms(terms: Sequence[str], schema: Schema) -> CompiledFormula:
     ['hours.per.week', 'married']
     """
     right = "a list of columns or terms, such as ['age', 'log(1 + income)']"
-    texts = not isinstance(terms, str) and len(terms) and all(isinstance(term, str) for term in terms)
+    texts = not isinstance(terms, str) and len(terms) and are_texts(terms)
     require(texts, "terms", terms, right)
     return compile_formula(" + ".join(["0", *(_as_term(term, schema) for term in terms)]), schema)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.checks import require
+from dpinfer.checks import is_list, require
 from dpinfer.errors import OptionError, kind_of
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _balls(declared: Any, group: tuple[str, ...]) -> list[tuple[tuple[int, ...],
         center = np.broadcast_to(np.asarray(declared.center, dtype=np.float64), np.shape(declared.center) or (size,))
         require(center.shape == (size,), "center", declared.center, f"one number, or {size}: {', '.join(group)}")
         return [(tuple(range(size)), center, float(declared.radius))]
-    listed = isinstance(declared, Sequence) and not isinstance(declared, str)
+    listed = is_list(declared)
     if not (listed or (isinstance(declared, np.ndarray) and declared.ndim > 0)) or len(declared) != 2:
         raise OptionError("bounds", declared, _RIGHT)
     try:

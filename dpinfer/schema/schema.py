@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from dpinfer.checks import is_text, of_type, require, whole
+from dpinfer.checks import are_texts, is_text, of_type, require, whole
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, named, shown, type_of
 from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.declared import TypeCheck, check_types
@@ -440,7 +440,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [one.value for one, _ in node.value]
-        if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
+        if not are_texts(keys) or len(set(keys)) < len(keys):
             raise yaml.YAMLError("an entry comes twice, or has no name")
         return {one.value: self.construct_object(value, deep=deep) for one, value in node.value}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpinfer.checks import is_number, is_text, one_of
+from dpinfer.checks import is_list, is_number, is_text, listed, one_of
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError, type_of
 from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Above, Context, Data, Largest, Stage
@@ -349,7 +349,7 @@ def exponential_mechanism(
         if candidates is not None:
             raise OptionError("candidates", candidates, "None where score= names the candidates")
         return ExponentialMechanism.asking(locals(), score=tuple(score.values()), candidates=_plain(score))
-    if isinstance(candidates, str) or not isinstance(candidates, Sequence | np.ndarray):
+    if not is_list(candidates):
         raise OptionError("candidates", candidates, "a list of two or more candidates")
     given = score if isinstance(score, str) else tuple(score) if isinstance(score, Sequence) else ()
     return ExponentialMechanism.asking(locals(), score=given, candidates=_plain(candidates))
@@ -390,8 +390,7 @@ def most_frequent(
     >>> dpi.most_frequent(["asthma", "gout", "flu"], data).fit(dpi.PureDP(0.5)).selected
     'flu'
     """
-    listed = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
-    return MostFrequent.asking(locals(), columns=listed)
+    return MostFrequent.asking(locals(), columns=listed(columns))
 
 
 @suggests
@@ -451,26 +450,26 @@ def above_threshold(
     ('below', 'above', 'not reached')
     """
     if isinstance(queries, Mapping):
-        labels, listed = _plain(queries), tuple(queries.values())
+        labels, texts = _plain(queries), tuple(queries.values())
     else:
-        listed = (queries,) if isinstance(queries, str) else tuple(queries) if isinstance(queries, Sequence) else ()
-        if not listed or not all(map(is_text, listed)):
-            given = type_of(queries) if not listed else list(listed[:10])
+        texts = listed(queries)
+        if not texts or not all(map(is_text, texts)):
+            given = type_of(queries) if not texts else list(texts[:10])
             right = 'conditions or expressions such as ["age > 60", "smokes"], or a mapping'
             raise OptionError("queries", given, right)
-        labels = listed  # a query without a label is called by its text
+        labels = texts  # a query without a label is called by its text
     if isinstance(threshold, Mapping):
         named = dict(zip(map(repr, _plain(threshold)), _plain(threshold.values()), strict=True))
         if named.keys() != set(map(repr, labels)):
             raise OptionError("threshold", list(threshold)[:10], "a threshold for each label of the queries")
         thresholds = tuple(named[repr(label)] for label in labels)
-    elif isinstance(threshold, Sequence | np.ndarray) and not isinstance(threshold, str):
+    elif is_list(threshold):
         thresholds = _plain(threshold)
     elif is_number(threshold):
         thresholds = _plain([threshold]) * len(labels)
     else:
         raise OptionError("threshold", threshold, "a number, or one for each query")
-    return AboveThreshold.asking(locals(), labels=labels, queries=listed, threshold=thresholds)
+    return AboveThreshold.asking(locals(), labels=labels, queries=texts, threshold=thresholds)
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.checks import FINITE, Allowed, is_text, one_of
+from dpinfer.checks import FINITE, Allowed, is_list, is_text, one_of
 from dpinfer.errors import NotProvedError, OptionError, named
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_table
@@ -489,7 +489,7 @@ def _by_label(option: str, pairs: Numbers, axis: Axis) -> Array:
 def _pairs(option: str, given: object, labels: Sequence[Any] | None, right: str) -> Numbers:
     if labels is None and isinstance(given, Mapping | pd.Series):
         labels, values = list(given.keys()), list(given.values() if isinstance(given, Mapping) else given.tolist())
-    elif isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
+    elif is_list(given):
         values = list(given)
         labels = [None] * len(values) if labels is None else labels
     else:

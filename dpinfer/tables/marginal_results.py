@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.checks import texts_of
+from dpinfer.checks import TRUTH, texts_of
 from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
 from dpinfer.privacy.units import PureDP
@@ -445,8 +445,7 @@ class MarginalResults(Exported):
         OptionError, MissingFromReleaseError
             As `marginal`.
         """
-        if not isinstance(non_negative, bool):
-            raise OptionError("non_negative", non_negative, (True, False))
+        TRUTH.check("non_negative", non_negative)
         chosen = _listed(columns)
         values = (self.tables.displayed if non_negative else self.tables.unbiased)(chosen)
         found = pd.Series(values, index=self.tables.index(chosen), name="count")
@@ -478,8 +477,7 @@ class MarginalResults(Exported):
             Where an argument has no such value.
         """
         level = check_alpha(alpha)
-        if not isinstance(simultaneous, bool):
-            raise OptionError("simultaneous", simultaneous, (True, False))
+        TRUTH.check("simultaneous", simultaneous)
         every = self._estimates()
         reach = self._largest_error(every, level, seed) if simultaneous and self.target == "data" else None
         each = level / sum(found.value.shape[1] for found in every.values()) if simultaneous else level

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.checks import is_number, is_text, texts_of
+from dpinfer.checks import is_list, is_number, is_text, texts_of
 from dpinfer.errors import NotProvedError, OptionError, named, type_of
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.marginals import MOST_COLUMNS, MOST_SUBSETS, MarginalSum, largest_of
@@ -165,7 +165,7 @@ def read_workload(given: object, weights: Weights = None) -> Workload:
         weights = [keyed.get(frozenset(one), 1.0) for one in sets]
     elif weights is None:
         weights = [1.0] * len(sets)
-    listed = weights if isinstance(weights, Sequence | np.ndarray) and not isinstance(weights, str) else ()
+    listed = weights if is_list(weights) else ()
     return Workload(sets, tuple(float(one) if is_number(one) else one for one in listed))
 
 
