@@ -81,7 +81,7 @@ def of_type(
 
 def is_number(given: object) -> TypeGuard[float]:
     """Whether it is a number, of Python or numpy, and no truth value."""
-    return isinstance(given, int | float | np.number) and not isinstance(given, bool)
+    return isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool)
 
 
 def is_finite(given: Any) -> TypeGuard[float]:
@@ -101,7 +101,7 @@ def is_text(given: object) -> TypeGuard[str]:
 
 def is_list(given: object) -> TypeGuard[Sequence[Any]]:
     """Whether it is an ordered collection, such as a list, a tuple or an array, and no text."""
-    return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
 
 
 def listed(given: object) -> tuple[Any, ...]:
