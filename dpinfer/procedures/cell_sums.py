@@ -374,15 +374,14 @@ class Described:
         elif plan.kind == "cov":
             first, second = np.triu_indices(len(half))
             self.factor = half[first] * half[second]
-        levels, names = [list(axis.labels) for axis in axes], [axis.name for axis in axes]
-        if not axes:
-            self.index = pd.Index(list(self.quantities))
-        elif len(self.quantities) > 1:
-            self.index = pd.MultiIndex.from_product([*levels, list(self.quantities)], names=[*names, "quantity"])
-        elif len(axes) > 1:
+        levels: list[Any] = [list(axis.labels) for axis in axes]
+        names = [axis.name for axis in axes]
+        if len(self.quantities) > 1 or not axes:
+            levels.append(list(self.quantities))
+            names.append("quantity")
+        self.index: pd.Index[Any] = pd.Index(levels[0], name=names[0] if axes else None)
+        if len(levels) > 1:
             self.index = pd.MultiIndex.from_product(levels, names=names)
-        else:
-            self.index = pd.Index(levels[0], name=names[0])
 
 
 def describe(

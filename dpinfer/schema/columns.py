@@ -202,6 +202,11 @@ class Column(ABC):
         """Canonical text of each level, in order; empty for a column that has no levels."""
         return ()
 
+    @property
+    def spellings(self) -> Sequence[tuple[object, ...]]:
+        """What cells may hold for each level; empty where nothing is declared."""
+        return ()
+
     def level_index(self, values: Array) -> NDArray[np.intp]:
         """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
         return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
@@ -510,6 +515,11 @@ class Boolean(Column):
         given = self.true is not None
         return [(same_spelling(code), value) for value, listed in codes.items() for code in listed if given]
 
+    @property
+    def spellings(self) -> Sequence[tuple[object, ...]]:
+        """Codes of false and of true; empty where none are declared."""
+        return () if self.true is None else (self.codes_of("false"), self.codes_of("true"))
+
     def codes_of(self, name: str) -> tuple[Code, ...]:
         """Codes of ``"true"`` or ``"false"``; empty where none are declared."""
         given = getattr(self, name)
@@ -651,6 +661,11 @@ class Category(Column):
     def level_texts(self) -> tuple[str, ...]:
         """Canonical text of each level, in order."""
         return tuple(same_spelling(level) for level in self.levels)
+
+    @property
+    def spellings(self) -> Sequence[tuple[object, ...]]:
+        """Each level with its code."""
+        return tuple(zip(self.levels, self.codes or self.levels, strict=True))
 
     def find(self, level: object) -> int | None:
         """Index of a level, given in any spelling that a cell may have; None if it is no level."""
