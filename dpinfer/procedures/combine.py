@@ -24,7 +24,7 @@ from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.laws import StageRelease
 from dpinfer.release.release import CombinedRelease, SeveralCosts
 from dpinfer.results.descriptions import CombinedResults
-from dpinfer.schema.columns import Integer, limits_of
+from dpinfer.schema.columns import Integer
 from dpinfer.schema.schema import Schema
 from dpinfer.statistics.combination import (
     METHODS,
@@ -202,7 +202,7 @@ def _refined(axes: list[Axis], schema: Schema) -> _Part:
 def _representatives(axes: list[Axis], schema: Schema) -> Array:
     """Values of a column among which is one for each combination of parts that a value can have."""
     (name,) = axes[0].columns
-    lower, upper = limits_of(schema[name])
+    lower, upper = schema[name].limits
     if _finite(name, schema):
         return np.arange(lower, upper + 1)
     edges = np.unique([lower, upper, *(cut for axis in axes for cut in axis.cuts)])

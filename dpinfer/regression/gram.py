@@ -22,7 +22,7 @@ from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.schema.basis import build_basis, represent
-from dpinfer.schema.columns import Real, limits_of
+from dpinfer.schema.columns import Real
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_terms, two_sided
 from dpinfer.schema.grid import UNIT, Basis
@@ -519,7 +519,7 @@ def _batches(schema: Schema) -> dict[str, Batch]:
             declared = schema[column]
             if not isinstance(declared, Real):
                 continue
-            lower, upper = limits_of(declared)
+            lower, upper = declared.limits
             at = (declared.coerce(even.cells[column]) - lower) / (upper - lower)
             cells[column] = declared.cells(lower + (upper - lower) * places(at, common))
         found[name] = replace(even, cells=cells)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpinfer.checks import require
 from dpinfer.errors import SchemaError
-from dpinfer.schema.columns import Boolean, Category, Integer, limits_of
+from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,10 +96,7 @@ class LevelsAxis(Axis):
     @property
     def labels(self) -> tuple[Any, ...]:
         """The levels."""
-        column = self.schema[self.name]
-        if isinstance(column, Category):
-            return column.levels
-        return (False, True) if isinstance(column, Boolean) else tuple(map(int, column.level_texts))
+        return self.schema[self.name].level_values
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""
@@ -151,7 +148,7 @@ class BinsAxis(Axis):
         column = self.schema[self.name]
         if not hasattr(column, "lower"):
             raise SchemaError(f"{self.name!r} is not numeric: bins need a Real or an Integer")
-        lower, upper = limits_of(column)
+        lower, upper = column.limits
         right = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
         require(
             _increasing(self.edges) and lower <= self.edges[0] and self.edges[-1] <= upper, "bins", self.edges, right
@@ -181,7 +178,7 @@ class BinsAxis(Axis):
     @property
     def covers(self) -> bool:
         """Whether the edges span the bounds."""
-        lower, upper = limits_of(self.schema[self.name])
+        lower, upper = self.schema[self.name].limits
         return self.edges[0] <= lower and self.edges[-1] >= upper
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:

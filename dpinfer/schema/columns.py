@@ -198,9 +198,19 @@ class Column(ABC):
         return DROP in (self.missing, self.impossible)
 
     @property
-    def level_texts(self) -> tuple[str, ...]:
-        """Canonical text of each level, in order; empty for a column that has no levels."""
+    def level_values(self) -> tuple[Any, ...]:
+        """The levels, in order; empty for a column that has none."""
         return ()
+
+    @cached_property
+    def level_texts(self) -> tuple[str, ...]:
+        """Canonical text of each level, in order."""
+        return tuple(map(same_spelling, self.level_values))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The bounds that coerced values are clamped to: declared ones, or those of level indices."""
+        return 0.0, float(max(len(self.level_values) - 1, 0))
 
     @property
     def spellings(self) -> Sequence[tuple[object, ...]]:
@@ -209,7 +219,7 @@ class Column(ABC):
 
     def level_index(self, values: Array) -> NDArray[np.intp]:
         """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
-        return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
+        return (values - self.limits[0]).astype(np.intp)
 
     def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
         """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
@@ -353,6 +363,11 @@ class Real(Column):
         """Upper minus lower bound."""
         return self.upper - self.lower
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The bounds."""
+        return float(self.lower), float(self.upper)
+
     def _declare(self) -> None:
         name = type(self).__name__
         lower, upper = _number(self.lower), _number(self.upper)
@@ -450,11 +465,10 @@ class Integer(Real):
             drawn += drawn >= code
         return drawn
 
-    @cached_property
-    def level_texts(self) -> tuple[str, ...]:
-        """The whole numbers within the bounds, as text; empty if there are more than a hundred."""
-        few = self.upper - self.lower < 100
-        return tuple(str(k) for k in range(int(self.lower), int(self.upper) + 1)) if few else ()
+    @property
+    def level_values(self) -> tuple[int, ...]:
+        """The whole numbers within the bounds; empty if there are more than a hundred."""
+        return tuple(range(int(self.lower), int(self.upper) + 1)) if self.width < 100 else ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -543,9 +557,9 @@ class Boolean(Column):
         return pair[truth.astype(np.intp)]
 
     @property
-    def level_texts(self) -> tuple[str, ...]:
-        """``("False", "True")``."""
-        return ("False", "True")
+    def level_values(self) -> tuple[bool, ...]:
+        """False and True."""
+        return (False, True)
 
     def describe(self) -> str:
         """Name the two values, with their codes."""
@@ -657,10 +671,10 @@ class Category(Column):
         right = "texts that stand for one level or for a missing cell, and for nothing else"
         insist(self._unambiguous, "Category", given, list(getattr(self, given)), right)
 
-    @cached_property
-    def level_texts(self) -> tuple[str, ...]:
-        """Canonical text of each level, in order."""
-        return tuple(same_spelling(level) for level in self.levels)
+    @property
+    def level_values(self) -> tuple[str | int | float | bool, ...]:
+        """The levels."""
+        return self.levels
 
     @property
     def spellings(self) -> Sequence[tuple[object, ...]]:
@@ -843,15 +857,9 @@ def clamped_values(
     for name in names:
         cells = schema[name].coerce(raw[name])
         keep &= np.isfinite(cells)
-        lower, upper = limits_of(schema[name])
+        lower, upper = schema[name].limits
         values[name] = np.fmin(np.fmax(cells, lower), upper)
     return values, keep
-
-
-def limits_of(column: Column) -> tuple[float, float]:
-    """Return the bounds that coerced values of a column are clamped to: declared ones, or those of level indices."""
-    lower = float(getattr(column, "lower", 0.0))
-    return lower, float(getattr(column, "upper", lower + max(len(column.level_texts) - 1, 0)))
 
 
 CELL_CLASSES = ("valid", "clamped low", "clamped high", "missing", "impossible", "unknown level")
@@ -870,7 +878,7 @@ def cell_classes(column: Column) -> tuple[str, ...]:
 
 def class_places(column: Column, values: Array) -> NDArray[np.intp]:
     """Return the place in `cell_classes` of each cell (m,), from what the column's `meaning` of it is."""
-    listed, (lower, upper) = cell_classes(column), limits_of(column)
+    listed, (lower, upper) = cell_classes(column), column.limits
     known, lacking = np.isfinite(values), np.isnan(values)
     places = np.where(known, listed.index(VALID), np.where(lacking, listed.index(MISSING_CELL), len(listed) - 1))
     if LOW in listed:
@@ -884,7 +892,7 @@ def octave_ends(column: Column, least: int, most: int) -> Array:
 
     The exponents run from ``least`` to ``most``; those of whole numbers from 0.
     """
-    lower, upper = limits_of(column)
+    lower, upper = column.limits
     first = max(least, 0) if isinstance(column, Integer) else least
     powers = np.exp2(np.arange(first, max(most, first) + 1, dtype=np.float64))
     inner = np.concatenate([-powers[::-1], powers])

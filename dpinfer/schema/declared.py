@@ -189,7 +189,7 @@ def _possible(column: Column) -> Iterator[object]:
         yield from [code for codes in column.spellings for code in codes] or (False, True)
     elif isinstance(column, Integer):
         hidden = [code for code in column.missing_codes if isinstance(code, int | float)]
-        yield from (int(text) for text in column.level_texts if int(text) not in hidden)
+        yield from (value for value in column.level_values if value not in hidden)
 
 
 def _stands_for(column: Column, cell: object, test: Any) -> bool:

@@ -23,7 +23,7 @@ from dpinfer.checks import of_type
 from dpinfer.errors import FormulaError, shown
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.cells import number_text
-from dpinfer.schema.columns import Boolean, Category, Real
+from dpinfer.schema.columns import Boolean, Category
 from dpinfer.schema.nodes import ARGUMENTS, FUNCTIONS, Expression, Interval, Node, evaluate, operation_bounds
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def column_expression(name: str, schema: Schema) -> Expression:
             f"compare it with a level, such as {text} == {column.levels[0]!r}, or use C({text}) as a term",
         )
     boolean = isinstance(column, Boolean)
-    lower, upper = (float(column.lower), float(column.upper)) if isinstance(column, Real) else (0.0, 1.0)
+    lower, upper = column.limits
     leaves = frozenset([name]) if boolean else frozenset[str]()
     return Expression(text, (name,), lower, upper, boolean, _leaf(name), leaves, Node("column", name=name))
 

@@ -629,8 +629,7 @@ class FormulaDesign:
         wrong = ~np.isfinite(values)
         if name in self.coded or isinstance(column, Category):
             listed: Sequence[object] = column.levels if isinstance(column, Category) else column.level_texts
-            expected = "one of " + ", ".join(map(repr, listed))
-            lower = float(getattr(column, "lower", 0.0))
+            expected, lower = "one of " + ", ".join(map(repr, listed)), column.limits[0]
             with np.errstate(invalid="ignore"):
                 wrong |= (values != np.floor(values)) | (values < lower) | (values >= lower + len(listed))
         if wrong.any():
