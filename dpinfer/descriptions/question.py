@@ -16,9 +16,10 @@ from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.cell_sums import MOMENTS, MOST_ESTIMATES, TABLES, MomentsQuestion, SumPlan, describe, infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured, quoted
+from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured
 from dpinfer.procedures.procedure import sizes_shown
 from dpinfer.release.laws import MOST_DRAWS
+from dpinfer.schema.expressions import quoted
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import METHODS
 

@@ -13,7 +13,7 @@ from dpinfer.errors import NotProvedError, OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.release import Release
 from dpinfer.schema.columns import Category, Real
-from dpinfer.schema.expressions import Names, compile_condition
+from dpinfer.schema.expressions import compile_condition, quoted
 from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:
@@ -103,12 +103,6 @@ def told_where(where: str | None) -> str:
 def where_notes(where: str | None) -> list[str]:
     """Return the note on the rows, if there is a condition."""
     return [f"Rows: {where}."] if where else []
-
-
-def quoted(name: str) -> str:
-    """Return the name of a column as an expression: in backticks where it is no identifier, or a keyword."""
-    names = Names()
-    return names.restore(names.quote(f"`{name}`"))
 
 
 def edges_of(

@@ -25,7 +25,6 @@ from dpinfer.errors import (
 )
 from dpinfer.kernel.measurement import Measurement, measured_in_words, noise_in_words, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
-from dpinfer.privacy.units import Neighbors, Privacy
 from dpinfer.procedures.keeping import keep
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import REPLICATES, SEED, TARGET, check_values, inferred, unstored
@@ -33,7 +32,6 @@ from dpinfer.release import Release, StageRelease
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import decode, encode, find_inference, register
 from dpinfer.results.base import Estimates
-from dpinfer.schema.schema import Schema
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import METHODS
 
@@ -43,7 +41,9 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
+    from dpinfer.schema.schema import Schema
     from dpinfer.statistics.inference import BatchEstimates
 
 
@@ -677,15 +677,12 @@ class Procedure(ABC):
 
     def _context(self, privacy: Privacy, schema: Schema | None = None, neighbors: Neighbors | None = None) -> Context:
         """Return what is public about a run: of the data it is bound to, or as given."""
-        of_type(Privacy, "privacy", privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)")
-        bound = self.source if isinstance(self.source, Data) else None
-        schema = schema if schema is not None else bound.schema if bound else None
-        schema = of_type(Schema, "schema", schema, "a Schema, or a procedure that is bound to data")
-        if bound is None:
-            return Context(schema, neighbors or "add_remove", privacy)
-        asked = neighbors or bound.neighbors
+        if not isinstance(self.source, Data):
+            unchecked: Any = schema  # which the context refuses where there is none
+            return Context(unchecked, neighbors or "add_remove", privacy)
+        bound, asked = self.source, neighbors or self.source.neighbors
         nobs = bound.nobs if asked == bound.neighbors else None  # public in the relation of the data, not in the other
-        return Context(schema, asked, privacy, nobs, bound.public)
+        return Context(bound.schema if schema is None else schema, asked, privacy, nobs, bound.public)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

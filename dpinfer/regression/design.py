@@ -11,10 +11,10 @@ import numpy as np
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.iterations import RoundFrame
-from dpinfer.procedures.options import compiled_where, quoted
+from dpinfer.procedures.options import compiled_where
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category, Integer, Real
-from dpinfer.schema.expressions import compile_expression, constant_expression
+from dpinfer.schema.expressions import compile_expression, constant_expression, quoted
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, two_sided
 from dpinfer.schema.grid import UNIT
 

@@ -20,7 +20,7 @@ from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, quoted, told_where, where_notes
+from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.resampling.arithmetic import Arithmetic
@@ -28,7 +28,7 @@ from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
 from dpinfer.resampling.results import BootstrapDescription, BootstrapResults
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category
-from dpinfer.schema.expressions import compile_condition, compile_expression
+from dpinfer.schema.expressions import compile_condition, compile_expression, quoted
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, FormulaDesign, two_sided
 from dpinfer.schema.grid import Basis
 from dpinfer.statistics.arrays import noise_level, symmetric

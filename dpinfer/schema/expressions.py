@@ -188,7 +188,7 @@ def column_expression(name: str, schema: Schema) -> Expression:
     FormulaError
         If the column is a category.
     """
-    column, text = schema[name], _quoted(name)
+    column, text = schema[name], quoted(name)
     if isinstance(column, Category):
         raise FormulaError(
             text,
@@ -477,7 +477,7 @@ class _Compiler(ast.NodeVisitor):
         if index is None:
             raise FormulaError(text, f"{value!r} is not a level of {name}", levels)
         tree = Node("level", name=name, value=float(index))
-        return _assemble(f"{_quoted(name)} == {column.levels[index]!r}", tree, (), boolean=True)
+        return _assemble(f"{quoted(name)} == {column.levels[index]!r}", tree, (), boolean=True)
 
     def _membership(self, text: str, left: ast.expr, right: ast.expr) -> Expression:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
@@ -588,8 +588,8 @@ def _canonical(text: str) -> str:
     return names.text(ast.parse(names.quote(text), mode="eval"))
 
 
-def _quoted(name: str) -> str:
-    """Write the name of a column, in backticks if it is no identifier."""
+def quoted(name: str) -> str:
+    """Write the name of a column as an expression: in backticks where it is no identifier, or a keyword."""
     names = Names()
     return names.restore(names.quote(f"`{name}`"))
 

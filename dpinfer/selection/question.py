@@ -20,12 +20,12 @@ from dpinfer.kernel.stage import Above, Context, Data, Largest, Stage
 from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import compiled_where, inferred, measured, quoted, told_where
+from dpinfer.procedures.options import compiled_where, inferred, measured, told_where
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import ABOVE, BELOW, CHOICES, NOT_REACHED
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean
-from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.expressions import compile_expression, quoted
 from dpinfer.selection.results import Label, SelectionResults, ThresholdResults, accuracy, clear_distance
 
 if TYPE_CHECKING:
