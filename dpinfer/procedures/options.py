@@ -116,23 +116,23 @@ def edges_of(
     """
     right = "increasing edges, or a number of bins with bounds=(lower, upper)"
     if bounds is not None:
-        pair = (
-            bounds if isinstance(bounds, tuple | list) and len(bounds) == 2 and all(map(is_finite, bounds)) else (1, 0)
-        )
-        require(pair[0] < pair[1], "bounds", bounds, "two finite numbers in order")
+        pair = isinstance(bounds, tuple | list) and len(bounds) == 2 and all(map(is_finite, bounds))
+        require(pair and bounds[0] < bounds[1], "bounds", bounds, "two finite numbers in order")
     if is_whole(bins):
         if bounds is None and data is not None and not isinstance(data, Release):
             declared = data.schema[column]
             if not isinstance(declared, Real):
                 raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
             bounds = (declared.lower, declared.upper)
-        require(bounds is not None and 1 <= bins <= MOST_SUMS, "bins", bins, right)
-        lower, upper = map(float, bounds or ())
+        if bounds is None or not 1 <= bins <= MOST_SUMS:
+            raise OptionError("bins", bins, right)
+        lower, upper = map(float, bounds)
         return [float(edge) for edge in np.linspace(lower, upper, int(bins) + 1)]
     require(bounds is None, "bounds", bounds, "None where bins= gives the edges")
     edges = floats(bins) if is_list(bins) else None
-    require(edges is not None and len(edges) > 1, "bins", bins, right)
-    return list(edges or ())
+    if edges is None or len(edges) < 2:
+        raise OptionError("bins", bins, right)
+    return list(edges)
 
 
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:

@@ -200,7 +200,7 @@ def _several(given: object) -> list[Any]:
 def _read_entries(results: object) -> list[Entry]:
     """Read results under their headings, those that repeat with a number."""
     if isinstance(results, Mapping):
-        wrong = [name for name in results if not (is_text(name))]
+        wrong = [name for name in results if not is_text(name)]
         if wrong:
             raise OptionError("results", type_of(wrong[0]), "a mapping whose keys are headings")
         entries = [_entry(name, one, f"results[{name!r}]") for name, one in results.items()]

@@ -244,7 +244,7 @@ def summary_table(
     >>> [note for note in table.notes if note.startswith("Total")][0][:78]
     "Total spent by these results on data set 'survey' (add_remove), 1 release: 0.1"
     """
-    if not is_list(results) or not results:
+    if not is_list(results) or not len(results):
         raise OptionError("results", results, f"a list of one or more {_KINDS}")
     check_alpha(alpha)
     if show not in _SHOWN:

@@ -149,10 +149,9 @@ class BinsAxis(Axis):
         if not hasattr(column, "lower"):
             raise SchemaError(f"{self.name!r} is not numeric: bins need a Real or an Integer")
         lower, upper = column.limits
-        right = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
-        require(
-            _increasing(self.edges) and lower <= self.edges[0] and self.edges[-1] <= upper, "bins", self.edges, right
-        )
+        expected = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
+        right = _increasing(self.edges) and lower <= self.edges[0] and self.edges[-1] <= upper
+        require(right, "bins", self.edges, expected)
 
     @property
     def cuts(self) -> tuple[float, ...]:
