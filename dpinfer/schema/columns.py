@@ -170,7 +170,9 @@ class Column(ABC):
 
     def _entries(self) -> Sequence[tuple[str, float]]:
         """Canonical texts that stand for a value each, NaN for missing; none where numbers stand for themselves."""
-        return ()
+        levels = [(same_spelling(cell), float(k)) for k, cells in enumerate(self.spellings) for cell in cells]
+        hidden = [(same_spelling(code), MISSING) for code in self.missing_codes]
+        return [*dict.fromkeys(levels), *hidden] if levels else []
 
     @property
     def _unambiguous(self) -> bool:
@@ -524,11 +526,6 @@ class Boolean(Column):
         right = "texts that stand for one truth value or for a missing cell, and for nothing else"
         insist(self._unambiguous, "Boolean", "true", self.true, right)
 
-    def _entries(self) -> Sequence[tuple[str, float]]:
-        codes = {1.0: self.codes_of("true"), 0.0: self.codes_of("false"), MISSING: self.missing_codes}
-        given = self.true is not None
-        return [(same_spelling(code), value) for value, listed in codes.items() for code in listed if given]
-
     @property
     def spellings(self) -> Sequence[tuple[object, ...]]:
         """Codes of false and of true; empty where none are declared."""
@@ -685,14 +682,6 @@ class Category(Column):
         """Index of a level, given in any spelling that a cell may have; None if it is no level."""
         value = self._read([level])[0]
         return int(value) if math.isfinite(value) else None
-
-    def _entries(self) -> Sequence[tuple[str, float]]:
-        texts = self.level_texts
-        codes = [(same_spelling(code), index) for index, code in enumerate(self.codes)]
-        levels = [(text, index) for index, text in enumerate(texts)]
-        known = [*levels, *((text, index) for text, index in codes if text != texts[index])]
-        hidden = [(same_spelling(code), MISSING) for code in self.missing_codes]
-        return [*((text, float(index)) for text, index in known), *hidden]
 
     def _constant(self, name: str, given: object) -> object:
         index = self.find(given) if isinstance(given, str | int | float) else None
