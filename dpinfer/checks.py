@@ -104,7 +104,7 @@ def is_list(given: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
 
 
-def listed(given: object) -> tuple[Any, ...]:
+def items_of(given: object) -> tuple[Any, ...]:
     """Return the elements of a sequence, or one text, as a tuple; of anything else an empty one."""
     return (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
 
@@ -116,7 +116,7 @@ def are_texts(given: Iterable[object]) -> bool:
 
 def texts_of(given: object) -> tuple[str, ...]:
     """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
-    found = listed(given)
+    found = items_of(given)
     return found if are_texts(found) else ()
 
 

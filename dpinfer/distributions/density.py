@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer.checks import is_whole, named
+from dpinfer.checks import is_list, is_whole, named
 from dpinfer.distributions.bins import DensityEstimates, choose_measured, choose_merged
 from dpinfer.distributions.results import DensityResults
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError
@@ -75,8 +75,7 @@ def read_edges(bins: object) -> Literal["auto"] | int | tuple[float, ...]:
         return "auto"
     if is_whole(bins) and 1 <= bins <= MOST_BINS:
         return int(bins)
-    listed = isinstance(bins, list | tuple | np.ndarray) and 2 <= len(bins) <= MOST_BINS + 1
-    edges = floats(bins) if listed else None
+    edges = floats(bins) if is_list(bins) and 2 <= len(bins) <= MOST_BINS + 1 else None
     if edges is None:
         raise OptionError("bins", bins, _BINS)
     return edges

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import dpinfer._version as version
-from dpinfer.checks import is_list, is_text, of_type
+from dpinfer.checks import is_list, is_text, items_of, of_type, require
 from dpinfer.display.report import Report, Reported, Table, count, listed
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.ledger import Ledger, ledger_facts
@@ -134,9 +134,9 @@ def report(
             raise OptionError(name, type_of(text), "a text")
     if not title.strip():
         raise OptionError("title", title, "a text that is not empty")
-    people = [authors] if isinstance(authors, str) else authors
-    if not isinstance(people, Sequence) or not all(is_text(one) for one in people):
-        raise OptionError("authors", type_of(authors), "a name, or a list of names")
+    people = items_of(authors)
+    named = isinstance(authors, Sequence) and all(map(is_text, people))
+    require(named, "authors", type_of(authors), "a name, or a list of names")
     entries = _read_entries(results)
     releases = _whole_releases(entries)
     ledgers, audits = _several(ledger), _several(audit)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from dpinfer.checks import Allowed, are_texts, one_of, whole
+from dpinfer.checks import Allowed, are_texts, items_of, one_of, require, whole
 from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
@@ -467,14 +467,12 @@ def bootstrap(
     >>> bool(abs(results.params.iloc[0] - 2) < 0.2)
     True
     """
-    listed = (columns,) if isinstance(columns, str) else columns
-    if not isinstance(listed, Sequence) or not are_texts(listed):
-        raise OptionError("columns", columns, "a column, or a list of columns")
+    known = isinstance(columns, Sequence) and are_texts(columns)
+    require(known, "columns", columns, "a column, or a list of columns")
     if isinstance(columns, str) and "~" in columns:
-        if statistic != "mean":
-            raise OptionError("statistic", statistic, "none: the formula given as columns is the statistic")
-        listed, statistic = (), columns
-    return Bootstrap.asking(locals(), columns=tuple(listed))
+        require(statistic == "mean", "statistic", statistic, "none: the formula given as columns is the statistic")
+        return Bootstrap.asking(locals(), columns=(), statistic=columns)
+    return Bootstrap.asking(locals(), columns=items_of(columns))
 
 
 @lru_cache(maxsize=32)

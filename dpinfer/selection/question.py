@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpinfer.checks import is_list, is_number, is_text, listed, one_of
+from dpinfer.checks import is_finite, is_list, is_number, is_text, items_of, one_of, require
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError, type_of
 from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Above, Context, Data, Largest, Stage
@@ -129,8 +129,8 @@ class ExponentialMechanism(Selection):
         labels, first = self.candidates, list(self.candidates[:10])
         if not 2 <= len(labels) <= MOST_CANDIDATES or len(set(map(repr, labels))) < len(labels):
             raise OptionError("candidates", first, f"two to {MOST_CANDIDATES:,} different candidates")
-        if not all(isinstance(one, str | int) or (isinstance(one, float) and np.isfinite(one)) for one in labels):
-            raise OptionError("candidates", first, "finite numbers, texts or truth values")
+        plain = all(isinstance(one, str | bool) or is_finite(one) for one in labels)
+        require(plain, "candidates", first, "finite numbers, texts or truth values")
         if not all(map(is_text, self._given)) or len(self._given) != len(labels):
             right = 'an expression such as "candidate * (worth >= candidate)", or one for each candidate'
             raise OptionError("score", self.score, right)
@@ -225,8 +225,8 @@ class AboveThreshold(Procedure):
             raise OptionError("queries", list(self.queries[:10]), right)
         if len(self.labels) != size or len(set(map(repr, self.labels))) < size:
             raise OptionError("queries", first, "a different label for each query: give a mapping")
-        if not all(isinstance(one, str | int | float) for one in self.labels):
-            raise OptionError("queries", first, "texts, numbers or truth values as labels")
+        plain = all(isinstance(one, str | int | float) for one in self.labels)
+        require(plain, "queries", first, "texts, numbers or truth values as labels")
         if len(self.threshold) != size or not all(is_number(one) and abs(one) <= _LARGEST for one in self.threshold):
             right = f"one finite number, or one for each of {size:,} queries"
             raise OptionError("threshold", list(self.threshold[:10]), right)
@@ -390,7 +390,7 @@ def most_frequent(
     >>> dpi.most_frequent(["asthma", "gout", "flu"], data).fit(dpi.PureDP(0.5)).selected
     'flu'
     """
-    return MostFrequent.asking(locals(), columns=listed(columns))
+    return MostFrequent.asking(locals(), columns=items_of(columns))
 
 
 @suggests
@@ -452,7 +452,7 @@ def above_threshold(
     if isinstance(queries, Mapping):
         labels, texts = _plain(queries), tuple(queries.values())
     else:
-        texts = listed(queries)
+        texts = items_of(queries)
         if not texts or not all(map(is_text, texts)):
             given = type_of(queries) if not texts else list(texts[:10])
             right = 'conditions or expressions such as ["age > 60", "smokes"], or a mapping'

@@ -571,7 +571,7 @@ def check_size(cells: int, columns: int) -> None:
 def _column(labels: Sequence[Any]) -> Any:
     if tuple(labels) == (False, True):
         return Boolean()
-    whole = all(is_whole(one) for one in labels)
+    whole = all(map(is_whole, labels))
     if whole and len(labels) > 1 and list(labels) == list(range(int(labels[0]), int(labels[0]) + len(labels))):
         return Integer(int(labels[0]), int(labels[-1]))
     return Category(tuple(str(one) for one in labels))

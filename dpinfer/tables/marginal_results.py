@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.checks import TRUTH, texts_of
+from dpinfer.checks import TRUTH, items_of, texts_of
 from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
 from dpinfer.privacy.units import PureDP
@@ -213,7 +213,7 @@ class MarginalTables:
         self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
     ) -> DescriptionResults:
         """Infer the shares of the levels of a column, in groups of others."""
-        columns = (*((by,) if isinstance(by, str) else by), column)
+        columns = (*items_of(by), column)
         subset, axes = self._few(columns), self.axes(columns)
         groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
         truth = axes[-1].labels == (False, True)
@@ -354,7 +354,7 @@ class MarginalResults(Exported):
         MissingFromReleaseError
             If no marginal holds the columns together.
         """
-        return self.tables.margin(_listed(columns), inference=self.inference, target=self.target)
+        return self.tables.margin(items_of(columns), inference=self.inference, target=self.target)
 
     def proportions(
         self, column: str, by: str | Sequence[str] = (), *, target: str = "population"
@@ -446,7 +446,7 @@ class MarginalResults(Exported):
             As `marginal`.
         """
         TRUTH.check("non_negative", non_negative)
-        chosen = _listed(columns)
+        chosen = items_of(columns)
         values = (self.tables.displayed if non_negative else self.tables.unbiased)(chosen)
         found = pd.Series(values, index=self.tables.index(chosen), name="count")
         return found.unstack(sort=False) if len(chosen) > 1 else found  # noqa: PD010  (of a Series)
@@ -589,7 +589,3 @@ class MarginalResults(Exported):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self.marginals)} marginals, {printing.title_guarantee(self.release)}>"
-
-
-def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)
