@@ -17,7 +17,7 @@ from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleas
 from dpinfer.schema.columns import Real
 from dpinfer.schema.expressions import column_expression, compile_expression
 from dpinfer.schema.grid import UNIT, Basis, Block, Curve, constant_basis, groups_of, widened
-from dpinfer.schema.nodes import Interval, tree_bounds
+from dpinfer.schema.intervals import Interval, tree_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,7 +24,8 @@ from dpinfer.errors import FormulaError, shown
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.cells import number_text
 from dpinfer.schema.columns import Boolean, Category
-from dpinfer.schema.nodes import ARGUMENTS, FUNCTIONS, Expression, Interval, Node, evaluate, operation_bounds
+from dpinfer.schema.intervals import Interval, operation_bounds
+from dpinfer.schema.nodes import ARGUMENTS, FUNCTIONS, Expression, Node, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -235,7 +236,7 @@ def _assemble(
         if not np.isfinite(value):
             raise FormulaError(text, "overflows", "rescale the columns by a public constant")
         return _literal(text, value)
-    bounds = _UNIT if boolean else operation_bounds(node, [part.bounds for part in parts])
+    bounds = _UNIT if boolean else operation_bounds(node, [_interval(part) for part in parts])
     if not bounds.finite:
         raise FormulaError(text, "overflows within the declared bounds", "rescale or clip the columns")
     leaves = frozenset[str]().union(*(part.boolean_leaves for part in parts))
@@ -251,6 +252,10 @@ def _literal(text: str, value: float) -> Expression:
     polynomial: Polynomial = {(): value} if value else {}
     node = Node("constant", value=value)
     return Expression(text, (), value, value, value in (0.0, 1.0), polynomial, frozenset(), node)
+
+
+def _interval(expression: Expression) -> Interval:
+    return Interval(expression.lower, expression.upper)
 
 
 def _times(text: str, a: Expression, b: Expression) -> Expression:
@@ -405,7 +410,7 @@ class _Compiler(ast.NodeVisitor):
         raised = _power(text, base, int(abs(k))) if k else constant_expression(1.0)
         if k >= 0:
             return raised
-        if 0 in base.bounds:
+        if 0 in _interval(base):
             raise FormulaError(text, f"the base {base.text} can be 0: {lies}", "declare bounds that exclude 0")
         _check_divisor(text, raised)
         one = constant_expression(1.0)
@@ -497,7 +502,7 @@ class _Compiler(ast.NodeVisitor):
 def _check_divisor(text: str, divisor: Expression) -> None:
     if divisor.constant == 0:
         raise FormulaError(text, "divides by 0")
-    if 0 in divisor.bounds:
+    if 0 in _interval(divisor):
         reason = f"the divisor {divisor.text} can be 0: it lies in [{divisor.lower:.6g}, {divisor.upper:.6g}]"
         raise FormulaError(text, reason, f"declare bounds that exclude 0, or divide by maximum({divisor.text}, 1)")
 

@@ -23,7 +23,7 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.stage import Largest, Slot, Stage, Sum
 from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.grid import UNIT, Basis, Block, constant_basis
-from dpinfer.schema.nodes import ARGUMENTS, OPERATIONS, Expression, Node
+from dpinfer.schema.nodes import _OPERATIONS, ARGUMENTS, Expression, Node
 from dpinfer.schema.region import Region
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0), g=dpi.Category(["a", "b"]))
@@ -99,7 +99,7 @@ def refused(stage, *, error=OptionError, data=None, units=None):
 
 
 def test_the_number_of_arguments_of_every_operation_is_known():
-    assert ARGUMENTS.keys() == OPERATIONS.keys() | {"constant", "column", "level"}
+    assert ARGUMENTS.keys() == _OPERATIONS.keys() | {"constant", "column", "level", "power"}
 
 
 ARGUMENT = Node("constant", value=1e6)
