@@ -23,6 +23,7 @@ from dpinfer.procedures.procedure import read_question
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.laws import StageRelease
 from dpinfer.release.release import CombinedRelease, SeveralCosts
+from dpinfer.release.request import Request
 from dpinfer.results.descriptions import CombinedResults
 from dpinfer.schema.columns import Integer
 from dpinfer.schema.schema import Schema
@@ -322,13 +323,9 @@ def _check_together(releases: tuple[Release, ...]) -> None:
             f"releases of kinds {', '.join(dict.fromkeys(kinds))} cannot be combined: counts combine with counts, and "
             "other kinds with releases of the same question"
         )
-    _check_same("privacy", ["public" if release.public else "private" for release in releases])
-    _check_same("data set", [release.dataset for release in releases])
-    _check_same("version of the data", [release.dataset_version for release in releases])
-    _check_same("neighbours", [release.neighbors for release in releases])
-    schemas = _each(releases, lambda release: release.schema)
-    units = [one.unit + (f", told apart by {one.people.id}" if one.people else "") for one in schemas]
-    _check_same("unit of protection", units)
+    asked = _each(releases, lambda release: Request.of_release(release).conditions)
+    for what in (one for one in asked[0] if one != "price"):
+        _check_same(what, [one[what] for one in asked])
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):

@@ -189,14 +189,7 @@ def differences(procedure: Any, stored: Request, asked: Request, *, columns: boo
     list of (str, str, str)
         What differs, what is stored, what is asked. Options of the inference, labels and units do not count.
     """
-    sides: list[tuple[str, str, str]] = [
-        ("rows", _rows(stored), _rows(asked)),
-        ("data set", str(stored.dataset), str(asked.dataset)),
-        ("version of the data", _declared(stored.version), _declared(asked.version)),
-        ("neighbours", stored.neighbors, asked.neighbors),
-        ("unit of protection", stored.protected, asked.protected),
-        ("price", str(stored.privacy), str(asked.privacy)),
-    ]
+    sides = [(what, told, asked.conditions[what]) for what, told in stored.conditions.items()]
     asked_else = _of_question(procedure, stored.question, asked.question)
     schemas = _of_columns(stored, asked, both=bool(asked_else)) if columns else []
     return [*(one for one in sides if one[1] != one[2]), *asked_else, *schemas]
@@ -231,14 +224,6 @@ def _of_columns(stored: Request, asked: Request, *, both: bool) -> list[tuple[st
             there, here = ("read" if name in side else "not read" for side in (theirs, ours))
             found.append((f"schema, {name}", there, here))
     return found
-
-
-def _rows(asked: Request) -> str:
-    return "public, with simulated noise" if asked.public else "confidential"
-
-
-def _declared(version: str | None) -> str:
-    return "none declared" if version is None else version
 
 
 def _written(value: object) -> str:
