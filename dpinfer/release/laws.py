@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import stats
 
-from dpinfer.checks import are_texts, require
-from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.checks import are_texts, require, whole
+from dpinfer.errors import NotProvedError, ReleaseFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,15 +81,13 @@ class NoiseLaw:
     shared: float = 0.0
 
     def __post_init__(self) -> None:
-        if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
-            raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
-        if self.draws > 1 and self.family != "laplace":
-            raise OptionError("draws", self.draws, '1 unless the family is "laplace"')
+        whole(1, MOST_DRAWS).check("draws", self.draws)
+        require(self.draws == 1 or self.family == "laplace", "draws", self.draws, '1 unless the family is "laplace"')
         require(self.family in FAMILIES, "family", self.family, FAMILIES)
         scales = np.asarray(self.scales)
         require(((scales >= 0) & (scales < _LARGEST)).all(), "scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
-        if not 0 <= self.shared < _LARGEST or (self.shared > 0 and self.family != "above"):
-            raise OptionError("shared", self.shared, '0 unless the family is "above"')
+        right = 0 <= self.shared < _LARGEST and (self.shared == 0 or self.family == "above")
+        require(right, "shared", self.shared, '0 unless the family is "above"')
 
     @property
     def variances(self) -> Array:

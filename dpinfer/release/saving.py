@@ -153,8 +153,8 @@ class SavedRelease:
             taken = not self.path.is_file() and os.path.lexists(self.path)  # a link that is left leads to itself
         except (OSError, ValueError, RuntimeError, TypeError) as error:
             raise OptionError("save", str(path), f"the name of a file: {error}") from None
-        if taken or not self.path.name:
-            raise OptionError("save", str(path), "the name of a file: there is something else of this name")
+        right = "the name of a file: there is something else of this name"
+        require(self.path.name and not taken, "save", str(path), right)
         require(self.path.parent.is_dir(), "save", str(path), "the name of a file in a folder that exists")
         self.sidecar = self.path.with_name(self.path.name + _SUFFIX)
 
