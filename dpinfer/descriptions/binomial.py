@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import Allowed, is_number, one_of
 from dpinfer.descriptions.binomial_inference import (
     EXACT_METHODS,
     ExactProportion,
@@ -23,7 +24,7 @@ from dpinfer.kernel.stage import Context, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import MeasuredCounts, SumPlan, counts_in
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, Allowed, inferred, is_number, measured, one_of
+from dpinfer.procedures.options import TARGET, inferred, measured
 from dpinfer.procedures.procedure import Procedure, first_error, sizes_shown
 from dpinfer.release import Release
 from dpinfer.release.laws import TULAP_GRID

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from dpinfer.checks import FINITE, TRUTH, is_text, one_of
 from dpinfer.descriptions.mean_test_inference import GroupMeans
 from dpinfer.descriptions.question import Description
 from dpinfer.descriptions.results import MeanTestResults, mean_flags
@@ -14,18 +15,7 @@ from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.cell_sums import SumPlan, SumsQuestion, check_summed, infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    FINITE,
-    NUMERIC,
-    TRUTH,
-    axes_of,
-    inferred,
-    is_text,
-    measured,
-    one_of,
-    told_where,
-    where_notes,
-)
+from dpinfer.procedures.options import NUMERIC, axes_of, inferred, measured, told_where, where_notes
 from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.statistics.nulls import ALTERNATIVES, Alternative, Draws, batch_pvalues, check_draws, simulate

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from scipy import stats
 
+from dpinfer.checks import FINITE, is_list, is_text, is_whole, one_of, whole
 from dpinfer.distributions import rank_statistics as statistics
 from dpinfer.distributions.results import RankTestResults, rank_flags
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
@@ -24,18 +25,14 @@ from dpinfer.kernel.stage import Context, Data
 from dpinfer.procedures.cell_sums import TABLES, SumPlan, SumsQuestion, counts_of_table
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import (
-    FINITE,
     NUMERIC,
     axes_of,
     axis_name,
     inferred,
-    is_text,
     measured,
-    one_of,
     told_where,
     unstored,
     where_notes,
-    whole,
 )
 from dpinfer.procedures.procedure import first_error
 from dpinfer.release import Release
@@ -172,7 +169,7 @@ def read_cdf(cdf: object, args: object) -> dict[str, Any]:
     ------
     OptionError
     """
-    numbers = tuple(args) if isinstance(args, Sequence) and not isinstance(args, str) else None
+    numbers = tuple(args) if is_list(args) else None
     if numbers is None or not all(map(FINITE.fits, numbers)):
         raise OptionError("args", args, "a tuple of finite numbers: shape parameters, location and scale, as in scipy")
     if isinstance(cdf, str):
@@ -493,7 +490,7 @@ class RankTest(SumsQuestion):
 
 
 def _edges(bins: object) -> tuple[float, ...]:
-    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
+    edges = floats(bins) if is_list(bins) else None
     if edges is None or len(edges) < 2:
         raise OptionError("bins", bins, _EITHER)
     return edges
@@ -504,7 +501,7 @@ def _leaves(bins: object, name: str) -> dict[str, Any]:
     NUMERIC.check("column", name)
     if bins is None:
         return {"bins": None, "leaves": None}
-    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
+    if is_whole(bins):
         whole(2, 100_000, _EITHER).check("bins", int(bins))
         return {"bins": None, "leaves": int(bins)}
     return {"bins": {name: _edges(bins)}, "leaves": None}

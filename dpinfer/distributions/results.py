@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import is_number
 from dpinfer.display.progress import watch
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected, variance_error
 from dpinfer.distributions.rank_statistics import HIDING, Distance, GroupRanks, Groups, Judged, LeafTest, SignedRanks
@@ -59,7 +60,7 @@ def read_probabilities(q: object) -> tuple[float, ...]:
         If there is none, one twice, or one is no number in [0, 1].
     """
     listed: list[Any] = list(q) if isinstance(q, Sequence | np.ndarray | pd.Series) and not isinstance(q, str) else [q]
-    numbers = all(isinstance(p, int | float | np.integer | np.floating) and not isinstance(p, bool) for p in listed)
+    numbers = all(is_number(p) for p in listed)
     if not listed or not numbers or not all(0 <= p <= 1 for p in listed) or len(set(map(float, listed))) < len(listed):
         raise OptionError("q", q, "a probability from 0 to 1, or a list of different ones")
     return tuple(map(float, listed))

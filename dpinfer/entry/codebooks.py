@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,14 +13,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpinfer.checks import PATH, of_type
 from dpinfer.entry import formats
 from dpinfer.entry.formats import HEADERS, Variable
-from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, cut, type_of
+from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, cut
 from dpinfer.schema.declared import kind_of_type
 from dpinfer.schema.schema import Schema, read_yaml, write_yaml
 from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
+    import os
+
     from dpinfer.schema.columns import Column
 
 __all__ = ["declared_types", "described_columns", "draft", "read_codebook", "write_codebook"]
@@ -104,8 +106,7 @@ def read_codebook(
       age  Integer  [0, 99]  missing: drop  impossible: drop
     """
     file = _path(path)
-    if not isinstance(source, str):
-        raise OptionError("source", type_of(source), "where the codebook was published, as a text")
+    of_type(str, "source", source, "where the codebook was published, as a text", hidden=True)
     found = described_columns(file, trusted=bool(source), table=table)
     if isinstance(found, Schema):
         schema = found.replace(declare) if declare else found
@@ -168,8 +169,7 @@ def write_codebook(schema: Schema, path: str | os.PathLike[str]) -> None:
     ...     dpi.read_codebook(f"{folder}/codebook.json") == schema
     True
     """
-    if not isinstance(schema, Schema):
-        raise OptionError("schema", type_of(schema), "a dpinfer Schema")
+    of_type(Schema, "schema", schema, "a dpinfer Schema", hidden=True)
     file = _path(path)
     suffix = file.suffix.lower()
     if suffix not in (*_VALUES, ".xml"):
@@ -196,9 +196,7 @@ def write_codebook(schema: Schema, path: str | os.PathLike[str]) -> None:
 
 
 def _path(path: object) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise OptionError("path", type_of(path), f"the path of a codebook: {_READ}")
-    return Path(path)
+    return Path(of_type(PATH, "path", path, f"the path of a codebook: {_READ}", hidden=True))
 
 
 def _suffix(path: Path, option: str, known: Sequence[str], expected: str = "") -> str:

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
+from dpinfer.checks import are_texts
 from dpinfer.errors import SchemaError, UnknownColumnError, named
 from dpinfer.schema.columns import Boolean, Category, Column, Date, Real, column_from_dict
 
@@ -374,7 +375,7 @@ def table_schema_of(schema: Schema) -> dict[str, Any]:
             given["type"] = _PLAIN.get(types.pop(), "any") if len(types) == 1 else "any"
             if not column.codes:
                 given["constraints"] = {"enum": list(column.levels)}
-            elif not all(isinstance(level, str) for level in column.levels):
+            elif not are_texts(column.levels):
                 raise SchemaError(f"{named(name)}: a Table Schema labels codes by texts, and its levels are none")
             else:
                 pairs = zip(column.codes, column.levels, strict=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from dpinfer.checks import Allowed, is_number, one_of, texts_of, whole
 from dpinfer.entry.inference import QUALITY, Quality, occupied_from, octave_bounds
 from dpinfer.entry.results import BoundsResults, QualityResults
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
@@ -15,7 +16,7 @@ from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Allowed, Contrasts, inferred, is_number, measured, one_of, texts_of, whole
+from dpinfer.procedures.options import Contrasts, inferred, measured
 from dpinfer.procedures.procedure import Procedure, first_error
 from dpinfer.statistics.combination import METHODS, batch_queries, measured_queries
 

@@ -17,7 +17,7 @@ from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.drawing import given_or_new
 from dpinfer.results.printing import PrivateSummary, cell_table, summary_of
 from dpinfer.results.testing import check_alpha
-from dpinfer.schema.columns import CELL_CLASSES, ROWS_KEPT, limits_of
+from dpinfer.schema.columns import CELL_CLASSES, ROWS_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -261,7 +261,7 @@ class BoundsResults(CellCountResults):
     @property
     def bounds(self) -> pd.DataFrame:
         """Bounds by column: "lower" and "upper" (NaN where not determined), "declared lower", "declared upper"."""
-        lines = [(*ends, *limits_of(self._schema[name])) for name, ends in self._found.items()]
+        lines = [(*ends, *self._schema[name].limits) for name, ends in self._found.items()]
         titles = ["lower", "upper", "declared lower", "declared upper"]
         return pd.DataFrame(lines, columns=titles, index=pd.Index(list(self._found), name="column"), dtype=np.float64)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import are_texts
 from dpinfer.descriptions.question import Proportion
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.families.distributions import ExponentialFamily, Normal, as_family
@@ -279,7 +280,7 @@ def expfam(
         columns = tuple(column) if isinstance(column, Sequence | pd.Index) else ()
         if family != "normal" and not isinstance(family, Normal):
             raise OptionError("family", family, '"normal" for several columns')
-        if len(columns) < 2 or not all(isinstance(one, str) for one in columns):
+        if len(columns) < 2 or not are_texts(columns):
             raise OptionError("column", column, "a column, or two or more columns for the multivariate normal")
         return MultivariateNormal.asking(locals(), columns=columns)
     if family == "categorical":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import of_type
 from dpinfer.errors import (
     DataError,
     LedgerError,
@@ -407,8 +408,7 @@ class PublicData(Rows):
         id: str | None = None,
         max_rows: int | None = None,
     ) -> None:
-        if not isinstance(rng, np.random.Generator):
-            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
+        of_type(np.random.Generator, "rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
         if neighbors not in NEIGHBORS:
             raise OptionError("neighbors", neighbors, NEIGHBORS)
         super().__init__(source, schema, id, max_rows)

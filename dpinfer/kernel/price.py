@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import require
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, kind_of, type_of
 from dpinfer.kernel.copies import own_stage
-from dpinfer.kernel.rows.base import require
 from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
 from dpinfer.kernel.rows.iterations import RoundCounts, RoundSum

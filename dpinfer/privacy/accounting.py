@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 from scipy import special, stats
 
+from dpinfer.checks import is_whole, require
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, shown
 from dpinfer.privacy.exact import binary, decimal, digits_below, exactly, float_above, fraction_of, sqrt_above
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP, gaussian_mu, privacy_from_dict, pure_mu
@@ -275,8 +276,7 @@ def least_scale(total: Privacy, coordinates: int) -> float:
     sensitivity, are multiplied by a power of two until the scale is at least this. `NotProvedError` if epsilon is so
     large that no grid is fine enough.
     """
-    if isinstance(coordinates, bool) or not isinstance(coordinates, int | np.integer) or coordinates < 1:
-        raise OptionError("coordinates", coordinates, "a positive whole number")
+    require(is_whole(coordinates) and coordinates > 0, "coordinates", coordinates, "a positive whole number")
     if not isinstance(total, ApproxDP):
         return FINE_GRID
     allowance = float(tau_allowance(total))

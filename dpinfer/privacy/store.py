@@ -24,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
+from dpinfer.checks import are_texts, named, of_type
 from dpinfer.errors import (
     BudgetExceededError,
     DPInferError,
@@ -311,7 +312,7 @@ def read_header(connection: sqlite3.Connection, name: str) -> Header:
     if version != _VERSION:
         raise LedgerError(f"{name} is a ledger of version {version}; this dpinfer reads version {_VERSION}")
     row = connection.execute("SELECT identifier, dataset, budget, neighbors, currency FROM header").fetchone()
-    if row is None or not all(isinstance(field, str) for field in row):
+    if row is None or not are_texts(row):
         raise LedgerError(f"{name} is not a ledger, or is damaged")
     return Header(*row)
 
@@ -410,8 +411,7 @@ class Account:
         many kept releases there are, the charge is refused (`LedgerMovedError`).
         """
         entry = self.entry(cost)
-        if not isinstance(description, str) or not description:
-            raise OptionError("description", description, "a text that says what is measured")
+        named("a text that says what is measured").check("description", description)
         identifier = uuid.uuid4().hex if identifier is None else identifier
         with self.store.transaction(write=True) as connection:
             self.check(connection, cost, entry)
@@ -464,8 +464,7 @@ class Account:
 
     def entry(self, cost: Cost) -> Entry:
         """Return what a cost uses up."""
-        if not isinstance(cost, Cost):
-            raise OptionError("cost", cost, "the Cost of a mechanism")
+        of_type(Cost, "cost", cost, "the Cost of a mechanism")
         return self.filter.entry(cost)
 
     def check(self, connection: sqlite3.Connection, cost: Cost, entry: Entry) -> None:

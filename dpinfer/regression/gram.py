@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaincinv
 
+from dpinfer.checks import of_type
 from dpinfer.errors import FormulaError, NotProvedError, OptionError
 from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.schema.basis import build_basis, represent
-from dpinfer.schema.columns import Real, limits_of
+from dpinfer.schema.columns import Real
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_terms, two_sided
 from dpinfer.schema.grid import UNIT, Basis
@@ -118,8 +119,7 @@ class GramDesign:
         """The compiled ``where``."""
         if self.where is None:
             return None
-        if not isinstance(self.where, str):
-            raise OptionError("where", self.where, 'a condition such as "age >= 18", or None')
+        of_type(str, "where", self.where, 'a condition such as "age >= 18", or None')
         condition = compile_expression(self.where, self.schema)
         if not condition.boolean:
             raise FormulaError(self.where, "is not a condition", 'write a comparison, such as "age >= 18"')
@@ -519,7 +519,7 @@ def _batches(schema: Schema) -> dict[str, Batch]:
             declared = schema[column]
             if not isinstance(declared, Real):
                 continue
-            lower, upper = limits_of(declared)
+            lower, upper = declared.limits
             at = (declared.coerce(even.cells[column]) - lower) / (upper - lower)
             cells[column] = declared.cells(lower + (upper - lower) * places(at, common))
         found[name] = replace(even, cells=cells)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError, type_of
+from dpinfer.checks import Allowed, of_type, one_of, texts_of
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.procedures.keywords import INSTEAD, suggests
-from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated, texts_of, where_notes
+from dpinfer.procedures.options import inferred, measured, refuse_simulated, where_notes
 from dpinfer.procedures.procedure import Estimated, Procedure, sizes_shown
 from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
 from dpinfer.regression.gram_inference import METHODS, batch_linear, linear_inference, linear_oracle
@@ -537,8 +538,7 @@ class OLS(OfProducts, Estimated):
         )
 
     def _columns(self, released: Released) -> tuple[Array, Array, tuple[str, ...]]:
-        if not isinstance(released.rows, GramSum):
-            raise OptionError("released", type_of(released.rows), "releases of cross-products")
+        of_type(GramSum, "released", released.rows, "releases of cross-products", hidden=True)
         columns = self.design(released.schema).columns
         weights = represent(released.rows.features.basis, columns)
         return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import dpinfer._version as version
+from dpinfer.checks import is_list, is_text, items_of, of_type, require
 from dpinfer.display.report import Report, Reported, Table, count, listed
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.ledger import Ledger, ledger_facts
@@ -133,16 +134,15 @@ def report(
             raise OptionError(name, type_of(text), "a text")
     if not title.strip():
         raise OptionError("title", title, "a text that is not empty")
-    people = [authors] if isinstance(authors, str) else authors
-    if not isinstance(people, Sequence) or not all(isinstance(one, str) and one.strip() for one in people):
-        raise OptionError("authors", type_of(authors), "a name, or a list of names")
+    people = items_of(authors)
+    named = isinstance(authors, Sequence) and all(map(is_text, people))
+    require(named, "authors", type_of(authors), "a name, or a list of names")
     entries = _read_entries(results)
     releases = _whole_releases(entries)
     ledgers, audits = _several(ledger), _several(audit)
     charged = {charge for release in releases for charge in release.charge_ids}
     for one in ledgers:
-        if not isinstance(one, Ledger):
-            raise OptionError("ledger", type_of(one), "a Ledger, or a list of them")
+        of_type(Ledger, "ledger", one, "a Ledger, or a list of them", hidden=True)
         if charged and not charged & set(one.charges()["id"]):
             right = "the ledger that these results were charged to; it has none of them"
             raise OptionError("ledger", one.dataset, right)
@@ -194,17 +194,17 @@ def _checked_path(path: object) -> Path:
 def _several(given: object) -> list[Any]:
     if given is None:
         return []
-    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return list(given) if is_list(given) else [given]
 
 
 def _read_entries(results: object) -> list[Entry]:
     """Read results under their headings, those that repeat with a number."""
     if isinstance(results, Mapping):
-        wrong = [name for name in results if not (isinstance(name, str) and name.strip())]
+        wrong = [name for name in results if not is_text(name)]
         if wrong:
             raise OptionError("results", type_of(wrong[0]), "a mapping whose keys are headings")
         entries = [_entry(name, one, f"results[{name!r}]") for name, one in results.items()]
-    elif isinstance(results, Sequence) and not isinstance(results, str):
+    elif is_list(results):
         entries = [_entry("", one, f"results[{place}]") for place, one in enumerate(results)]
     else:
         entries = [_entry("", results, "results")]

@@ -5,28 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from scipy import special
 
+from dpinfer.checks import TRUTH, Allowed, is_number, of_type, one_of, texts_of
 from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    TRUTH,
-    Allowed,
-    compiled_where,
-    inferred,
-    is_number,
-    measured,
-    one_of,
-    texts_of,
-    told_where,
-    unstored,
-    where_notes,
-)
+from dpinfer.procedures.options import compiled_where, inferred, measured, told_where, unstored, where_notes
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.release import Release, StageRelease
 from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_lines, number_of_blocks, small_blocks
@@ -393,8 +383,7 @@ def sample_aggregate(
     """
     options: dict[str, Any] = {"model_options": model_options, "fit_options": fit_options}
     for name, given in options.items():
-        if not isinstance(given, Mapping | None):
-            raise OptionError(name, type_of(given), "a mapping of argument names to values")
+        of_type((Mapping, NoneType), name, given, "a mapping of argument names to values", hidden=True)
         options[name] = dict(given or {})  # later changes by the caller do not change the model
     fits = BlockModel(model=model, bounds=bounds, names=None if names is None else _texts("names", names), **options)
     stored = {name: stored_options(given) for name, given in options.items()}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import Allowed, are_texts, items_of, one_of, require, whole
 from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
@@ -22,18 +23,7 @@ from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    TARGET,
-    Allowed,
-    compiled_where,
-    inferred,
-    measured,
-    one_of,
-    quoted,
-    told_where,
-    where_notes,
-    whole,
-)
+from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
@@ -41,7 +31,7 @@ from dpinfer.results.base import PrivateResults
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category
-from dpinfer.schema.expressions import compile_condition, compile_expression
+from dpinfer.schema.expressions import compile_condition, compile_expression, quoted
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, FormulaDesign, two_sided
 from dpinfer.statistics.arrays import Array, noise_level, symmetric
 
@@ -477,14 +467,12 @@ def bootstrap(
     >>> bool(abs(results.params.iloc[0] - 2) < 0.2)
     True
     """
-    listed = (columns,) if isinstance(columns, str) else columns
-    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
-        raise OptionError("columns", columns, "a column, or a list of columns")
+    known = isinstance(columns, Sequence) and are_texts(columns)
+    require(known, "columns", columns, "a column, or a list of columns")
     if isinstance(columns, str) and "~" in columns:
-        if statistic != "mean":
-            raise OptionError("statistic", statistic, "none: the formula given as columns is the statistic")
-        listed, statistic = (), columns
-    return Bootstrap.asking(locals(), columns=tuple(listed))
+        require(statistic == "mean", "statistic", statistic, "none: the formula given as columns is the statistic")
+        return Bootstrap.asking(locals(), columns=(), statistic=columns)
+    return Bootstrap.asking(locals(), columns=items_of(columns))
 
 
 _plan = lru_cache(maxsize=32)(BootstrapPlan)

@@ -19,6 +19,7 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
+from dpinfer.checks import of_type
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
 from dpinfer.kernel.copies import check_columns
 from dpinfer.kernel.rows.blocks import OwnEstimator, called, packed
@@ -261,8 +262,7 @@ def formula_estimator(
         )
     by_row = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
     for name, value in by_row.items():
-        if not isinstance(value, str):
-            raise OptionError(name, type_of(value), "the name of a declared column: it has a value for each row")
+        of_type(str, name, value, "the name of a declared column: it has a value for each row", hidden=True)
         if isinstance(schema[value], Category):
             raise OptionError(name, value, "a column of numbers")
     left, right = formula.split("~", 1)

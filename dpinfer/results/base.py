@@ -12,6 +12,7 @@ from statsmodels.iolib.summary2 import Summary as Summary2
 from statsmodels.stats import multitest
 from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
 
+from dpinfer.checks import items_of
 from dpinfer.display.report import number
 from dpinfer.errors import OptionError, UnknownColumnError
 from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, draw_intervals
@@ -270,7 +271,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         tested: list[tuple[str, Any]] = [
             (term, list(columns)) for term, columns in places.items() if len(columns) > 1 or not skip_single
         ]
-        for part in [combine_terms] if isinstance(combine_terms, str) else combine_terms or []:
+        for part in items_of(combine_terms):
             joined = [place for term, columns in places.items() if part in term for place in columns]
             if not joined:
                 raise OptionError("combine_terms", part, f"a part of the name of a term: {', '.join(places)}")
@@ -319,7 +320,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
             Where the term is no factor by itself, or an option has no such value.
         """
         check_alpha(alpha)
-        methods = [method] if isinstance(method, str) else list(method)
+        methods = items_of(method)
         for one in methods:
             if multitest.multitest_alias.get(one, "lfdr") == "lfdr":  # listed by statsmodels, and not served
                 raise OptionError("method", one, METHODS)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dpinfer.checks import of_type
 from dpinfer.display.report import number
-from dpinfer.errors import OptionError, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,7 @@ def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     if ax is not None:
         from matplotlib.axes import Axes  # noqa: PLC0415  (as below)
 
-        if not isinstance(ax, Axes):
-            raise OptionError("ax", type_of(ax), "matplotlib Axes, or None for a new figure")
+        of_type(Axes, "ax", ax, "matplotlib Axes, or None for a new figure", hidden=True)
         return ax
     from matplotlib import pyplot as plt  # noqa: PLC0415  (imported when first needed: it is slow to load)
 

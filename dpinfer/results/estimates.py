@@ -16,6 +16,7 @@ from statsmodels.base.data import PandasData
 from statsmodels.base.model import LikelihoodModelResults
 from statsmodels.base.wrapper import ResultsWrapper
 
+from dpinfer.checks import is_whole, require
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results.prediction import CONSTANTS
 from dpinfer.results.printing import charge_notes, column_notes, format_nobs, guarantee, guarantee_facts, measured_in
@@ -501,8 +502,8 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         """
         count = len(self._inference.names)
         places = list(range(count)) if cols is None else list(cols)
-        if not all(isinstance(one, int | np.integer) and -count <= one < count for one in places):
-            raise OptionError("cols", cols, f"positions of coefficients, from 0 to {count - 1}")
+        within = all(is_whole(one) and -count <= one < count for one in places)
+        require(within, "cols", cols, f"positions of coefficients, from 0 to {count - 1}")
         level = check_alpha(alpha)
         if checked_truth("simultaneous", simultaneous):
             total = self._inference.cov_sampling + self._inference.cov_noise

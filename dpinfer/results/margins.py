@@ -16,6 +16,7 @@ from scipy import stats
 from statsmodels.genmod.families import links
 from statsmodels.genmod.families.links import Identity
 
+from dpinfer.checks import items_of, require
 from dpinfer.errors import OptionError, UnknownColumnError, type_of
 from dpinfer.results.drawing import SMALL, draw_intervals, given_or_new, grouped, restrain, titled
 from dpinfer.results.estimates import method_notes, statistic_labels
@@ -858,9 +859,8 @@ def _named(variables: object, design: FormulaDesign) -> Sequence[str]:
     """Return the columns that change."""
     if variables is None:
         return design.variables
-    names = [variables] if isinstance(variables, str) else variables
-    if not isinstance(names, list | tuple) or not names:
-        raise OptionError("variables", type_of(variables), "columns that the formula reads, by name")
+    names = items_of(variables)
+    require(names, "variables", type_of(variables), "columns that the formula reads, by name")
     for name in names:
         if name not in design.variables:
             raise UnknownColumnError(name, design.variables, "the formula")

@@ -13,6 +13,7 @@ from scipy import stats
 from statsmodels.formula._manager import FormulaManager
 from statsmodels.stats.contrast import ContrastResults
 
+from dpinfer.checks import are_texts, of_type
 from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import InferenceError, NotProvedError, OptionError
 from dpinfer.results.drawing import MARKED, IntervalFigure, PlottedIntervals, draw_law, dress_law, given_or_new
@@ -78,8 +79,7 @@ def checked_truth(option: str, given: bool) -> bool:
     ------
     OptionError
     """
-    if not isinstance(given, bool | np.bool_):
-        raise OptionError(option, given, "True or False")
+    of_type((bool, np.bool_), option, given, "True or False")
     return bool(given)
 
 
@@ -139,7 +139,7 @@ def _with_plain_names(spec: Any, names: Sequence[str], plain: Sequence[str]) -> 
     if isinstance(spec, dict):
         known = dict(zip(names, plain, strict=True))
         return {known.get(name, name): value for name, value in spec.items()}
-    if isinstance(spec, list | tuple) and all(isinstance(one, str) for one in spec):
+    if isinstance(spec, list | tuple) and are_texts(spec):
         return [_with_plain_names(one, names, plain) for one in spec]
     if not isinstance(spec, str):
         return spec

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import is_whole
 from dpinfer.display.progress import check_progress, watched
 from dpinfer.display.report import Report, Reported, Table, count, number
 from dpinfer.errors import OptionError
@@ -19,7 +20,6 @@ from dpinfer.studies.audit_draws import replay_all, tests_of_laws
 from dpinfer.studies.audit_events import event_findings, label_tests
 from dpinfer.studies.audit_exact import Finding, exact_findings, worst_of
 from dpinfer.studies.audit_pairs import Units, served, setting_of, strong
-from dpinfer.studies.power import is_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

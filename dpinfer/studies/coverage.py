@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from scipy import stats
 from statsmodels.iolib.table import SimpleTable
 
+from dpinfer.checks import is_list
 from dpinfer.display.progress import check_progress
 from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DataError, DPInferError, OptionError, names_of
@@ -25,7 +25,7 @@ from dpinfer.studies.simulation import Design, Task, draw_columns, run_block, ru
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -125,7 +125,7 @@ def coverage_study(
     check_progress(progress)
 
     def listed(value: Any) -> tuple[Any, ...]:
-        return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        return tuple(value) if is_list(value) else (value,)
 
     known = None if truth is None else dict(truth)
     more = dict(contrasts or {})

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
+from dpinfer.checks import is_finite, is_whole, of_type
 from dpinfer.display.progress import check_progress, watch
 from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DPInferError, OptionError, cut, kind_of, names_of, type_of
@@ -25,8 +26,6 @@ from dpinfer.studies.power import (
     amount_of,
     crossing,
     four_digits_down,
-    is_number,
-    is_whole,
     price_bounds,
     public_facts,
     three_digits_up,
@@ -173,7 +172,7 @@ def plan(
     if not (isinstance(several, Sequence) and several and all(isinstance(one, Procedure) for one in several)):
         raise OptionError("procedure", type_of(procedure), 'a question such as dpi.ols("y ~ x"), or several')
     for name, value in (("alpha", alpha), ("assurance", assurance)):
-        if not (is_number(value) and 0 < value < 1):
+        if not (is_finite(value) and 0 < value < 1):
             raise OptionError(name, value, "a number between 0 and 1")
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, not negative")
@@ -213,8 +212,7 @@ def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assur
     sources = [one.source for one in several if isinstance(one.source, Data)]
     if any((one.schema, one.neighbors) != (sources[0].schema, sources[0].neighbors) for one in sources):
         raise OptionError("procedure", type_of(several), "questions that are bound to data of one schema and neighbors")
-    if not isinstance(budget, Privacy):
-        raise OptionError("budget", budget, "what the questions share, such as ZCDP(1.0)")
+    of_type(Privacy, "budget", budget, "what the questions share, such as ZCDP(1.0)")
 
 
 def _kind(unit: Any, bound: Any, price: Privacy | None) -> Privacy:
@@ -288,11 +286,11 @@ class Targets:
             for name, one in by_term.items():
                 if option == "power":
                     pair = one if isinstance(one, tuple | list) else (None, one)
-                    fits = len(pair) == 2 and (pair[0] is None or is_number(pair[0])) and is_number(pair[1])
+                    fits = len(pair) == 2 and (pair[0] is None or is_finite(pair[0])) and is_finite(pair[1])
                     if not (fits and alpha < pair[1] < 1 and pair[0] != 0):
-                        raise OptionError(option, value if is_number(value) else type_of(value), right)
+                        raise OptionError(option, value if is_finite(value) else type_of(value), right)
                     wanted[option][name] = (None if pair[0] is None else float(pair[0]), float(pair[1]))
-                elif is_number(one) and one > least:
+                elif is_finite(one) and one > least:
                     wanted[option][name] = float(one)
                 else:
                     usual = f"a number above {least:g} for all terms, or such numbers by term, as in {option}"
@@ -367,7 +365,7 @@ class _Planned:
         test = isinstance(outlook, Tested)
         wanted = [name for name in given if given[name] is not None]
         missing = [name for name, known in (("n", n is not None), ("privacy", privacy is not None)) if not known]
-        if wanted and not missing and not test and (wanted != ["power"] or is_number(given["power"])):
+        if wanted and not missing and not test and (wanted != ["power"] or is_finite(given["power"])):
             raise OptionError("n", n, "None: with n, privacy and a target nothing is missing to solve")
         if "n" in missing and (len(missing) > 1 or not wanted):
             n, missing = self.rows(None), [one for one in missing if one != "n"]
@@ -728,7 +726,7 @@ def _shared(planned: Sequence[_Planned], n: int, budget: Privacy, weights: Any) 
     many, listed = len(planned), None
     if weights is not None:
         sized = not isinstance(weights, str) and hasattr(weights, "__len__") and len(weights) == many
-        if not (sized and all(is_number(one) and one > 0 for one in weights)):
+        if not (sized and all(is_finite(one) and one > 0 for one in weights)):
             raise OptionError("weights", type_of(weights), f"{many} numbers above 0, one for each question")
         listed = np.array(list(weights), dtype=np.float64)
     usual = []

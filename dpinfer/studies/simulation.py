@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpinfer._version import __version__
+from dpinfer.checks import is_number, is_whole, require
 from dpinfer.display.progress import LOG, watched
 from dpinfer.errors import DataError, OptionError
 from dpinfer.kernel.data import PublicData
@@ -107,7 +108,7 @@ class Design:
 
     def __post_init__(self) -> None:
         bound = hasattr(self.procedure, "fit") and hasattr(self.procedure, "bind")
-        sizes = bool(self.n) and all(isinstance(size, int) and size > 0 for size in self.n)
+        sizes = bool(self.n) and all(is_whole(size) and size > 0 for size in self.n)
         prices = bool(self.privacy) and all(isinstance(price, Privacy) for price in self.privacy)
         weights = all(isinstance(one, Mapping) for one in self.contrasts.values())
         for name, right, expected in (
@@ -117,14 +118,13 @@ class Design:
             ("n", sizes, "one or more positive whole numbers of rows"),
             ("privacy", prices, "one or more prices such as ZCDP(0.1)"),
             ("neighbors", self.neighbors in NEIGHBORS, NEIGHBORS),
-            ("replicates", isinstance(self.replicates, int) and self.replicates > 0, "a positive whole number"),
-            ("level", isinstance(self.level, float) and 0 < self.level < 1, "a number between 0 and 1, such as 0.95"),
-            ("seed", isinstance(self.seed, int) and self.seed >= 0, "a whole number, not negative"),
+            ("replicates", is_whole(self.replicates) and self.replicates > 0, "a positive whole number"),
+            ("level", is_number(self.level) and 0 < self.level < 1, "a number between 0 and 1, such as 0.95"),
+            ("seed", is_whole(self.seed) and self.seed >= 0, "a whole number, not negative"),
             ("contrasts", weights, 'such as {"x - z": {"x": 1, "z": -1}}'),
             ("baseline", self.baseline is None or callable(self.baseline), "a function of a DataFrame, or None"),
         ):
-            if not right:
-                raise OptionError(name, getattr(self, name), expected)
+            require(right, name, getattr(self, name), expected)
 
     @property
     def estimates_many(self) -> bool:

@@ -10,23 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.checks import FINITE, Allowed, is_list, is_text, one_of
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, named
 from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_table
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    FINITE,
-    Allowed,
-    axes_of,
-    axis_name,
-    check_bins,
-    edges_of,
-    inferred,
-    is_text,
-    one_of,
-    told_where,
-    where_notes,
-)
+from dpinfer.procedures.options import axes_of, axis_name, check_bins, edges_of, inferred, told_where, where_notes
 from dpinfer.procedures.procedure import first_error
 from dpinfer.results.drawing import FAINT, given_or_new, ink, restrain, titled
 from dpinfer.results.printing import interval_labels, label_texts, refuse_dependent_rows
@@ -505,7 +494,7 @@ def _by_label(option: str, pairs: Numbers, axis: Axis) -> Array:
 def _pairs(option: str, given: object, labels: Sequence[Any] | None, right: str) -> Numbers:
     if labels is None and isinstance(given, Mapping | pd.Series):
         labels, values = list(given.keys()), list(given.values() if isinstance(given, Mapping) else given.tolist())
-    elif isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
+    elif is_list(given):
         values = list(given)
         labels = [None] * len(values) if labels is None else labels
     else:

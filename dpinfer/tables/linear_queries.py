@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import is_text, one_of, texts_of
 from dpinfer.errors import OptionError, ReleaseFormatError, names_of, type_of
 from dpinfer.kernel.rows.cells import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, CellSum, QuerySum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.cell_sums import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    Contrasts,
-    axes_of,
-    compiled_where,
-    inferred,
-    is_text,
-    one_of,
-    texts_of,
-    told_where,
-    where_notes,
-)
+from dpinfer.procedures.options import Contrasts, axes_of, compiled_where, inferred, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure, first_error
 from dpinfer.release import Release, StageRelease
 from dpinfer.results.descriptions import DescriptionResults

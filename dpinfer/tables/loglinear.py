@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import are_texts, is_text, of_type, one_of, require
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError, UnknownColumnError, kind_of
 from dpinfer.kernel.stage import Data
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, check_summed, counts_of_table
@@ -24,7 +26,6 @@ from dpinfer.procedures.options import (
     check_bins,
     edges_of,
     inferred,
-    one_of,
     told_where,
     where_notes,
 )
@@ -142,7 +143,7 @@ def loglinear(
     """
     edges = None
     if bins is not None:
-        if not isinstance(bins, Mapping) or not bins or not all(isinstance(name, str) for name in bins):
+        if not isinstance(bins, Mapping) or not bins or not are_texts(bins):
             raise OptionError("bins", bins, "a mapping from columns to increasing edges")
         edges = {name: tuple(edges_of(name, ends)) for name, ends in bins.items()}
     return LogLinear.asking(locals(), bins=edges)
@@ -165,10 +166,8 @@ class LogLinear(CountsQuestion):
 
     def check_options(self) -> None:
         """Refuse a formula that is no text."""
-        if not isinstance(self.formula, str) or not self.formula.strip():
-            raise OptionError("formula", self.formula, FORMULA)
-        if not (self.exclude is None or isinstance(self.exclude, str)):
-            raise OptionError("exclude", self.exclude, "a condition on the factors, or None")
+        require(is_text(self.formula), "formula", self.formula, FORMULA)
+        of_type((str, NoneType), "exclude", self.exclude, "a condition on the factors, or None")
 
     def axes(self, schema: Schema) -> tuple[Mapping[str, Any], ...]:
         """Return the axes of the smallest table that holds the factors, as the formula names them first."""

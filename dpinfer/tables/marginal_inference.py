@@ -297,7 +297,7 @@ class MarginalPlan:
     ----------
     schema : Schema
     axes : tuple of mapping
-        The columns, as `axis_to_dict` writes them.
+        The columns, as `Axis.to_dict` writes them.
     marginals : tuple of tuple of str
         Names of axes.
     weights : tuple of float

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.checks import TRUTH, items_of, texts_of
 from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES, Described, levels_shown
-from dpinfer.procedures.options import axis_name, texts_of, where_notes
+from dpinfer.procedures.options import axis_name, where_notes
 from dpinfer.procedures.procedure import context_of
 from dpinfer.release.release import encode
 from dpinfer.results import printing
@@ -199,7 +200,7 @@ class MarginalTables:
         self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
     ) -> DescriptionResults:
         """Infer the shares of the levels of a column, in groups of others."""
-        columns = (*((by,) if isinstance(by, str) else by), column)
+        columns = (*items_of(by), column)
         subset, axes = self._few(columns), self.axes(columns)
         groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
         truth = axes[-1].labels == (False, True)
@@ -327,7 +328,7 @@ class MarginalResults(Exported):
         MissingFromReleaseError
             If no marginal holds the columns together.
         """
-        return self.tables.margin(_listed(columns), inference=self.inference, target=self.target)
+        return self.tables.margin(items_of(columns), inference=self.inference, target=self.target)
 
     def proportions(
         self, column: str, by: str | Sequence[str] = (), *, target: str = "population"
@@ -419,9 +420,8 @@ class MarginalResults(Exported):
         OptionError, MissingFromReleaseError
             As `marginal`.
         """
-        if not isinstance(non_negative, bool):
-            raise OptionError("non_negative", non_negative, (True, False))
-        chosen = _listed(columns)
+        TRUTH.check("non_negative", non_negative)
+        chosen = items_of(columns)
         values = self.tables.unbiased(chosen)
         if non_negative:
             values = np.maximum(self.tables.nonnegative.table(self.tables.subset(chosen))[0], 0.0)
@@ -454,8 +454,7 @@ class MarginalResults(Exported):
             Where an argument has no such value.
         """
         level = check_alpha(alpha)
-        if not isinstance(simultaneous, bool):
-            raise OptionError("simultaneous", simultaneous, (True, False))
+        TRUTH.check("simultaneous", simultaneous)
         every = self._estimates()
         reach = self._largest_error(every, level, seed) if simultaneous and self.target == "data" else None
         each = level / sum(found.value.shape[1] for found in every.values()) if simultaneous else level
@@ -567,7 +566,3 @@ class MarginalResults(Exported):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self.marginals)} marginals, {printing.title_guarantee(self.release)}>"
-
-
-def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)

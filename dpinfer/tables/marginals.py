@@ -10,24 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import is_list, is_number, is_text, one_of, texts_of
 from dpinfer.errors import NotProvedError, OptionError, SchemaError, UnknownColumnError, named, type_of
 from dpinfer.kernel.rows.marginals import MOST_COLUMNS, MOST_SUBSETS
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    TARGET,
-    axes_of,
-    axis_name,
-    edges_of,
-    inferred,
-    is_number,
-    is_text,
-    measured,
-    one_of,
-    texts_of,
-    told_where,
-)
+from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inferred, measured, told_where
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release, StageRelease
 from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
@@ -172,7 +161,7 @@ def read_workload(given: object, weights: Weights = None) -> Workload:
         weights = [keyed.get(frozenset(one), 1.0) for one in sets]
     elif weights is None:
         weights = [1.0] * len(sets)
-    listed = weights if isinstance(weights, Sequence | np.ndarray) and not isinstance(weights, str) else ()
+    listed = weights if is_list(weights) else ()
     return Workload(sets, tuple(float(one) if is_number(one) else one for one in listed))
 
 

@@ -403,11 +403,11 @@ def test_what_cannot_be_combined_is_refused_by_name():
         combine([table, other], inference="score")
     with pytest.raises(InferenceError, match="releases 1 and 2 are the same one"):
         combine([table, table])
-    with pytest.raises(InferenceError, match="data set: 'census' and None"):
+    with pytest.raises(InferenceError, match="data set: 'census' and 'None'"):
         combine([replace(table, dataset="census"), other])
     with pytest.raises(InferenceError, match="neighbours: 'add_remove' and 'replace_one'"):
         combine([table, measure(dpi.table("b"), neighbors="replace_one")])
-    with pytest.raises(InferenceError, match="privacy: 'public' and 'private'"):
+    with pytest.raises(InferenceError, match="rows: 'public, with simulated noise' and 'confidential'"):
         combine([table, replace(other, public=False)])
     with pytest.raises(InferenceError, match=r"charge abc.*not independent"):
         combine([replace(table, charge_ids=("abc",)), replace(other, charge_ids=("abc",))])

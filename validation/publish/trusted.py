@@ -21,7 +21,7 @@ PURPOSES = {
     "privacy": "units, exact arithmetic, costs, filters, the account of a ledger, its file and the releases in it",
     "release": "noise laws, what a stage releases, what is asked",
     "schema": "columns, cells, expressions, features, axes",
-    "": "errors, files that are written whole",
+    "": "errors, checks of arguments, files that are written whole",
 }
 
 

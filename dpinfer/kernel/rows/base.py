@@ -12,7 +12,7 @@ from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.privacy.sensitivity import joint_sensitivity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from fractions import Fraction
 
     from numpy.typing import NDArray
@@ -199,12 +199,6 @@ class RowSum(ABC):
             weights=np.where(exact, product, np.nextafter(product, np.inf)),
             public=self.public(neighbors),
         )
-
-
-def require(right: bool, name: str, found: object, wanted: str | Iterable[str]) -> None:
-    """Refuse what is not right: `OptionError` before the charge."""
-    if not right:
-        raise OptionError(name, found, wanted)
 
 
 def _positive(name: str, given: Sequence[float], count: int) -> Array:

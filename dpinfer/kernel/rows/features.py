@@ -17,7 +17,6 @@ import numpy as np
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.rows.base import RowSum
 from dpinfer.privacy.sensitivity import Norm, RowBounds
-from dpinfer.schema.columns import limits_of
 from dpinfer.schema.grid import UNIT, Curve, groups_of, widened
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ class Features:
             coerced = {name: schema[name].coerce(raw[name]) for name in self.columns}
             values: dict[str, Array] = {}
             for name in self._evaluated:
-                value, (lower, upper) = coerced[name], limits_of(schema[name])
+                value, (lower, upper) = coerced[name], schema[name].limits
                 keep &= np.isfinite(value)
                 if self.count_clamped:
                     outside |= (value < lower) | (value > upper)

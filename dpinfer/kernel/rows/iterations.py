@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import require
 from dpinfer.errors import NotProvedError
-from dpinfer.kernel.rows.base import Batch, require
 from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
 from dpinfer.kernel.rows.products import upper_pattern
 from dpinfer.privacy.exact import binary, sqrt_above
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.rows.base import Array, Ints, Places
+    from dpinfer.kernel.rows.base import Array, Batch, Ints, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
 

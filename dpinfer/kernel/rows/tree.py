@@ -14,7 +14,7 @@ from dpinfer.kernel.rows.cells import CellSum, CountedSum, named_cells
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.schema.axes import BinsAxis
-from dpinfer.schema.columns import Integer, Real, clamped_values, limits_of
+from dpinfer.schema.columns import Integer, Real, clamped_values
 from dpinfer.schema.grid import constant_basis
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class TreeSum(CountedSum):
         column = self.schema[self.name]
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
-        lower, upper = limits_of(column)
+        lower, upper = column.limits
         if not 1 / _WIDEST <= upper - lower <= _WIDEST:
             right = f"{1 / _WIDEST:g} to {_WIDEST:g}"
             raise SchemaError(f"{self.name!r}: quantiles need bounds that are {right} apart, not {upper - lower:g}")
@@ -235,7 +235,7 @@ class PointRows:
                 place = axis.place(values)
                 keep &= place >= 0
                 group = group * axis.size + place
-            lower, upper = limits_of(column)
+            lower, upper = column.limits
             if isinstance(column, Integer):
                 offset = values[tree.name] - lower
             else:  # halved first: the length of the bounds may be beyond the largest float
