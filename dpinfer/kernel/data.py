@@ -20,8 +20,8 @@ from dpinfer.errors import (
     type_of,
 )
 from dpinfer.kernel import stage
-from dpinfer.kernel.copies import check_columns
 from dpinfer.kernel.people import BUCKETS, KeptSource, SpilledPeople, check_disk
+from dpinfer.kernel.price import check_columns
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.rows.products import ReplicateSum

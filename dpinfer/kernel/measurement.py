@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.kernel.plan import Plan, planned
@@ -244,7 +244,7 @@ def _unit_of(rows: Any) -> str:
     return others.get(type(rows), "the scaled features")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Measurement(Plan):
     """What a procedure would do to rows at a price, and what it costs: for people and for studies; nothing runs it.
 
@@ -357,4 +357,4 @@ def price_procedure(procedure: Any, context: Context) -> Measurement:
         If the procedure cannot be measured at this price, for a public reason.
     """
     plan = planned(procedure, context)
-    return Measurement(**{one.name: getattr(plan, one.name) for one in fields(Plan)})
+    return Measurement(**vars(plan))
