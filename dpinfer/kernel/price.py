@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.sensitivity import Norm
 
-    Known = dict[int, tuple[Schema, Schema]]
-    """Schemas that were met, by their identity, and the columns of the data that stand for them."""
+    Known = dict[int, tuple[Any, Any]]
+    """Schemas and features that were met in a question, by their identity, and the kernel's own that stand for them."""
 
 _LARGEST = 1e150
 """Noise laws have smaller scales, see `NoiseLaw`."""
@@ -171,10 +171,12 @@ def _copied(value: Any, schema: Schema, known: Known) -> Any:  # noqa: PLR0911  
         return value
     if kind in (tuple, list):
         return tuple(_copied(one, schema, known) for one in value)
+    if kind in (Schema, Basis, Features):
+        if id(value) not in known:
+            known[id(value)] = value, _columns_of(value, schema) if kind is Schema else _record(value, schema, known)
+        return known[id(value)][1]
     if kind in _RECORDS:
         return _record(value, schema, known)
-    if kind is Schema:
-        return _columns_of(value, schema, known)
     if kind is np.ndarray and value.dtype.kind in "biuf":
         array = np.array(value)
         array.setflags(write=False)
@@ -201,16 +203,14 @@ def _record(value: Any, schema: Schema, known: Known) -> Any:
     return made
 
 
-def _columns_of(other: Schema, schema: Schema, known: Known) -> Schema:
+def _columns_of(other: Schema, schema: Schema) -> Schema:
     """Return columns of the data by the names of a schema that declares them alike."""
-    if id(other) not in known:
-        if other.people != schema.people:
-            raise OptionError("schema", other.unit, f"that of the data, whose unit is {schema.unit}")
-        for name in other:
-            if name not in schema or (other[name] is not schema[name] and other[name] != schema[name]):
-                raise OptionError("schema", name, f"columns as the data declare them: {', '.join(schema)}")
-        known[id(other)] = other, schema.select(list(other))
-    return known[id(other)][1]
+    if other.people != schema.people:
+        raise OptionError("schema", other.unit, f"that of the data, whose unit is {schema.unit}")
+    for name in other:
+        if name not in schema or (other[name] is not schema[name] and other[name] != schema[name]):
+            raise OptionError("schema", name, f"columns as the data declare them: {', '.join(schema)}")
+    return schema.select(list(other))
 
 
 # What the bounds of a row sum take for granted of its parts
@@ -301,7 +301,7 @@ def price_stage(
     """Say how much noise a stage gets at its share of the price.
 
     ``most`` counts the coordinates of all stages, where there are several: the grid is then fine enough for them all.
-    ``known`` are the schemas of stages that were priced before.
+    ``known`` are the schemas and features of stages that were priced before.
     Refused with an `OptionError` is a part of a stage that is not one of the kernel's own types, or was made for other
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """

@@ -155,13 +155,17 @@ class RowSum(ABC):
     def add(self, batch: Batch) -> Ints:
         """Map a batch to integers, force each unit's into the set that is priced, and add them up (sets, entries)."""
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Turn added-up integers (k,) into the m exact sums, by a linear map; by default they are the sums."""
+    def finish_sets(self, totals: Any) -> Any:
+        """Turn added-up integers of data sets (R, k) into sums (R, m), by a linear map; by default they are the sums.
+
+        Integers of Python stay exact; in simulation floats are faster.
+        """
         return totals
 
-    def finish_sets(self, totals: Array) -> Array:
-        """Do the same for many data sets (R, k) in simulation, in floating point."""
-        return totals
+    def finish(self, totals: list[int]) -> list[int]:
+        """Turn added-up integers (k,) into the m exact sums."""
+        found: list[int] = self.finish_sets(np.array([totals], dtype=object))[0].tolist()
+        return found
 
     def bounded(
         self,

@@ -81,12 +81,12 @@ class CellSum(FeatureSum):
         """The number 1 in each integer sum (G d,)."""
         return np.full(self.size * self.width, float(self.unit))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return tuple(sorted({*self.features.columns, *(name for axis in self.axes for name in axis.columns)}))
 
-    @property
+    @cached_property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make it impossible that a row is in no cell."""
         whole = self.schema.people is None and self.features.where is None and all(axis.covers for axis in self.axes)
@@ -445,13 +445,8 @@ class QuerySum(CountedSum):
             raise OptionError("queries", f"the queries {', '.join(self.names[:5])}", right)
         return found * self.schema.rows_per_unit
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Return the queries' exact sums, in steps, from the counts of all cells."""
-        combined: list[int] = (self.matrix.astype(object) @ np.array(totals, dtype=object)).tolist()
-        return combined
-
-    def finish_sets(self, totals: Array) -> Array:
-        """Do the same for many data sets (R, G)."""
+    def finish_sets(self, totals: Any) -> Any:
+        """Return the queries' sums, in steps, from the counts of all cells (R, G)."""
         return totals @ self.matrix.T
 
 

@@ -245,17 +245,8 @@ class MarginalSum(FeatureSum):
             found.append(np.bincount(place, minlength=batch.sets * size).reshape(batch.sets, size))
         return np.concatenate(found, axis=1).astype(np.int64, copy=False)
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Return the exact sums from the counts of all blocks."""
-        found: list[int] = self._summed(np.array([totals], dtype=object))[0].tolist()
-        return found
-
-    def finish_sets(self, totals: Array) -> Array:
-        """Do the same for many data sets (R, k)."""
-        return np.asarray(self._summed(totals))
-
-    def _summed(self, totals: Any) -> Any:
-        """Margins of the blocks, contrasted where contrasts are asked for (R, m)."""
+    def finish_sets(self, totals: Any) -> Any:
+        """Return the margins of all blocks, contrasted where contrasts are asked for, from their counts (R, k)."""
         sizes = np.cumsum([prod(self.shape[i] for i in block) for block in self.blocks])
         tables = dict(zip(self.blocks, np.split(totals, sizes[:-1], axis=1), strict=True))
         for subset in largest_of(self.subsets):

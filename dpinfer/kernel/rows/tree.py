@@ -170,15 +170,14 @@ class TreeSum(CountedSum):
         one = largest if norm == "l1" else binary(sqrt_above(largest))
         return one * self.schema.rows_per_unit
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Return the exact counts of all nodes, group by group and from the root down, from those of the leaves."""
-        held = np.array(totals, dtype=object).reshape(self.size, len(self.edges) - 1)
-        levels = [np.zeros((self.size, self.leaves), dtype=object)]
+    def finish_sets(self, totals: Any) -> Any:
+        """Return the counts of all nodes, group by group and from the root down, from those of the leaves (R, k)."""
+        held = totals.reshape(-1, len(self.edges) - 1)
+        levels = [np.zeros((len(held), self.leaves), dtype=held.dtype)]
         levels[0][:, : held.shape[1]] = held
         while levels[0].shape[1] > 1:
-            levels.insert(0, levels[0].reshape(self.size, -1, 2).sum(axis=2))
-        found: list[int] = np.concatenate(levels, axis=1).ravel().tolist()
-        return found
+            levels.insert(0, levels[0].reshape(len(held), -1, 2).sum(axis=2))
+        return np.concatenate(levels, axis=1).reshape(len(totals), -1)
 
 
 @dataclass(frozen=True, eq=False)
