@@ -28,9 +28,9 @@ from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.kernel.run import run
 from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sources.base import Table, no_warnings
+from dpinfer.kernel.sources.base import Source, Table, no_warnings
 from dpinfer.privacy.store import ROWS, Account
-from dpinfer.privacy.units import NEIGHBORS, Neighbors
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 from dpinfer.release.request import Request
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.declared import kind_of_type
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.plan import Plan
-    from dpinfer.kernel.sources.base import Source
     from dpinfer.privacy.ledger import Ledger
-    from dpinfer.privacy.units import Privacy
     from dpinfer.release import Release
     from dpinfer.release.release import Advice
     from dpinfer.schema.schema import Schema

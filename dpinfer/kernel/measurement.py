@@ -13,7 +13,7 @@ from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, MarginalSum
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.stage import Above
+from dpinfer.kernel.stage import Above, Context
 from dpinfer.release.laws import CHOICES, NoiseLaw
 from dpinfer.schema.grid import UNIT
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.schema import People

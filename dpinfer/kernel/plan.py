@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import OptionError, type_of
-from dpinfer.kernel.price import amounts, checked_slots, own_blocks, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.price import amounts, checked_slots, own_blocks, price_stage, total_cost
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.blocks import BlockSum, BlockValues, block_values, check_count
-from dpinfer.kernel.stage import Above, Largest, Place, Resampled
+from dpinfer.kernel.rows.blocks import Blocks, BlockSum, BlockValues, block_values, check_count
+from dpinfer.kernel.stage import Above, Context, Largest, Place, Resampled, Slot
+from dpinfer.privacy.accounting import Cost, reserved_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.price import Known, PricedStage
-    from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.kernel.stage import Context, Slot
-    from dpinfer.privacy.accounting import Cost
     from dpinfer.privacy.units import Privacy
     from dpinfer.release.laws import StageRelease
     from dpinfer.schema.schema import Schema
@@ -116,7 +114,8 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
         priced = shares.price(procedure, place, tuple(released))
         reserved = priced.cost
         if slot.adaptive:
-            reserved = reserved_cost(slot, shares.amounts[place], context, shares.coordinates or 1, priced.cost)
+            of = {"sums": slot.most, "most": shares.coordinates or 1}
+            reserved = reserved_cost(shares.amounts[place], priced.cost, total=context.privacy, **of)
         stages.append(priced)
         costs.append(reserved)
         if not rehearse and len(slots) == 1:

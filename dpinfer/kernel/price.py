@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import LARGEST_CHOICE, RANK, SLACK, PointRows, TreeSum
-from dpinfer.kernel.stage import Above, Largest, Noise, Place, Resampled, Slot, Stage, Sum
+from dpinfer.kernel.stage import Above, Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import (
     calibrate,
     choice_cost,
@@ -36,7 +36,6 @@ from dpinfer.privacy.accounting import (
     discrete_gaussian_tau,
     fine_multiplier,
     gaussian_amount,
-    gaussian_cost,
     joint_cost,
     laplace_cost,
     least_scale,
@@ -45,6 +44,7 @@ from dpinfer.privacy.accounting import (
 )
 from dpinfer.privacy.exact import binary, digits_below, sqrt_above, sqrt_below
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, cost_of, resampled_cost
+from dpinfer.privacy.sensitivity import Norm, norm_above
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw, StageRelease
 from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
@@ -55,11 +55,7 @@ from dpinfer.schema.region import Region
 from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.accounting import Cost
-    from dpinfer.privacy.sensitivity import Norm
 
     Known = dict[int, tuple[Any, Any]]
     """Schemas and features that were met in a question, by their identity, and the kernel's own that stand for them."""
@@ -205,6 +201,8 @@ def _record(value: Any, schema: Schema, known: Known) -> Any:
 
 def _columns_of(other: Schema, schema: Schema) -> Schema:
     """Return columns of the data by the names of a schema that declares them alike."""
+    if other is schema:
+        return schema
     if other.people != schema.people:
         raise OptionError("schema", other.unit, f"that of the data, whose unit is {schema.unit}")
     for name in other:
@@ -271,20 +269,6 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
         return [privacy]
     whole = privacy if isinstance(privacy, PureDP) else gaussian_amount(privacy)
     return [whole * Fraction(slot.share) for slot in slots]  # type: ignore[operator]
-
-
-def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int, rehearsed: Cost) -> Cost:
-    """Cost of an adaptive stage before it is known: of as many noisy sums as its slot allows, and of what it rehearsed.
-
-    A choice or resampled sums cost more than noisy sums in some currencies. ``most`` counts the coordinates of all
-    stages, for which the grid is made fine enough.
-    """
-    if isinstance(amount, PureDP):
-        cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
-        pure = replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
-        return pure.larger(rehearsed)
-    sums = gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
-    return sums.larger(rehearsed)
 
 
 def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
@@ -409,7 +393,7 @@ def _price_resampled(
     if rows.in_pairs:
         # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates, whatever they
         # are. Paired weights have one law on both sides, so what holds given the weights holds without them.
-        total = bounded.bound * binary(sqrt_above(Fraction(2 * rows.replicates), binary))
+        total = bounded.bound * norm_above(2 * rows.replicates, "l2")
         scales[noisy], multiplier, cost = noise_plan(total, amount, weights, total=context.privacy, most=most)
     else:  # from the exact cost of secret weights
         assert isinstance(amount, GDP | ApproxDP)

@@ -6,28 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError, SourceFailedError, type_of
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.plan import planned
+from dpinfer.kernel.plan import Plan, planned
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.rows.base import CHUNK_ROWS
-from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.sampling import check_scales, room
-from dpinfer.kernel.sources.base import Table, no_warnings
-from dpinfer.kernel.stage import Above, Largest, Place, Resampled
+from dpinfer.kernel.rows.blocks import BlockSum, BlockValues
+from dpinfer.kernel.sampling import Draws, check_scales, room
+from dpinfer.kernel.sources.base import Source, Table, no_warnings
+from dpinfer.kernel.stage import Above, Context, Largest, Place, Resampled
 from dpinfer.kernel.sums import exact_sums, replicate_sums
-from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw
+from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw, StageRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.rows.blocks import BlockValues
-    from dpinfer.kernel.sampling import Draws
-    from dpinfer.kernel.sources.base import Source
-    from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
-    from dpinfer.release.laws import StageRelease
 
 
 def run(
@@ -127,10 +121,8 @@ def _drawn(priced: PricedStage, source: Source, values: BlockValues | None, draw
     if isinstance(rows, BlockSum):
         assert values is not None
         return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
-    if draws.private or not isinstance(source, Table) or source.rows > CHUNK_ROWS:
-        exact = exact_sums(rows, source)
-    else:
-        exact = exact_sums(rows, source, threads=1)  # public rows in one batch need no thread
+    small = not draws.private and isinstance(source, Table) and source.rows <= CHUNK_ROWS
+    exact = exact_sums(rows, source, threads=1) if small else exact_sums(rows, source)  # public rows in one batch
     if isinstance(measure, Largest):
         return [draws.place(exact, measure.law, priced.law.scales[0])]
     return noisy_answers(priced, exact, draws) if isinstance(measure, Above) else noisy(priced, exact, draws)

@@ -364,6 +364,19 @@ def fine_multiplier(smallest: float, least: float, amount: Privacy) -> int:
     return multiplier
 
 
+def reserved_cost(amount: Privacy, rehearsed: Cost, *, sums: int, total: Privacy, most: int) -> Cost:
+    """Cost of a mechanism before it is known: of as many noisy sums as it may release, and of what it rehearsed.
+
+    A choice or resampled sums cost more than noisy sums in some currencies. ``total`` and ``most`` are as in
+    `noise_plan`: the grid is made fine enough for all coordinates.
+    """
+    if isinstance(amount, PureDP):
+        cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
+        pure = replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
+        return pure.larger(rehearsed)
+    return gaussian_cost(amount, scales=np.full(sums, least_scale(total, most))).larger(rehearsed)
+
+
 def _price_squared(price: Privacy, law: Law) -> Fraction:
     """Return the largest (sensitivity/scale)^2 that a price allows: mu^2 = 2 rho, or epsilon^2."""
     if law not in get_args(Law):

@@ -7,26 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.privacy.sensitivity import joint_sensitivity
+from dpinfer.privacy.sensitivity import Norm, joint_sensitivity
+from dpinfer.schema.cells import Coded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from fractions import Fraction
 
-    from numpy.typing import NDArray
-
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.cells import Coded
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Places = NDArray[np.intp]
-    Flags = NDArray[np.bool_]
-    Cells = NDArray[Any] | Coded
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Places = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+Cells = NDArray[Any] | Coded
 
 
 CHUNK_ROWS = 32_768

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.kernel.rows.base import RowSum
+from dpinfer.kernel.rows.base import Array, Cells, Flags, RowSum
 from dpinfer.privacy.sensitivity import Norm, RowBounds
-from dpinfer.schema.columns import limits_of
-from dpinfer.schema.grid import UNIT, Curve, groups_of, widened
+from dpinfer.schema.columns import Column, limits_of
+from dpinfer.schema.grid import UNIT, Basis, Block, Curve, groups_of, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.kernel.rows.base import Array, Cells, Flags
-    from dpinfer.schema.columns import Column
-    from dpinfer.schema.grid import Basis, Block
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
@@ -271,7 +268,7 @@ class Boxes:
         found = []
         for places in groups_of(self.basis.blocks):
             if places != (0,):
-                box = _box([self.basis.blocks[place] for place in places])
+                box = box_of([self.basis.blocks[place] for place in places])
                 found.append(known.get(places) or Curve(None, places, np.array([-np.inf, np.inf]), *box))
         return tuple(found)
 
@@ -298,14 +295,11 @@ class Boxes:
         return Reach(float(length ** (1 / power) * MARGIN), float(spread ** (1 / power) * MARGIN))
 
 
-def feature_box(basis: Basis) -> tuple[Array, Array]:
-    """Lower and upper bound of each feature (d,) of a row that counts; those of the constant are 1."""
-    lower, upper = _box(basis.blocks)
-    return lower[:, 0], upper[:, 0]
+def box_of(blocks: Sequence[Block]) -> tuple[Array, Array]:
+    """Lower and upper bound of each feature (k, 1) of a row that counts: any combination of values within their bounds.
 
-
-def _box(blocks: Sequence[Block]) -> tuple[Array, Array]:
-    """Lower and upper bound of each feature (k, 1): every combination of values within their bounds."""
+    Those of the constant are 1.
+    """
     lower = [(block.expression.lower - block.center) / block.half for block in blocks]
     upper = [(block.expression.upper - block.center) / block.half for block in blocks]
     return widened(np.array(lower)[:, None], np.array(upper)[:, None])

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import NotProvedError
-from dpinfer.kernel.rows.base import Batch, require
+from dpinfer.kernel.rows.base import Array, Batch, Ints, Places, require
 from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
 from dpinfer.kernel.rows.products import upper_pattern
-from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.privacy.sensitivity import Norm, norm_above
 from dpinfer.schema.grid import GRID_BITS, UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from dpinfer.kernel.rows.base import Array, Ints, Places
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
 
 
@@ -198,10 +196,10 @@ class RoundFrame:
 
     def _size(self, z: Array, lift: Array | None) -> Array:
         """Measure rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""
-        squared = _squares(z)
+        squared = _added(np.square, z)
         if self.norm == "l2":
             return squared if lift is None else squared * (lift * lift)
-        absolute = _absolutes(z)
+        absolute = _added(np.abs, z)
         products = (absolute * absolute + squared) * (0.5 / self.ratio)
         if lift is not None:
             absolute, products = absolute * lift, products * (lift * lift)
@@ -209,19 +207,11 @@ class RoundFrame:
         return largest
 
 
-def _squares(numbers: Array) -> Array:
-    """Sum squares of columns (k, m), coordinate after coordinate."""
+def _added(function: Callable[[Array], Array], numbers: Array) -> Array:
+    """Add up what a function gives of columns (k, m), coordinate after coordinate."""
     found = np.zeros(numbers.shape[1])
     for one in numbers:
-        found += one * one
-    return found
-
-
-def _absolutes(numbers: Array) -> Array:
-    """Sum absolute values of columns (k, m), coordinate after coordinate."""
-    found = np.zeros(numbers.shape[1])
-    for one in numbers:
-        found += np.abs(one)
+        found += function(one)
     return found
 
 
@@ -443,8 +433,7 @@ class RoundSum(_FrameSum):
             _factor(term, neighbors, norm) / (Fraction(term.price) * Fraction(weight) ** power)
             for term, weight in zip(self.terms, weights.tolist(), strict=True)
         ]
-        bound = (1 + SLACK) * max(shares)
-        return rows * (bound if norm == "l1" else binary(sqrt_above(bound, binary)))
+        return rows * norm_above((1 + SLACK) * max(shares), norm)
 
     @cached_property
     def _upper(self) -> tuple[Places, Places]:
@@ -578,7 +567,7 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     people = owned if term.kind in _SQUARED else None
     if owned is not None and people is None:
         whole = _by_person(whole, owned)
-    squared = _squares(whole) / unit**2
+    squared = _added(np.square, whole) / unit**2
     if norm == "l1":
         absolute: Array = np.abs(whole).sum(axis=0) / unit
         size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
@@ -590,7 +579,7 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
 
 def _lengths(whole: Array, norm: Norm) -> Array:
     """Return the length (m,) of each column (k, m)."""
-    return np.sqrt(_squares(whole)) if norm == "l2" else _absolutes(whole)
+    return np.sqrt(_added(np.square, whole)) if norm == "l2" else _added(np.abs, whole)
 
 
 def _by_person(whole: Array, owned: Ints) -> Array:
@@ -766,7 +755,7 @@ class RoundCounts(_FrameSum):
         moved = [one.levels * (1 if neighbors == "add_remove" else 2) for one in self.places]
         each = self.schema.rows_per_unit
         rows = [1 if one.of == "person" else each for one in self.places]
-        bounds = {one: binary(one if norm == "l1" else sqrt_above(binary(one), binary)) for one in {*moved}}
+        bounds = {one: norm_above(one, norm) for one in {*moved}}
         return tuple(many * bounds[one] for many, one in zip(rows, moved, strict=True))
 
     @property

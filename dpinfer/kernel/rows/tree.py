@@ -13,7 +13,7 @@ from dpinfer.errors import OptionError, SchemaError, type_of
 from dpinfer.kernel.rows.cells import CellSum, CountedSum, named_cells
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.schema.axes import BinsAxis
+from dpinfer.schema.axes import Axis, BinsAxis
 from dpinfer.schema.columns import Integer, Real, clamped_values, limits_of
 from dpinfer.schema.grid import constant_basis
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.base import Array, Cells, Flags, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axes import Axis
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
