@@ -11,7 +11,7 @@ import pandas as pd
 from dpinfer.checks import MAYBE, TRUTH, named
 from dpinfer.display.report import Report, Table, count
 from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, ReleaseLostError, type_of
-from dpinfer.privacy.filters import filter_for
+from dpinfer.privacy.filters import Entry, filter_for
 from dpinfer.privacy.store import Account, Charge, FileStore, Header, MemoryStore, Store, StoredRelease, found_header
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.privacy.accounting import Cost
-    from dpinfer.privacy.filters import Entry
 
 _readers: list[Callable[[str], Any]] = []
 

@@ -21,7 +21,7 @@ from statsmodels.regression.linear_model import OLS
 
 from dpinfer.checks import of_type
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
-from dpinfer.kernel.copies import check_columns
+from dpinfer.kernel.price import check_columns
 from dpinfer.kernel.rows.blocks import OwnEstimator, called, packed
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Integer

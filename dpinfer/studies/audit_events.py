@@ -21,7 +21,6 @@ import numpy as np
 
 from dpinfer.errors import DPInferError
 from dpinfer.kernel.blocks import block_fits
-from dpinfer.kernel.plan import dealt
 from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.kernel.stage import Resampled, Sum
@@ -286,7 +285,7 @@ def _other_blocks(setting: Setting, audited: AuditedRun, units: Units) -> Findin
     """With the same labels a unit more, or another one, changes the fit of one block alone."""
     plan = audited.plan
     assert plan.blocks is not None
-    counted = dealt(setting.bound(setting.base), plan.blocks, plan.context, audited.release.stages)
+    counted = plan.dealt(setting.bound(setting.base), audited.release.stages)
     blocks = replace(counted, count=4)
     corners, schema = units.corners(), setting.schema
     fits, labels = [], units.rng.integers(0, 8, len(setting.base) + schema.rows_per_unit)

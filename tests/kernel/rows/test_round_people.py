@@ -250,7 +250,7 @@ def test_what_is_not_proved_of_people_is_refused():
             price_stage(Stage(Sum(rows)), ZCDP(0.1), Context(PEOPLE, "add_remove", ZCDP(0.1)))
     matrix = Term("hessian", "matrix", 1.0, cut=1.0)
     with pytest.raises(OptionError, match="only vectors are shortened"):
-        matrix.check()
+        matrix.check(rows.frame)
 
 
 @pytest.mark.parametrize("name", ["logit with products, L1", "least squares, L1", "logit, weighted, L1"])
