@@ -224,8 +224,8 @@ class Summed:
             if len(self._sums) >= _REMEMBERED:
                 self._sums.clear()
             self._sums[n, count] = self.pilot.sums(measured, n, count, question.rng(_DATA))
-        with_noise, purpose = (simulation.hardly_noisy, _HARDLY) if noiseless else (simulation.noisy, _NOISE)
-        released = with_noise(measured, self._sums[n, count], question.rng(purpose))
+        purpose, share = (_HARDLY, simulation.HARDLY) if noiseless else (_NOISE, 1.0)
+        released = simulation.noisy(measured, self._sums[n, count], question.rng(purpose), share=share)
         with np.errstate(all="ignore"):
             found = question.procedure.estimate(released, alpha=question.alpha)
         expected, design = self.pilot.expected(measured, n)[None], question.design(n, question.known)

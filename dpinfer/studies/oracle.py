@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
 from dpinfer.statistics.inference import Oracle, Released
-from dpinfer.studies.simulation import cells_at, draw_columns, noiseless_estimates
+from dpinfer.studies.simulation import cells_at, draw_columns, group_sums, noiseless_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,7 +151,7 @@ def spread_of_rows(design: Design, size: int, expected: Array) -> tuple[Spread, 
 def _sums_of_groups(design: Design, size: int, measured: Measurement, each: int) -> Iterator[Array]:
     """Yield sums of whole numbers (k, m) of groups of ``each`` rows, until there are enough."""
     n, rows = design.n[size], measured.rows
-    groups, together = max(1, n // _TOGETHER), max(1, CHUNK_ROWS // each)
+    groups = max(1, n // _TOGETHER)
     wanted = int(np.clip(_TOGETHER * design.replicates, *_GROUPS))
     rng = np.random.default_rng(np.random.SeedSequence(design.seed, spawn_key=(2**31, 1 + size)))
     found: list[Array] = []
@@ -161,11 +160,8 @@ def _sums_of_groups(design: Design, size: int, measured: Measurement, each: int)
             columns = draw_columns(design, rng, n)
         except Exception:  # counted where the study itself draws
             continue
-        for start in range(0, groups, together):
-            count = min(together, groups - start)
-            part = slice(start * each, (start + count) * each)
-            cells = {name: cells_at(columns[name], part) for name in rows.columns}
-            found.append(rows.add(Batch(cells, count * each, sets=count)).astype(np.float64))
+        whole = {name: cells_at(columns[name], slice(groups * each)) for name in rows.columns}
+        found.append(group_sums(rows, whole, groups, each))
         if not left or sum(map(len, found)) >= _AT_ONCE:
             yield rows.finish_sets(np.concatenate(found))
             found = []
