@@ -19,8 +19,7 @@ from dpinfer.display.report import Report, Reported, Table, count, listed
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.ledger import Ledger, ledger_facts
 from dpinfer.release.release import Release, release_report
-from dpinfer.reporting.costs import totals
-from dpinfer.reporting.methods import NEIGHBOURS, Citations, methods_paragraphs, power_sentence, unprotected
+from dpinfer.reporting.methods import NEIGHBOURS, Citations, methods_paragraphs, power_sentence, totals, unprotected
 from dpinfer.reporting.page import (
     Entry,
     Html,

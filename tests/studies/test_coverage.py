@@ -19,7 +19,7 @@ from dpinfer.errors import DataError, OptionError
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.statistics.inference import Released
 from dpinfer.studies import Rules, population
-from dpinfer.studies.measures import Replicates, performance
+from dpinfer.studies.coverage import Replicates, performance
 from dpinfer.studies.simulation import BLOCK
 from tests.linear import gram_ols
 

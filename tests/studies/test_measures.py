@@ -5,7 +5,7 @@ import pytest
 
 from dpinfer.errors import InferenceError
 from dpinfer.results.estimates import checked_covariance
-from dpinfer.studies.measures import Replicates, Rules, performance
+from dpinfer.studies.coverage import Replicates, Rules, performance
 
 
 def cell(missing, misses, count=1000):
