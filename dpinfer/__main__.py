@@ -15,7 +15,7 @@ import numpy as np
 import dpinfer as dpi
 from dpinfer.command import exit_code
 from dpinfer.errors import OptionError
-from dpinfer.reporting.page import MARKER, Picture, Section, Text, page_html, section_text
+from dpinfer.reporting.page import MARKER, Picture, Section, page_html, paragraph, section_text
 from dpinfer.tour.chapters import CHAPTERS
 from dpinfer.tour.showing import SHOWING
 
@@ -99,10 +99,10 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> None:
                 Path(block.name).write_bytes(block.png)
         ledger = names["ledger"]
         lead = [
-            Text("""Statistical inference under differential privacy, step by step on real data: what is declared,
+            paragraph("""Statistical inference under differential privacy, step by step on real data: what is declared,
                 what is paid, what comes out, and how far it can be trusted. The same steps work on confidential
                 rows."""),
-            Text(f"""Budget of the first data set: {budget.describe()}. Spent: {ledger.spent}. Remaining:
+            paragraph(f"""Budget of the first data set: {budget.describe()}. Spent: {ledger.spent}. Remaining:
                 {ledger.remaining}. Noise is drawn afresh each time, so another run gives other numbers."""),
         ]
         footer = f"Made by dpinfer {dpi.__version__}: `python -m dpinfer --budget {budget.rho:g}`"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from dpinfer.errors import OptionError
-from dpinfer.reporting.page import Code, Note, Picture, Reportable, Tables, Text
+from dpinfer.reporting.page import Picture, Reportable, framed, note, paragraph, printed, results, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,28 +39,28 @@ _SHOWN = re.compile(r"!?\[(?P<title>.*?)\]\((?P<name>[\w.]*)=(?P<expression>.+)\
 _SHARE, _FIELD, _ASSIGNED = re.compile(r"\${([\d.]+)}"), re.compile(r"{([^{}:]+):?([^{}]*)}"), re.compile(r"(\w+) = ")
 
 
-def _written(text: str, names: dict[str, Any]) -> list[Block]:
+def _written(text: str, names: dict[str, Any]) -> list[Block | Picture]:
     """Run the scripts of a chapter, which go on where the last one ended, and return what the report shows."""
     parts: list[Block | str] = []
     refused: set[str] = set()
-    for script, hidden, words in _PART.findall(text):
+    for shown, hidden, words in _PART.findall(text):
         if words:
             parts.append(words)
             continue
-        code = _SHARE.sub(lambda share: f"dpi.{names['budget'] * float(share[1])!r}", script or hidden)
-        if script:
-            parts.append(Code(code, python=True))
+        code = _SHARE.sub(lambda share: f"dpi.{names['budget'] * float(share[1])!r}", shown or hidden)
+        if shown:
+            parts.append(script(code))
         try:
             with redirect_stdout(io.StringIO()):
                 exec(code, names)
         except OptionError as error:
-            parts.append(Code(f"{type(error).__name__}: {error}"))
+            parts.append(printed(f"{type(error).__name__}: {error}"))
             refused.update(_ASSIGNED.findall(code))
     blocks = (_block(part, names, refused) if isinstance(part, str) else part for part in parts)
     return [block for block in blocks if block is not None]
 
 
-def _block(words: str, names: dict[str, Any], refused: set[str]) -> Block | None:
+def _block(words: str, names: dict[str, Any], refused: set[str]) -> Block | Picture | None:
     """Return a paragraph, a note, a table or a figure; None where it is empty, or needs what was refused."""
     shown = _SHOWN.fullmatch(words)
     expressions = [shown["expression"]] if shown else [expression for expression, _ in _FIELD.findall(words)]
@@ -69,18 +69,18 @@ def _block(words: str, names: dict[str, Any], refused: set[str]) -> Block | None
     if shown is None:
         filled = _FIELD.sub(lambda one: format(eval(one[1], names), one[2]), words)
         label, _, text = filled.replace("\n>", "\n").removeprefix("> ").partition(":")
-        note = filled.startswith("> ")
-        return Note(label, text) if note else Text(filled) if filled.strip() else None
+        boxed = filled.startswith("> ")
+        return note(label, text) if boxed else paragraph(filled) if filled.strip() else None
     title, name, expression = shown.groups()
     if name:  # drawn later, of what has these names now
         return Picture(name, partial(eval, expression, dict(names)), title)
     value = eval(expression, names)
     if isinstance(value, Reportable):
-        return Tables.of(value, title)
-    return Tables.framed(value, title) if isinstance(value, pd.DataFrame) else value
+        return results(value, title)
+    return framed(value, title) if isinstance(value, pd.DataFrame) else value
 
 
-def _read_chapters() -> tuple[tuple[str, Callable[[dict[str, Any]], list[Block]]], ...]:
+def _read_chapters() -> tuple[tuple[str, Callable[[dict[str, Any]], list[Block | Picture]]], ...]:
     text = files("dpinfer.tour").joinpath("tour.md").read_text(encoding="utf-8")
     _, *parts = re.split(r"^# (.+)\n", text, flags=re.MULTILINE)
     return tuple((title, partial(_written, chapter)) for title, chapter in zip(parts[::2], parts[1::2], strict=True))

@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from dpinfer.display.report import Report
 from dpinfer.errors import BudgetExceededError
 from dpinfer.privacy.units import GDP
-from dpinfer.reporting.page import Code, Tables
+from dpinfer.reporting.page import Block, printed, tables
 from dpinfer.reporting.summary_table import SummaryTable, summary_table
 from dpinfer.schema.schema import schema_report
 
@@ -46,7 +46,7 @@ def rounded_up(price: GDP) -> GDP:
 # Tables
 
 
-def ledger_table(ledger: Ledger) -> Tables:
+def ledger_table(ledger: Ledger) -> Block:
     """Return what a ledger says before the first question."""
     facts = {
         "data": ledger.dataset,
@@ -57,7 +57,7 @@ def ledger_table(ledger: Ledger) -> Tables:
     }
     width = max(map(len, facts))
     listed = "\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items())
-    return Tables(Report("The ledger before the first question", tuple(facts.items())), listed)
+    return tables(Report("The ledger before the first question", tuple(facts.items())), listed)
 
 
 def charges_table(charges: pd.DataFrame) -> pd.DataFrame:
@@ -186,7 +186,7 @@ def account(ledger: Ledger) -> Figure:
 
 SHOWING = {
     one.__name__: one
-    for one in (Code, Tables, account, beside, charges_table, coefficients, comparison, drawn, ledger_table,
-                other_prices, partial, planned, refusal, rounded_up, scalar, schema_report, tests_table)
+    for one in (account, beside, charges_table, coefficients, comparison, drawn, ledger_table, other_prices, partial,
+                planned, printed, refusal, rounded_up, scalar, schema_report, tables, tests_table)
 }  # fmt: skip
 """What expressions of the tour may call, by name."""
