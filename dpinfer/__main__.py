@@ -70,7 +70,7 @@ def staged_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def run_tour(budget: dpi.ZCDP, target: Path) -> None:
+def run_tour(budget: dpi.ZCDP, target: Path) -> int:
     """Print all chapters as they are made, and write the report.
 
     Parameters
@@ -86,6 +86,11 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> None:
         If the target or the budget cannot be used.
     OSError
         If nothing can be written there.
+
+    Returns
+    -------
+    int
+        The exit code 0.
     """
     with staged_folder(target) as folder, chdir(folder):
         names: dict[str, Any] = {**SHOWING, "budget": budget}
@@ -109,6 +114,7 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> None:
         page = page_html("dpinfer: a guided tour", lead, sections, footer)
         Path(PAGE).write_text(page, encoding="utf-8")
     print(f"The report is {target / PAGE}; figures, release and ledger are beside it.")
+    return 0
 
 
 class _Parser(argparse.ArgumentParser):
