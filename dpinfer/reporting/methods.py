@@ -46,6 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 _TEXTS: dict[str, Any] = tomllib.loads(files("dpinfer.reporting").joinpath("methods.toml").read_text(encoding="utf-8"))
+_SAID = {name: " ".join(text.split()) for name, text in _TEXTS["sentences"].items()}
 _ESTIMATED = {kind: " ".join(one["text"].split()) for one in _TEXTS["estimated"] for kind in one["kinds"]}
 
 REFERENCES = {key: (short, " ".join(whole.split())) for key, (short, whole) in _TEXTS["references"].items()}
@@ -117,10 +118,7 @@ def power_sentence(total: Total) -> str:
     one = "one row" if total.unit == "one row" else "one person"
     added = total.neighbors == "add_remove"
     what = f"whether {one} is in the data" if added else f"which of two possible values {one} has"
-    return (
-        f"A test at level 5% of {what}, by somebody who sees these releases and knows all other rows, has a power of "
-        f"{np.ceil(1000 * power) / 10:g}% at most"
-    )
+    return _SAID["power"].format(what=what, power=f"{np.ceil(1000 * power) / 10:g}")
 
 
 def unprotected(entries: Sequence[Entry]) -> list[str]:
@@ -136,10 +134,7 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
     """Say what was protected, what was paid and what that means, and what is not protected."""
     sums = totals([one for entry in entries for one in entry.releases])
     if not sums and releases:
-        return (
-            "What is shown was simulated from data declared as public, with the noise that a private release would "
-            "carry: it is not a private release, and carries no guarantee."
-        )
+        return _SAID["simulated"]
     sentences = []
     for total in sums:
         name = "the confidential data" if total.dataset is None else f"the confidential data set '{total.dataset}'"
@@ -149,10 +144,8 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         relation = NEIGHBOURS[total.neighbors].format(one="one row" if rows else "one person")
         bounded = "" if rows else f" ({total.unit}; further rows of a person were left out)"
         many = "one release" if total.count == 1 else f"{count(total.count)} releases"
-        sentences.append(
-            f"The private results on this page were computed from {many} of {name} alone, under {measures}, a form of "
-            f"differential privacy ({cite('dwork2006')}). Data sets are neighbours if {relation}{bounded}."
-        )
+        words = {"many": many, "name": name, "measures": measures, "relation": relation, "bounded": bounded}
+        sentences.append(cite.fill(_SAID["computed"], **words))
         price, how = total.costs[0].price, ""
         cost = total.words.removesuffix(".")
         if len(total.costs) == 1:
@@ -172,10 +165,7 @@ def _declared(schemas: Sequence[Schema]) -> str:
     columns = {name: column for schema in schemas for name, column in schema.items()}
     if not columns:
         return ""
-    text = (
-        "Types, bounds and levels of columns, the questions and their prices are declared as public: the guarantee "
-        "assumes that they come from public knowledge or from earlier releases, and not from the rows"
-    )
+    text = _SAID["declared"]
     ids = dict.fromkeys(repr(schema.people.id) for schema in schemas if schema.people is not None)
     text += f"; and that all rows of a person have the same value of {listed(ids)}." if ids else "."
     bounded = {name: one for name, one in columns.items() if hasattr(one, "lower")}
@@ -186,8 +176,7 @@ def _declared(schemas: Sequence[Schema]) -> str:
         text += f" Numbers of {count(len(bounded))} columns were moved into their declared ranges, listed above."
     replaced = [name for name, one in columns.items() if one.missing != "drop"]
     if len(replaced) < len(columns):
-        text += " A row with a missing or impossible value in a column that an analysis reads was left out of it"
-        text += "; missing" if replaced else ""
+        text += f" {_SAID['dropped']}{'; missing' if replaced else ''}"
     else:
         text += " Missing"
     if replaced:
@@ -204,10 +193,7 @@ def _measured(releases: Sequence[Release], cite: Citations) -> str:
         noisy = [stage for stage in release.stages if stage.law.family not in CHOICES]
         parts = [f"the outcome of {cite.fill(_TEXTS['laws'][family])}" for family in chosen]
         if noisy:
-            text = (
-                "Bounded contributions of rows were scaled to whole numbers and summed exactly, and noise of whole "
-                "numbers was added to the sums, so that the guarantee does not rest on floating-point arithmetic. "
-            )
+            text = f"{_SAID['summed']} "
             size = sum(len(stage.values) for stage in noisy)
             rounds = f" in {len(noisy)} rounds" if len(noisy) > 1 else ""
             laws = listed(
@@ -252,11 +238,8 @@ def _estimation(entry: Entry, cite: Citations) -> str:
         sources = cite("huber1967", "white1980")
         errors = f"are robust to unequal spread and to a wrong model ({question.get('cov_type')}; {sources})"
     what = cite.fill(_TEXTS["models"].get(str(question["model"]), "Coefficients"))
-    return (
-        f"{what} ({question['formula']}) were fitted in {count(len(release.stages))} rounds, of which the first "
-        "find where values and coefficients lie, and the last release what steps of Newton's method need "
-        f"({cite('avella2023')}); standard errors {errors}, and count the noise."
-    )
+    words = {"what": what, "formula": str(question["formula"]), "rounds": count(len(release.stages)), "errors": errors}
+    return cite.fill(_SAID["newton"], **words)
 
 
 def _inference(given: object, cite: Citations) -> str:
@@ -264,10 +247,7 @@ def _inference(given: object, cite: Citations) -> str:
     if isinstance(given, TestResults):
         if given.distribution is None or not given.distribution.draws:
             return f"The p-value is {given.null}, with the noise counted."
-        return (
-            f"The p-value compares the statistic with {count(given.distribution.draws)} draws of what the same "
-            f"question would release under the hypothesis, sampling and noise alike ({cite('besag1991')})."
-        )
+        return cite.fill(_SAID["redrawn"], draws=count(given.distribution.draws))
     inference = getattr(getattr(given, "results", given), "inference", None)
     counts = _TEXTS["counts"].get(getattr(inference, "target", ""), _TEXTS["counts"]["population"])
     return cite.fill(_TEXTS["inferred"].get(str(getattr(inference, "method", None)), ""), counts=counts)
