@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.studies.simulation import StudyOracle
 
-__all__ = ["Replicates", "Rules", "StudyResults", "coverage_study", "performance"]
+__all__ = ["Rules", "StudyResults", "coverage_study", "performance"]
 
 _SHOWN = ("bias", "empirical SE", "relative error of model SE (%)", "coverage", "MCSE of coverage", "width",
           "width / oracle", "width / baseline", "unbounded", "not determined", "coverage where determined",
@@ -131,20 +131,8 @@ def coverage_study(
 
     known = None if truth is None else dict(truth)
     more = dict(contrasts or {})
-    design = Design(
-        generate,
-        procedure,
-        schema,
-        known,
-        listed(n),
-        listed(privacy),
-        neighbors,
-        replicates,
-        level,
-        seed,
-        baseline,
-        more,
-    )
+    sizes, prices, numbers = listed(n), listed(privacy), (replicates, level, seed)
+    design = Design(generate, procedure, schema, known, sizes, prices, neighbors, *numbers, baseline, more)
     _rehearse(design)
     folder = None if checkpoint is None else Path(checkpoint)
     return StudyResults(design, run_design(design, n_jobs=n_jobs, progress=progress, folder=folder))
@@ -204,13 +192,10 @@ class StudyResults(Reported):
         rows = []
         for key, group in self.frame.groupby(["n", "privacy", "term"], sort=False):
             n, privacy, term = cast("tuple[int, str, str]", key)
-            names = ("estimate", "error", "lower", "upper", "pvalue")
-            numbers = {name: group[name].to_numpy(dtype=np.float64) for name in names}
-            failed = (group["failure"] != "").to_numpy() | np.isnan(numbers["lower"]) | np.isnan(numbers["upper"])
-            values = Replicates(**numbers, flagged=group["flagged"].to_numpy(dtype=bool), failed=failed)
+            failed = (group["failure"] != "") | group["lower"].isna() | group["upper"].isna()
             truth, oracle = self.truth(term, n), self._oracles.get((n, privacy))
             row: dict[str, Any] = {"n": n, "privacy": privacy, "term": term, "truth": truth}
-            row |= performance(values, truth, level=self.design.level)
+            row |= performance(group.assign(failed=failed), truth, level=self.design.level)
             if oracle is not None:
                 row |= oracle.compared(row, term)
             if "baseline lower" in group:
@@ -436,34 +421,15 @@ _WITH_ERRORS = (
 _MOMENTS = (*_WITH_ERRORS, *(f"MCSE of {name}" for name in _WITH_ERRORS), "unbounded")
 
 
-@dataclass(frozen=True, slots=True)
-class Replicates:
-    """What the replicates of one cell gave for one coefficient; NaN where a replicate failed.
-
-    An estimate that is NaN in a replicate that did not fail is not determined; it has an interval.
-
-    Attributes
-    ----------
-    estimate, error, lower, upper, pvalue : ndarray (R,)
-        Point estimate, standard error, ends of the interval, p-value of zero.
-    flagged, failed : ndarray of bool (R,)
-    """
-
-    estimate: Array
-    error: Array
-    lower: Array
-    upper: Array
-    pvalue: Array
-    flagged: Mask
-    failed: Mask
-
-
-def performance(replicates: Replicates, truth: float, *, level: float) -> dict[str, float]:
+def performance(cell: Any, truth: float, *, level: float) -> dict[str, float]:
     """Measure one coefficient of one cell.
 
     Parameters
     ----------
-    replicates : Replicates
+    cell : DataFrame, or mapping of str to ndarray (R,)
+        Of every replicate "estimate", "error", "lower", "upper" and "pvalue" (of zero), NaN where it failed; whether
+        it was "flagged" or "failed". An estimate that is NaN in one that did not fail is not determined; it has an
+        interval.
     truth : float
         NaN where it is not known: measures that need it are then NaN.
     level : float
@@ -477,26 +443,28 @@ def performance(replicates: Replicates, truth: float, *, level: float) -> dict[s
         An interval of what is not determined counts as it is; "coverage where determined" leaves it out, as bias and
         standard errors do.
     """
-    done = ~replicates.failed
+    numbers = (np.asarray(cell[name], dtype=np.float64) for name in ("estimate", "error", "lower", "upper", "pvalue"))
+    estimate, error, lower, upper, pvalue = numbers
+    flagged, failed = (np.asarray(cell[name], dtype=bool) for name in ("flagged", "failed"))
+    done = ~failed
     total, count = len(done), int(done.sum())
-    known = done & np.isfinite(replicates.estimate)
-    estimate = replicates.estimate[known]
-    covered = done & (replicates.lower <= truth) & (truth <= replicates.upper)
+    known = done & np.isfinite(estimate)
+    covered = done & (lower <= truth) & (truth <= upper)
     true = bool(np.isfinite(truth))
-    tested = not count or not np.isnan(replicates.pvalue[done]).all()
+    tested = not count or not np.isnan(pvalue[done]).all()
     out = {"replicates": float(total), "failures": float(total - count)}
-    out |= _share("flagged", replicates.flagged & done, total)
+    out |= _share("flagged", flagged & done, total)
     out |= _share("not determined", done & ~known, total)
     out |= _share(_DETERMINED, covered & known, int(known.sum()), known=true and bool(known.any()))
     out |= _share("coverage", covered, total, known=true)
-    out |= _share("rejection", done & (replicates.pvalue <= 1 - level), total, known=tested)
-    if count >= 2 and estimate.size >= 2:
-        centre = float(np.mean(estimate))
-        around = done & (replicates.lower <= centre) & (centre <= replicates.upper)
+    out |= _share("rejection", done & (pvalue <= 1 - level), total, known=tested)
+    if count >= 2 and known.sum() >= 2:
+        centre = float(np.mean(estimate[known]))
+        around = done & (lower <= centre) & (centre <= upper)
         out |= _share("bias-eliminated coverage", around, total)
-        out |= _moments(estimate, replicates.error[known], truth)
+        out |= _moments(estimate[known], error[known], truth)
     if count >= 2:
-        width = replicates.upper[done] - replicates.lower[done]
+        width = upper[done] - lower[done]
         bounded = width[np.isfinite(width)]
         out["width"] = float(np.mean(bounded)) if bounded.size else np.inf
         several = bounded.size > 1
