@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     """Charges, and what they cost together."""
 
 __all__ = [
-    "NEIGHBOURS", "REFERENCES", "Citations", "Total", "charges_of", "methods_paragraphs", "power_sentence",
+    "REFERENCES", "Citations", "Total", "charges_of", "methods_paragraphs",
     "total_notes", "totals", "unprotected",
 ]  # fmt: skip
 
@@ -77,7 +77,7 @@ class Citations:
 
 # What is said
 
-NEIGHBOURS = {"add_remove": "one of them has {one} more than the other", "replace_one": "they differ in {one}"}
+_NEIGHBOURS = {"add_remove": "one of them has {one} more than the other", "replace_one": "they differ in {one}"}
 """What neighbours are, with the unit of protection in place of ``{one}``."""
 
 _SHOWN = 10
@@ -110,17 +110,6 @@ def methods_paragraphs(
     return [one for one in found if one]
 
 
-def power_sentence(total: Total) -> str:
-    """Say what a cost means: the power of a test of whether a unit is in the data; empty where nothing is proved."""
-    power = 1.0 if total.cost is None else power_bound(total.cost)
-    if power >= 1:
-        return ""
-    one = "one row" if total.unit == "one row" else "one person"
-    added = total.neighbors == "add_remove"
-    what = f"whether {one} is in the data" if added else f"which of two possible values {one} has"
-    return _SAID["power"].format(what=what, power=f"{np.ceil(1000 * power) / 10:g}")
-
-
 def unprotected(entries: Sequence[Entry]) -> list[str]:
     """Say which columns of tables are ordinary results, which no guarantee covers; nothing where there are none."""
     names = [f"“{name}”" for entry in entries for name in getattr(entry.given, "ordinary", ())]
@@ -140,11 +129,9 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         name = "the confidential data" if total.dataset is None else f"the confidential data set '{total.dataset}'"
         kinds = dict.fromkeys(type(cost.price) for cost in total.costs)
         measures = listed([cite.fill(_TEXTS["measures"][kind.__name__]) for kind in kinds])
-        rows = total.unit == "one row"
-        relation = NEIGHBOURS[total.neighbors].format(one="one row" if rows else "one person")
-        bounded = "" if rows else f" ({total.unit}; further rows of a person were left out)"
+        bounded = "" if total.one == total.unit else f" ({total.unit}; further rows of a person were left out)"
         many = "one release" if total.count == 1 else f"{count(total.count)} releases"
-        words = {"many": many, "name": name, "measures": measures, "relation": relation, "bounded": bounded}
+        words = {"many": many, "name": name, "measures": measures, "relation": total.relation, "bounded": bounded}
         sentences.append(cite.fill(_SAID["computed"], **words))
         price, how = total.costs[0].price, ""
         cost = total.words.removesuffix(".")
@@ -154,9 +141,8 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         sentences.append(
             f"{'Together they cost' if total.count > 1 else 'It cost'} {f'{cost} {cite.fill(how)}'.rstrip()}."
         )
-        power = power_sentence(total)
-        if power:
-            sentences.append(f"{power} ({cite('wasserman2010', 'dong2022')}).")
+        if total.power:
+            sentences.append(f"{total.power} ({cite('wasserman2010', 'dong2022')}).")
     return " ".join([*sentences, *unprotected(entries)]) if sums else ""
 
 
@@ -291,6 +277,26 @@ class Total:
             return None
         rho = reduce(add, known)
         return Cost(ZCDP(float_above(rho)), rho=rho)
+
+    @property
+    def one(self) -> str:
+        """What neighbouring data sets differ in."""
+        return "one row" if self.unit == "one row" else "one person"
+
+    @property
+    def relation(self) -> str:
+        """What neighbours are."""
+        return _NEIGHBOURS[self.neighbors].format(one=self.one)
+
+    @property
+    def power(self) -> str:
+        """The power of a test of whether a unit is in the data, in words; empty where nothing is proved."""
+        power = 1.0 if self.cost is None else power_bound(self.cost)
+        if power >= 1:
+            return ""
+        added = self.neighbors == "add_remove"
+        what = f"whether {self.one} is in the data" if added else f"which of two possible values {self.one} has"
+        return _SAID["power"].format(what=what, power=f"{np.ceil(1000 * power) / 10:g}")
 
     @property
     def words(self) -> str:

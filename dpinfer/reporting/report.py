@@ -19,7 +19,7 @@ from dpinfer.display.report import Report, Reported, Table, count, listed
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.ledger import Ledger, ledger_facts
 from dpinfer.release.release import Release, release_report
-from dpinfer.reporting.methods import NEIGHBOURS, Citations, methods_paragraphs, power_sentence, totals, unprotected
+from dpinfer.reporting.methods import Citations, methods_paragraphs, totals, unprotected
 from dpinfer.reporting.page import (
     Block,
     Entry,
@@ -299,15 +299,12 @@ def _glance(entries: Sequence[Entry], releases: Sequence[Release]) -> Blocks:
     """Say at a glance what was asked and paid, a table for each data set."""
     blocks: Blocks = []
     for total in totals([one for entry in entries for one in entry.releases]):
-        rows = total.unit == "one row"
-        relation = NEIGHBOURS[total.neighbors].format(one="one row" if rows else "one person")
-        meaning = power_sentence(total)
         facts = (
             ("Protected", total.unit),
-            ("Neighbours", f"two data sets of which {relation} ({total.neighbors})"),
+            ("Neighbours", f"two data sets of which {total.relation} ({total.neighbors})"),
             ("Releases", count(total.count)),
             ("Paid in all", total.words.removesuffix(".")),
-            *([("What it means", meaning)] if meaning else []),
+            *([("What it means", total.power)] if total.power else []),
             ("Not counted", "what else was released about these data: its price comes on top"),
         )
         blocks.append(tables(Report("Data set" if total.dataset is None else f"Data set {total.dataset}", facts)))

@@ -331,7 +331,8 @@ def _run_by_sums(design: Design, task: Task) -> pa.Table:
         waiting[place] = columns
         if len(waiting) == together:
             add()
-    add()
+    if waiting:
+        add()
     sums = rows.finish_sets(sums)
     done = np.array([not failure for failure in failures])
     without: Any = np.nan
