@@ -80,17 +80,17 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> int:
     target : Path
         The folder of the report.
 
+    Returns
+    -------
+    int
+        The exit code 0.
+
     Raises
     ------
     DPInferError
         If the target or the budget cannot be used.
     OSError
         If nothing can be written there.
-
-    Returns
-    -------
-    int
-        The exit code 0.
     """
     with staged_folder(target) as folder, chdir(folder):
         names: dict[str, Any] = {**SHOWING, "budget": budget}

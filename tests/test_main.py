@@ -186,6 +186,11 @@ def test_a_budget_that_is_too_small_to_be_shared_is_told_and_its_table_left_out(
     assert "OptionError: procedure='rate_marriage ~ age' is not valid" in text
     assert "Plan: nothing is charged yet" in text  # of the one question
     assert "shares" not in names
+    names["results"] = SimpleNamespace(nobs=-5.0)  # as noise may leave it
+    text = main.section_text(main.Section("", chapters["Any model, block by block"](names)))
+    assert "OptionError: nobs=-5.0 is not valid" in text
+    assert "ordered logit, standard errors in parentheses" not in text
+    assert "Spent before: " in text
 
 
 @pytest.mark.parametrize("report", ["made", pytest.param("again", marks=pytest.mark.slow)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -196,7 +196,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class Outlook(ABC):
     """Forecasts of one question in one population; the subclasses are ways to make them.
 
     Attributes

@@ -36,7 +36,8 @@ __all__ = ["CHAPTERS"]
 
 _PART = re.compile(r"^```python\n(.+?)\n```$|^<!--\s(.+?)\s-->$|^(\S.*?)(?=\n\n|\n*\Z)", re.DOTALL | re.MULTILINE)
 _SHOWN = re.compile(r"!?\[(?P<title>.*?)\]\((?P<name>[\w.]*)=(?P<expression>.+)\)", re.DOTALL)
-_SHARE, _FIELD, _ASSIGNED = re.compile(r"\${([\d.]+)}"), re.compile(r"{([^{}:]+):?([^{}]*)}"), re.compile(r"(\w+) = ")
+_SHARE, _FIELD = re.compile(r"\${([\d.]+)}"), re.compile(r"{([^{}:]+):?([^{}]*)}")
+_WORD, _ASSIGNED = re.compile(r"\w+"), re.compile(r"^(\w+) = ", re.MULTILINE)
 
 
 def _written(text: str, names: dict[str, Any]) -> list[Block | Picture]:
@@ -50,6 +51,9 @@ def _written(text: str, names: dict[str, Any]) -> list[Block | Picture]:
         code = _SHARE.sub(lambda share: f"dpi.{names['budget'] * float(share[1])!r}", shown or hidden)
         if shown:
             parts.append(script(code))
+        elif refused.intersection(_WORD.findall(code)):
+            refused.update(_ASSIGNED.findall(code))
+            continue
         try:
             with redirect_stdout(io.StringIO()):
                 exec(code, names)
@@ -64,7 +68,7 @@ def _block(words: str, names: dict[str, Any], refused: set[str]) -> Block | Pict
     """Return a paragraph, a note, a table or a figure; None where it is empty, or needs what was refused."""
     shown = _SHOWN.fullmatch(words)
     expressions = [shown["expression"]] if shown else [expression for expression, _ in _FIELD.findall(words)]
-    if refused.intersection(re.findall(r"\w+", " ".join(expressions))):
+    if refused.intersection(_WORD.findall(" ".join(expressions))):
         return None
     if shown is None:
         filled = _FIELD.sub(lambda one: format(eval(one[1], names), one[2]), words)
