@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from dpinfer.checks import Allowed, is_number, one_of, texts_of, whole
-from dpinfer.entry.inference import QUALITY, Quality, occupied_from, octave_bounds
-from dpinfer.entry.results import BoundsResults, QualityResults
+from dpinfer.entry.results import QUALITY, BoundsResults, Quality, QualityResults, occupied_from, octave_bounds
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum

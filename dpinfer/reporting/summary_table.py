@@ -17,7 +17,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpinfer.checks import is_list, is_text
 from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import OptionError, type_of
-from dpinfer.reporting.costs import charges_of, total_notes
+from dpinfer.reporting.methods import charges_of, total_notes
 from dpinfer.results.estimates import DataFreeResults, PrivateEstimates
 from dpinfer.results.printing import (
     LATEX_TEXT,

@@ -324,6 +324,9 @@ class Column(ABC):
 
 _LARGEST_INTEGER = 2**53
 
+_CODED_SHARE = 0.02
+"""Share of missing cells among those that are drawn for a column of whole numbers that declares codes of them."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Real(Column):
@@ -441,10 +444,15 @@ class Integer(Real):
         insist(right, "Integer", "missing_codes", codes, "codes that leave a number within bounds")
 
     @property
-    def _codes_within(self) -> list[float]:
-        """Whole numbers within the bounds that stand for missing cells, ascending."""
+    def _codes(self) -> list[int]:
+        """Whole numbers that stand for missing cells, ascending."""
         codes = sorted(code for code in self._hidden if isinstance(code, float))
-        return [code for code in codes if code.is_integer() and self.lower <= code <= self.upper]
+        return [int(code) for code in codes if code.is_integer() and abs(code) <= _LARGEST_INTEGER]
+
+    @property
+    def _codes_within(self) -> list[int]:
+        """Those within the bounds."""
+        return [code for code in self._codes if self.lower <= code <= self.upper]
 
     def _constant(self, name: str, given: object) -> object:
         value: Any = super()._constant(name, given)
@@ -460,11 +468,13 @@ class Integer(Real):
         return np.rint(values)
 
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; no code of a missing cell."""
-        codes = self._codes_within
-        drawn = rng.integers(int(self.lower), int(self.upper) + 1 - len(codes), size=n)
-        for code in codes:  # ascending: those from here on move one up
+        """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; of 50 cells about one is a code."""
+        within = self._codes_within
+        drawn = rng.integers(int(self.lower), int(self.upper) + 1 - len(within), size=n)
+        for code in within:  # ascending: those from here on move one up
             drawn += drawn >= code
+        if self._codes:
+            drawn = np.where(rng.random(n) < _CODED_SHARE, rng.choice(self._codes, n), drawn)
         return drawn
 
     @property

@@ -301,6 +301,8 @@ class Schema(Mapping[str, Column]):
     def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Draw rows without any private data: each column uniform and independent.
 
+        Of a column of whole numbers with codes of missing cells, about one cell in 50 is such a code.
+
         Parameters
         ----------
         n : int

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.entry.inference import Quality
+from dpinfer.entry.results import Quality
 from dpinfer.errors import OptionError, UnknownColumnError
 from dpinfer.schema.columns import CELL_CLASSES
 from tests.odd_cells import with_cells

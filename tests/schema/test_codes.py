@@ -87,7 +87,9 @@ def test_declarations_round_trip(column):
 def test_samples_are_cells_of_the_column(column):
     raw = column.sample(500, np.random.default_rng(3))
     values = replace_policies(column).coerce(raw)
-    assert np.isfinite(values).all()
+    coded = np.isnan(values)  # of 500 whole numbers 10 are expected
+    assert 0 < coded.sum() < 40 if column.kind == "integer" and column.missing_codes else not coded.any()
+    values = values[~coded]
     np.testing.assert_allclose(replace_policies(column).coerce(column.cells(values)), values, atol=1e-9)
 
 

@@ -19,7 +19,7 @@ from dpinfer.errors import DataError, OptionError
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.statistics.inference import Released
 from dpinfer.studies import Rules, population
-from dpinfer.studies.measures import Replicates, performance
+from dpinfer.studies.coverage import performance
 from dpinfer.studies.simulation import BLOCK
 from tests.linear import gram_ols
 
@@ -200,10 +200,9 @@ def test_monte_carlo_errors_are_right():
         estimate = rng.normal(0.1, 1.0, 300)
         error = np.sqrt(rng.chisquare(20, 300) / 20)
         nothing = np.zeros(300, dtype=bool)
-        replicates = Replicates(
-            estimate, error, estimate - 1.8 * error, estimate + 1.8 * error, rng.uniform(size=300), nothing, nothing
-        )
-        measures.append(performance(replicates, 0.0, level=0.95))
+        named = {"estimate": estimate, "error": error, "pvalue": rng.uniform(size=300)}
+        ends = {"lower": estimate - 1.8 * error, "upper": estimate + 1.8 * error}
+        measures.append(performance({**named, **ends, "flagged": nothing, "failed": nothing}, 0.0, level=0.95))
     table = pd.DataFrame(measures)
     for name in (
         "bias",

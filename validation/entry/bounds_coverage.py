@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.entry.inference import bounded, occupied_from, octave_bounds
+from dpinfer.entry.results import bounded, occupied_from, octave_bounds
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.entry.inference import Quality
+from dpinfer.entry.results import Quality
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.studies.simulation import noisy
 from validation.common.claims import Claim
