@@ -40,7 +40,7 @@ from dpinfer.results.printing import alike_flags, separate_flags
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import axis_from_dict, compile_expression
 from dpinfer.statistics.inference import Released
-from dpinfer.statistics.moment_inference import MomentInference, batch_moments, moment_oracle
+from dpinfer.statistics.moment_inference import MomentInference, moment_oracle
 from dpinfer.statistics.moments import (
     Estimates,
     MomentSums,
@@ -721,15 +721,8 @@ class MomentsQuestion(SumsQuestion, Estimated):
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
         estimates, described = self._describe(released)
-        return batch_moments(
-            estimates,
-            names=described.names,
-            shift=described.shift,
-            factor=described.factor,
-            alpha=alpha,
-            method=self.inference,
-            contrasts=contrasts,
-        )
+        found = MomentInference(estimates, described.names, described.shift, described.factor)
+        return found.with_method(self.inference).batch(alpha, contrasts)
 
     def oracle(
         self,

@@ -14,26 +14,12 @@ from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
 
 from dpinfer.display.report import number
 from dpinfer.errors import OptionError, UnknownColumnError
-from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, draw_intervals
+from dpinfer.results import printing
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, draw_intervals, interval_frame
 from dpinfer.results.estimates import PrivateEstimates, explain, header_facts, statistic_labels
 from dpinfer.results.margins import PublicGrids
 from dpinfer.results.multiple_tests import METHODS
 from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows
-from dpinfer.results.printing import (
-    Exported,
-    cell_table,
-    column_labels,
-    column_notes,
-    figure,
-    format_nobs,
-    guarantee,
-    guarantee_facts,
-    interval_labels,
-    short_guarantee,
-    summary_of,
-    title_guarantee,
-    without_parts,
-)
 from dpinfer.results.testing import check_alpha, linear_constraints
 
 if TYPE_CHECKING:
@@ -42,13 +28,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.release import Release
-    from dpinfer.results.printing import PrivateSummary
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates
 
 
-class Estimates(PlottedIntervals, Exported):
+class Estimates(PlottedIntervals, printing.Exported):
     """Estimates from one release, with statsmodels' names.
 
     Parameters
@@ -101,32 +86,32 @@ class Estimates(PlottedIntervals, Exported):
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return the one table behind `summary`."""
-        ends, (lower, upper) = self.conf_int(alpha), interval_labels(alpha)
+        ends, (lower, upper) = self.conf_int(alpha), printing.interval_labels(alpha)
         return pd.DataFrame(
             {"coef": self.params, "std err": self.bse, "P>|z|": self.pvalues, lower: ends[0], upper: ends[1]}
         )
 
-    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+    def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
         """Return the table as text, HTML, LaTeX or markdown, with the guarantee."""
         frame = self.summary_frame(alpha)
         cells = [[number(value) for value in row] for row in frame.to_numpy()]
-        table = cell_table(cells, list(frame.columns), column_labels(self.release, self.params.index))
+        table = printing.cell_table(cells, list(frame.columns), printing.column_labels(self.release, self.params.index))
         title = str(self.release.question["text"])
-        notes = [guarantee(self.release), *column_notes(self.release)]
-        return summary_of(title, guarantee_facts(self.release), [], table, notes, self.flags)
+        notes = [printing.guarantee(self.release), *printing.column_notes(self.release)]
+        return printing.summary_of(title, printing.guarantee_facts(self.release), [], table, notes, self.flags)
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:
         ends = self.conf_int(alpha)
         frame = pd.DataFrame({"estimate": self.params, "lower": ends[0], "upper": ends[1]})
-        frame.index = pd.Index(column_labels(self.release, frame.index))
-        title = f"{self.release.question['text']}: {title_guarantee(self.release)}"
+        frame.index = pd.Index(printing.column_labels(self.release, frame.index))
+        title = f"{self.release.question['text']}: {printing.title_guarantee(self.release)}"
         return IntervalFigure(frame, "estimate", title)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(self._found.names)}>"
 
 
-class PrivateResults(Exported, PublicGrids, PrivateEstimates):
+class PrivateResults(printing.Exported, PublicGrids, PrivateEstimates):
     """Estimates, intervals and tests from a release, with statsmodels' names and labels.
 
     Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The
@@ -178,7 +163,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
     def __repr__(self) -> str:
         return (
             f"<PrivateResults: {self._model_name} of {self._response}, {len(self.params)} coefficients, "
-            f"{self._inference.method}, {title_guarantee(self._release)}>"
+            f"{self._inference.method}, {printing.title_guarantee(self._release)}>"
         )
 
     # Predictions
@@ -363,29 +348,31 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
+        return self._frame(alpha, tested=True)
+
+    def _frame(self, alpha: float, *, tested: bool) -> pd.DataFrame:
+        """Return estimates with errors and intervals, and where they are tested with statistics and p-values."""
         ends = self.conf_int(check_alpha(alpha))
-        statistic, pvalue = statistic_labels(self)
-        lower, upper = interval_labels(alpha)
         bound = getattr(self.inference, "bias_bound", None)
-        columns = {
-            "coef": self.params,
-            "std err": self.bse,
-            "std err (sampling)": self.bse_sampling,
-            "std err (noise)": self.bse_noise,
-            statistic: self.tvalues,
-            pvalue: self.pvalues,
-            lower: ends[0],
-            upper: ends[1],
-            "noise share": self.noise_share,
-        }
+        parts = {"std err": self.bse, "std err (sampling)": self.bse_sampling, "std err (noise)": self.bse_noise}
+        tests = dict(zip(statistic_labels(self), (self.tvalues, self.pvalues), strict=True)) if tested else {}
+        interval = dict(zip(printing.interval_labels(alpha), (ends[0], ends[1]), strict=True))
+        columns = {"coef": self.params, **parts, **tests, **interval, "noise share": self.noise_share}
         return pd.DataFrame(columns | ({} if bound is None else {"bias bound": bound}))
 
-    def _coefficients(self, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
-        """Return the frame of coefficients under other names."""
-        frame = PrivateResults.summary_frame(self, alpha)
-        if xname is not None and len(xname) != len(frame):
-            raise OptionError("xname", list(xname), f"{len(frame)} names")
-        return frame if xname is None else frame.set_axis(list(xname), axis=0)
+    _with_tests = True
+    _table_of = staticmethod(printing.coefficient_table)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.model_name} Results"
+
+    def _names(self, xname: Sequence[str] | None, default: Sequence[str]) -> list[str]:
+        """Return what the estimates are called."""
+        names = list(default if xname is None else xname)
+        if len(names) != len(default):
+            raise OptionError("xname", names, f"{len(default)} names")
+        return names
 
     def summary(
         self,
@@ -393,7 +380,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         xname: Sequence[str] | None = None,
         title: str | None = None,
         alpha: float = 0.05,
-    ) -> PrivateSummary:
+    ) -> printing.PrivateSummary:
         """Return the summary: header, coefficients, guarantee, warnings.
 
         Parameters
@@ -418,17 +405,11 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is no level or ``xname`` has the wrong length.
         """
-        frame = self._coefficients(xname, alpha)
-        shown, cells = without_parts(frame), []
-        for values in shown.to_numpy(dtype=np.float64):  # as statsmodels writes numbers
-            coef, *middle, pvalue, lower, upper, share = values
-            numbers = [figure(coef, 4), *map(figure, middle), f"{pvalue:#6.3f}"]
-            cells.append([*numbers, figure(lower), figure(upper), f"{share:.1%}"])
-        stubs = list(xname) if xname is not None else column_labels(self.release, frame.index)
-        table = cell_table(cells, list(shown.columns), stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"])
+        frame = self.summary_frame(alpha)
+        table = self._table_of(frame, self._names(xname, printing.column_labels(self.release, self._inference.names)))
         left, right = header_facts(self, yname or self.response)
-        title = title or f"{self.model_name} Results"
-        return summary_of(title, left, right, table, explain(self, frame), self.flags)
+        notes = explain(self, frame, alpha, tested=self._with_tests)
+        return printing.summary_of(title or self._title, left, right, table, notes, self.flags)
 
     def summary2(
         self,
@@ -457,14 +438,15 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             As ``summary``.
         """
-        frame = self._coefficients(xname, alpha)
+        frame = self._frame(alpha, tested=True)
+        frame.index = pd.Index(self._names(xname, self._inference.names))
         left, right = header_facts(self, yname or self.response)
         table = Summary2()
         table.add_dict(dict(left) | dict(right))
-        table.add_df(without_parts(frame), float_format=float_format)
+        table.add_df(printing.without_parts(frame), float_format=float_format)
         table.settings[0]["float_format"] = float_format  # statsmodels takes the first table's for all
         table.add_title(title or f"Results: {self.model_name}")
-        for note in [*explain(self, frame), *(f"Warning: {warning}" for warning in self.flags)]:
+        for note in [*explain(self, frame, alpha), *(f"Warning: {warning}" for warning in self.flags)]:
             table.add_text(note)
         return table
 
@@ -494,14 +476,8 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         infinite arm has the normal quantile times the sampling standard error as its sampling part.
         """
         ends = self.conf_int(check_alpha(alpha))
-        estimate, sampling = self.params.to_numpy(), self.bse_sampling.to_numpy()
-        ratio, fallback = sampling / self.bse.to_numpy(), stats.norm.isf(alpha / 2) * sampling
-        columns = {"estimate": estimate, "lower": ends[0], "upper": ends[1]}
-        for name, sign, end in (("sampling_lower", -1.0, ends[0]), ("sampling_upper", 1.0, ends[1])):
-            arm = np.maximum(sign * (end.to_numpy() - estimate), 0.0)
-            bounded = np.isfinite(arm)
-            columns[name] = estimate + sign * np.where(bounded, np.where(bounded, arm, 0.0) * ratio, fallback)
-        return pd.DataFrame(columns, index=self.params.index)
+        error, sampling = self.bse.to_numpy(), self.bse_sampling.to_numpy()
+        return interval_frame(self.params, ends.to_numpy(), sampling / error, stats.norm.isf(alpha / 2) * sampling)
 
     def plot_coefficients(
         self,
@@ -545,11 +521,13 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
                 raise UnknownColumnError(name, frame.index, "the coefficients")
         slopes = [name for name in frame.index if name not in CONSTANTS]
         frame = frame.loc[(slopes or list(frame.index)) if terms is None else list(terms)]
-        frame.index = pd.Index(column_labels(self.release, frame.index))
-        (response,) = column_labels(self.release, [self.response])
-        title = f"{response}: {title_guarantee(self.release)}"
-        label = f"coefficient ({self.inference.method} inference)"
+        frame.index = pd.Index(printing.column_labels(self.release, frame.index))
+        title, label = self._plot_title(), f"coefficient ({self.inference.method} inference)"
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
+
+    def _plot_title(self) -> str:
+        (response,) = printing.column_labels(self.release, [self.response])
+        return f"{response}: {printing.title_guarantee(self.release)}"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot coefficients with intervals; `plot_coefficients` has more options.
@@ -572,8 +550,8 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
     def default_model_infos(self) -> dict[str, Callable[[Any], str]]:
         """What ``statsmodels.iolib.summary2.summary_col`` prints below the coefficients."""
         return {
-            "N": lambda results: format_nobs(results.inference),
-            "Guarantee": lambda results: short_guarantee(results.release),
+            "N": lambda results: printing.format_nobs(results.inference),
+            "Guarantee": lambda results: printing.short_guarantee(results.release),
             "Neighbours": lambda results: str(results.release.neighbors),
         }
 

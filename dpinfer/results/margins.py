@@ -17,23 +17,10 @@ from statsmodels.genmod.families import links
 from statsmodels.genmod.families.links import Identity
 
 from dpinfer.errors import OptionError, UnknownColumnError, type_of
-from dpinfer.results.drawing import SMALL, draw_intervals, given_or_new, grouped, restrain, titled
+from dpinfer.results import printing
+from dpinfer.results.drawing import SMALL, draw_intervals, given_or_new, grouped, interval_frame, restrain, titled
 from dpinfer.results.estimates import method_notes, statistic_labels
 from dpinfer.results.prediction import public_frame
-from dpinfer.results.printing import (
-    Exported,
-    PrivateSummary,
-    cell_table,
-    charge_notes,
-    column_labels,
-    column_notes,
-    figure,
-    guarantee,
-    guarantee_facts,
-    interval_labels,
-    summary_of,
-    title_guarantee,
-)
 from dpinfer.results.testing import check_alpha
 from dpinfer.schema.columns import Boolean, Category, Integer
 
@@ -282,7 +269,7 @@ MARGIN_LABELS = {"dydx": "dy/dx", "eyex": "d(lny)/d(lnx)", "dyex": "dy/d(lnx)", 
 """What tables call the effects of each method, as in statsmodels."""
 
 
-class MarginalEffects(Exported):
+class MarginalEffects(printing.Exported):
     """Marginal effects of a generalized linear model, from released numbers and public points.
 
     Parameters
@@ -462,7 +449,7 @@ class MarginalEffects(Exported):
         }
         return pd.DataFrame(columns, index=list(self.names))
 
-    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+    def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
         """Return the table with header, guarantee and warnings.
 
         Parameters
@@ -481,23 +468,16 @@ class MarginalEffects(Exported):
             Where ``alpha`` is not strictly between 0 and 1.
         """
         results, frame = self.results, self.summary_frame(alpha)
-        lower, upper = interval_labels(alpha)
-        headers = [frame.columns[0], "std err", *statistic_labels(results), lower, upper]
-        cells = []
-        for effect, error, ratio, pvalue, low, high in frame.to_numpy():
-            cells.append(
-                [figure(effect, 4), *map(figure, (error, ratio)), f"{pvalue:#6.3f}", figure(low), figure(high)]
-            )
-        stubs = column_labels(results.release, self.names)
-        table = cell_table(cells, headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s"])
-        left = [("Dep. Variable:", results.response), *guarantee_facts(results.release)]
+        ends = frame.iloc[:, -2:].to_numpy(dtype=np.float64)
+        frame.columns = [frame.columns[0], "std err", *statistic_labels(results), *printing.interval_labels(alpha)]
+        table = printing.coefficient_table(frame, printing.column_labels(results.release, self.names))
+        left = [("Dep. Variable:", results.response), *printing.guarantee_facts(results.release)]
         right = [("Method:", self.margeff_options["method"]), ("At:", self.margeff_options["at"])]
         right.append(("Inference:", results.inference.method))
-        ends = frame.iloc[:, -2:].to_numpy(dtype=np.float64)
-        notes = [guarantee(results.release), *self.notes, *method_notes(results, ends)]
-        notes += [*column_notes(results.release), *charge_notes(results.release)]
+        notes = [printing.guarantee(results.release), *self.notes, *method_notes(results, ends)]
+        notes += [*printing.column_notes(results.release), *printing.charge_notes(results.release)]
         title = f"{results.model_name} Marginal Effects"
-        return summary_of(title, left, right, table, notes, results.flags)
+        return printing.summary_of(title, left, right, table, notes, results.flags)
 
     def plot(
         self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None, legend: bool = True
@@ -528,21 +508,10 @@ class MarginalEffects(Exported):
         ends = self.conf_int(alpha)
         variances = np.einsum("kp,pq,kq->k", self.gradients, self.results.inference.cov_sampling, self.gradients)
         share = np.minimum(_ratio(np.sqrt(np.maximum(variances, 0.0)), self._combined_se), 1.0)
-        fallback = stats.norm.isf(alpha / 2) * share * self.margeff_se
-        bounded = np.isfinite(ends)
-        arms = np.abs(np.where(bounded, ends, self.margeff[:, None]) - self.margeff[:, None]) * share[:, None]
-        arms = np.where(bounded, arms, fallback[:, None])
-        columns = {
-            "estimate": self.margeff,
-            "lower": ends[:, 0],
-            "upper": ends[:, 1],
-            "sampling_lower": self.margeff - arms[:, 0],
-            "sampling_upper": self.margeff + arms[:, 1],
-        }
+        effects = pd.Series(self.margeff, index=printing.column_labels(self.results.release, self.names))
+        frame = interval_frame(effects, ends, share, stats.norm.isf(alpha / 2) * share * self.margeff_se)
         label = f"{MARGIN_LABELS[self.margeff_options['method']]} ({self.results.inference.method} inference)"
-        (response,) = column_labels(self.results.release, [self.results.response])
-        title = f"{response}: {title_guarantee(self.results.release)}"
-        frame = pd.DataFrame(columns, index=column_labels(self.results.release, self.names))
+        title = self.results._plot_title()
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
 
 
@@ -788,7 +757,7 @@ class PublicGrids:
         ax.set_ylabel(
             f"mean of {design.schema.caption(results.response)},\npointwise {100 * (1 - alpha):.4g}% intervals"
         )
-        titled(ax, f"{design.schema.caption(results.response)}: {title_guarantee(results.release)}")
+        titled(ax, f"{design.schema.caption(results.response)}: {printing.title_guarantee(results.release)}")
         restrain(ax)
         grouped(ax.yaxis, *([] if discrete else [ax.xaxis]))
         if legend and varying:

@@ -17,7 +17,7 @@ from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inf
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release
 from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
-from dpinfer.statistics.moment_inference import batch_moments, moment_oracle
+from dpinfer.statistics.moment_inference import MomentInference, moment_oracle
 from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates
 from dpinfer.tables.marginal_results import MarginalResults, MarginalTables
 from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_workload
@@ -211,15 +211,9 @@ class Marginals(Procedure):
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of all marginals from many releases at once; see `Procedure.estimate`."""
         parts = [
-            batch_moments(
-                estimates,
-                names=described.names,
-                shift=described.shift,
-                factor=described.factor,
-                alpha=alpha,
-                method=self.inference,
-                contrasts=contrasts,
-            )
+            MomentInference(estimates, described.names, described.shift, described.factor)
+            .with_method(self.inference)
+            .batch(alpha, contrasts)
             for estimates, described in self._counts(released)
         ]
         joined = {
