@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -251,7 +251,8 @@ class ExactProportionQuestion(SuccessQuestion):
         return f"proportion of {self.column}, exactly"
 
     def _inference(self, counts: Array, size: int, law: NoiseLaw) -> binomial_inference.ExactProportion:
-        return binomial_inference.ExactProportion(counts, size, law, 1 / TULAP_GRID, (self.column,), self.inference)
+        known: dict[str, Any] = {"method": self.inference, "nobs": float(size), "nobs_is_public": True}
+        return binomial_inference.ExactProportion((self.column,), counts, size, law, 1 / TULAP_GRID, **known)
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""

@@ -372,21 +372,15 @@ class ExactProportion(Inference):
         Noise of the counts.
     step : float
         Size of a step of the law in counts.
-    names : tuple of str, length 1
-    method : {"exact", "wald"}
-    target : {"population", "data"}
     """
 
     counts: Array
     size: int
     law: NoiseLaw
     step: float
-    names: tuple[str, ...]
-    method: str = "exact"
-    target: str = "population"
 
     methods = EXACT_METHODS
-    nobs_is_public = True
+    automatic = "exact"
 
     @cached_property
     def _estimate(self) -> ProportionEstimate:
@@ -406,11 +400,6 @@ class ExactProportion(Inference):
     def cov_noise(self) -> Array:
         """Variance from privacy noise (1, 1)."""
         return self._estimate.noise_variance[:, None]
-
-    @property
-    def nobs(self) -> float:
-        """The public number of rows."""
-        return float(self.size)
 
     @property
     def flagged(self) -> Mask:

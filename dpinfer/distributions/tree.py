@@ -175,31 +175,22 @@ class QuantileInference(Inference):
         One per group.
     probabilities : ndarray (k,)
         Between 0 and 1.
-    names : tuple of str, length G k
-        Group by group.
     step : float
         Whole numbers in a leaf; 0 for a Real.
     selected : ndarray (G, k) or None
         Quantiles that were chosen by the exponential mechanism; otherwise they are read from the tree.
-    method : {"score", "wald"}
-    target : {"population", "data"}
     dependence : int
         Sampling variances are multiplied by it: rows of one person may depend on each other.
     continuous : bool
         Whether values of a Real are known not to be tied: ends of intervals are then interpolated within leaves.
-    nobs_is_public : bool
     """
 
     trees: tuple[Tree, ...]
     probabilities: Array
-    names: tuple[str, ...]
     step: float = 0.0
     selected: Array | None = None
-    method: str = "score"
-    target: str = "population"
     dependence: int = 1
     continuous: bool = False
-    nobs_is_public: bool = False
 
     methods = METHODS
 
@@ -272,11 +263,6 @@ class QuantileInference(Inference):
         found = block_diag(*blocks) * np.outer(slopes, slopes)
         own = np.diag(found) + np.diag(self.cov_sampling)
         return np.asarray(found + np.diag(_SEPARATE * own + np.where(known, errors**2, 0.0)))
-
-    @property
-    def nobs(self) -> float:
-        """Number of rows in all groups."""
-        return float(sum(tree.total for tree in self.trees))
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -534,25 +534,15 @@ class FamilyInference(inference.Inference):
     release : Release
     fit : FamilyFit
         Of one release.
-    method : {"wald", "score", "simulated"}
-    replicates, seed : int
-        Number of simulated releases and their public seed, for "simulated".
-    names, params, cov_sampling, cov_noise, nobs, nobs_is_public, target, flags
-        As in `dpinfer.statistics.inference.Inference`; covariances by the delta method.
+    params, cov_sampling, cov_noise, flags
+        As in `Inference`; covariances by the delta method.
     """
 
     release: Release
     fit: FamilyFit
-    method: str
-    replicates: int
-    seed: int
-    names: tuple[str, ...]
     params: Array
     cov_sampling: Array
     cov_noise: Array
-    nobs: float
-    nobs_is_public: bool
-    target: str
     flags: tuple[str, ...]
 
     methods = ("auto", "wald", "score", "simulated")
@@ -634,10 +624,18 @@ def family_inference(
     }
     params = np.where(missing, np.nan, fit.params[0])
     sampling, noisy = (one[0] * np.outer(slope, slope) for one in (fit.cov_sampling, fit.cov_noise))
-    count, public = float(fit.count[0]), noise.count_variance == 0
-    target = "population" if noise.population else "data"
-    flags = (*(text for text, holds in warnings.items() if holds), *notes)
-    found = FamilyInference(
-        release, fit, "score", replicates, seed, family.names, params, sampling, noisy, count, public, target, flags
+    return FamilyInference(
+        family.names,
+        release,
+        fit,
+        params,
+        sampling,
+        noisy,
+        (*(text for text, holds in warnings.items() if holds), *notes),
+        method=method,
+        target="population" if noise.population else "data",
+        nobs=float(fit.count[0]),
+        nobs_is_public=noise.count_variance == 0,
+        replicates=replicates,
+        seed=seed,
     )
-    return found.with_method(method)

@@ -545,7 +545,7 @@ def infer_sums(
         factor=described.factor,
         nobs=nobs,
         nobs_is_public=exact,
-        method="score" if inference == "auto" else inference,
+        method=inference,
         target=chosen,
         law=release.law,
         steps=released.steps,
@@ -721,7 +721,7 @@ class MomentsQuestion(SumsQuestion, Estimated):
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
         estimates, described = self._describe(released)
-        found = MomentInference(estimates, described.names, described.shift, described.factor)
+        found = MomentInference(described.names, estimates, described.shift, described.factor)
         return found.with_method(self.inference).batch(alpha, contrasts)
 
     def oracle(

@@ -274,33 +274,18 @@ class LinearInference(inference.Inference):
     Attributes
     ----------
     fit : GramFit
-    names : tuple of str, length p
-    method : {"wald", "score", "simulated"}
     ridge : Ridge or None
         Where some levels are near-empty: the ridge on them that is in ``fit``. The method is then "score".
     release : Release
         The one that was fitted; None of R.
-    nobs : float or None
-    nobs_is_public : bool
     size : float
         The count of rows that the inference divides by.
-    replicates, seed : int
-        Number of simulated releases and their public seed, for "simulated".
-    notes : tuple of str
-        Further warnings, from other parts of the release.
     """
 
     fit: GramFit
-    names: tuple[str, ...]
-    method: str = "score"
     ridge: Ridge | None = None
     release: Any = None
-    nobs: float | None = None
-    nobs_is_public: bool = False
     size: float = np.nan
-    replicates: int = 999
-    seed: int = 0
-    notes: tuple[str, ...] = ()
 
     methods = METHODS
     cov_type = "nonrobust"
@@ -323,11 +308,6 @@ class LinearInference(inference.Inference):
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
         return np.asarray(self._covariances[1][0])
-
-    @property
-    def target(self) -> str:
-        """What is estimated: the population or the data themselves."""
-        return "population" if self.fit.problem.population else "data"
 
     @property
     def df_resid(self) -> float:
@@ -498,7 +478,8 @@ def _fitted(
 ) -> list[tuple[Places, LinearInference]]:
     """Fit releases (R, d, d): together all that have the same near-empty levels, with their places."""
     nobs = gram[:, 0, 0]
-    plain = LinearInference(fit_gram(problem, gram, nobs), names)
+    target = "population" if problem.population else "data"
+    plain = LinearInference(names, fit_gram(problem, gram, nobs), target=target)
     rare = [] if levels is None else list(ridges(plain.fit, gram, nobs, levels))
     found = [(places, replace(plain, fit=ridge.fit, ridge=ridge)) for places, ridge in rare]
     left = np.setdiff1d(np.arange(len(gram)), [place for places, _ in rare for place in places])

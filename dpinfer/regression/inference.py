@@ -421,7 +421,6 @@ class RegressionInference(Inference):
 
     Attributes
     ----------
-    names : tuple of str, length p
     fit : Fit
     weights, shift : ndarray (p, k), (p,)
         Coefficients are ``weights @ fit.params + shift``.
@@ -441,15 +440,9 @@ class RegressionInference(Inference):
         Variances from sampling if the rows are drawn, whatever the target: by default as estimated here.
     """
 
-    names: tuple[str, ...]
     fit: Fit
     weights: Array
     shift: Array
-    nobs: float | None = None
-    nobs_is_public: bool = False
-    target: str = "population"
-    notes: tuple[str, ...] = ()
-    method: str = "auto"
     response: Response | None = None
     moments: tuple[Array, Array] | None = None
     total: float = 1.0
@@ -463,8 +456,7 @@ class RegressionInference(Inference):
     automatic = "wald"
 
     def __post_init__(self) -> None:
-        if self.method == "auto":
-            object.__setattr__(self, "method", self.automatic)
+        super().__post_init__()
         if self.drawn is None:
             object.__setattr__(self, "drawn", np.diag(self.fit.cov_sampling(self.weights)))
         if self.target == "data":

@@ -372,38 +372,33 @@ def level_columns(
         return None
     schema = basis.schema
     middle, half = 0.5 * (response.expression.lower + response.expression.upper), _half(response.expression)
-    names, features, columns, targets, bounds, slopes = [], [], [], [], [], []
-    cells: list[Cell] = []
-    groups: list[tuple[str, ...]] = []
-    for expression, cell in _cells(design, schema):
-        found = _in_span(expression, cell, basis, weights)
-        if found is None:
-            continue
-        feature, own, scale = found
-        constant = expression.constant is not None
-        names.append(_label(expression, cell, schema))
-        features.append(feature)
-        columns.append(own)
-        targets.append(middle if constant else 0.0)
-        bounds.append(half if constant else half * scale / _half(expression))
-        slopes.append(None if constant else scale * _slope(design, expression, cell))
-        cells.append(cell)
-        groups.append((expression.text, *(name for name, _ in cell)))
-    if not names:
+    spanned = [
+        (expression, cell, *found)
+        for expression, cell in _cells(design, schema)
+        if (found := _in_span(expression, cell, basis, weights)) is not None
+    ]
+    if not spanned:
         return None
+    expressions, cells, features, columns, scales = zip(*spanned, strict=True)
+    constant = [expression.constant is not None for expression in expressions]
+    groups = [(one.text, *(name for name, _ in cell)) for one, cell in zip(expressions, cells, strict=True)]
+    bounds = [
+        half if fixed else half * scale / _half(one)
+        for fixed, one, scale in zip(constant, expressions, scales, strict=True)
+    ]
 
     def functional(place: int) -> Array:
-        slope = slopes[place]
-        if slope is not None:
-            return np.outer(slope, np.eye(weights.shape[1])[0])
-        return _moved(design, cells[place], basis)
+        if constant[place]:
+            return _moved(design, cells[place], basis)
+        slope = scales[place] * _slope(design, expressions[place], cells[place])
+        return np.outer(slope, np.eye(weights.shape[1])[0])
 
     return LevelColumns(
-        names=tuple(names),
+        names=tuple(_label(one, cell, schema) for one, cell in zip(expressions, cells, strict=True)),
         features=np.array(features),
         columns=np.array(columns),
         groups=np.array([groups.index(group) for group in groups]),
-        targets=np.array(targets),
+        targets=np.where(constant, middle, 0.0),
         bounds=np.array(bounds),
         functional=functional,
     )

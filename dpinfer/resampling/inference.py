@@ -152,17 +152,11 @@ class AggregateInference(Inference):
 
     Attributes
     ----------
-    names : tuple of str, length p
     blocks : BlockSums
     frame : Frame
         Centre and half-width of the winsorising ball.
-    nobs : float or None
-    nobs_is_public : bool
     winsorized : bool
         Whether block estimates were to be located.
-    notes : tuple of str
-        Further warnings.
-    method : str
 
     Notes
     -----
@@ -172,18 +166,12 @@ class AggregateInference(Inference):
     known. Laplace noise has its own tails.
     """
 
-    names: tuple[str, ...]
     blocks: BlockSums
     frame: Frame
-    nobs: float | None = None
-    nobs_is_public: bool = False
     winsorized: bool = False
-    notes: tuple[str, ...] = ()
-    method: str = "wald"
 
     methods = ("auto", "wald")
     automatic = "wald"
-    target = "population"
 
     @property
     def df_resid(self) -> float:
@@ -439,14 +427,9 @@ class BootstrapInference(Inference):
 
     Attributes
     ----------
-    names : tuple of str, length p
     sums : ReplicateSums
     statistic : callable
         Maps sums (R, d) to estimates (R, p).
-    nobs : float or None
-    nobs_is_public : bool
-    target : str
-    method : str
     conservative : float
         Probability that the conservative interval takes off too much.
     unstable : tuple of str
@@ -458,13 +441,8 @@ class BootstrapInference(Inference):
     linearisation carries the sums of every replicate to estimates.
     """
 
-    names: tuple[str, ...]
     sums: ReplicateSums
     statistic: Statistic
-    nobs: float | None = None
-    nobs_is_public: bool = False
-    target: str = "population"
-    method: str = "auto"
     conservative: float = 0.05
     unstable: tuple[str, ...] = ()
 

@@ -22,11 +22,10 @@ from dpinfer.results.testing import (
     CoefficientTest,
     JointTest,
     check_alpha,
-    checked_truth,
     linear_constraints,
     simulated_test,
+    single_level,
 )
-from dpinfer.statistics.inference import joint_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -460,10 +459,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         places = list(range(count)) if cols is None else list(cols)
         if not all(isinstance(one, int | np.integer) and -count <= one < count for one in places):
             raise OptionError("cols", cols, f"positions of coefficients, from 0 to {count - 1}")
-        level = check_alpha(alpha)
-        if checked_truth("simultaneous", simultaneous):
-            total = self._inference.cov_sampling + self._inference.cov_noise
-            level = joint_level(total[np.ix_(places, places)], level)
+        level = single_level(self._inference, np.eye(count)[places], alpha, simultaneous)
         ends = pd.DataFrame(self._results.conf_int(level), index=list(self._inference.names))
         return ends if cols is None else ends.iloc[places]
 

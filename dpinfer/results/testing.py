@@ -69,6 +69,24 @@ def checked_truth(option: str, given: bool) -> bool:
     return bool(given)
 
 
+def single_level(inference: Inference, rows: Array, alpha: float, simultaneous: bool) -> float:
+    """Return the level of single intervals of combinations (k, p): of each, or of all together.
+
+    Raises
+    ------
+    OptionError
+        Where ``alpha`` is no level, or ``simultaneous`` no truth value.
+    """
+    level = check_alpha(alpha)
+    if not checked_truth("simultaneous", simultaneous):
+        return level
+    total = inference.cov_sampling + inference.cov_noise
+    lost = (rows[:, np.isnan(np.diag(total))] != 0).any(axis=1)
+    joint = rows @ np.nan_to_num(total) @ rows.T
+    joint[lost] = joint[:, lost] = np.nan
+    return joint_level(joint, level)
+
+
 def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array, Array]:
     """Read linear constraints in any of the forms that statsmodels takes.
 
@@ -207,13 +225,7 @@ class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # typ
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        level = check_alpha(alpha)
-        if checked_truth("simultaneous", simultaneous):
-            total = self._inference.cov_sampling + self._inference.cov_noise
-            lost = (self._restrictions[:, np.isnan(np.diag(total))] != 0).any(axis=1)
-            joint = self._restrictions @ np.nan_to_num(total) @ self._restrictions.T
-            joint[lost] = joint[:, lost] = np.nan
-            level = joint_level(joint, level)
+        level = single_level(self._inference, self._restrictions, alpha, simultaneous)
         return self._inference.intervals(self._restrictions, level)
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:

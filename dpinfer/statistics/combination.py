@@ -6,7 +6,7 @@ approximation. p is the number of parameters, G that of unknown counts, M that o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -276,34 +276,22 @@ class LinearNoise(Inference):
 
     Attributes
     ----------
-    names : tuple of str, length p
     params : ndarray (p,), or (R, p) of R releases
     mixing : ndarray (p, M)
         How each noise variable moves each estimate.
     noise : CombinedNoise
-    nobs : float or None
-    nobs_is_public : bool
     dependent : bool
         Whether the estimates are linearly dependent; their variances are then raised by a billionth.
-    seed : int
-        Public seed of simulated joint tests, where noise is not normal.
-    method : {"wald"}
-        There is one; see `NoiseSums`.
     """
 
-    names: tuple[str, ...]
     params: Array
     mixing: Array
     noise: CombinedNoise
-    nobs: float | None = None
-    nobs_is_public: bool = False
     dependent: bool = False
-    seed: int = 0
-    method: str = "wald"
+    target: str = field(default="data", kw_only=True)
 
     methods = METHODS
     automatic = "wald"
-    target = "data"
     flags = ()
 
     @property

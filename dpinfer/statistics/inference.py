@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy import stats
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpinfer.statistics.noise import NoiseSums
 
 
+@dataclass(frozen=True, eq=False)
 class Inference:
     """Estimates of R releases with sampling and noise covariance, and one method for intervals and tests alike.
 
@@ -37,39 +38,47 @@ class Inference:
     ----------
     names : tuple of str, length p
         Parameter names, in order.
+    method : str
+        "wald", "score", "simulated" or "exact": the one method behind intervals and p-values.
+    target : {"population", "data"}
+    nobs : float or None
+        The number of rows as released (noisy) or as public; None where it is neither.
+    nobs_is_public : bool
+        Whether ``nobs`` is exact and public.
+    notes : tuple of str
+        Further warnings, from other parts of the release.
+    replicates, seed : int
+        Number of simulated releases and their public seed, for "simulated".
     params : ndarray (p,)
         Point estimates.
     cov_sampling, cov_noise : ndarray (p, p)
         Covariance from sampling and from privacy noise, each positive semidefinite; their sum is
         positive definite. ``cov_sampling`` is zero where the target is the data themselves.
-    nobs : float or None
-        The number of rows as released (noisy) or as public; None where it is neither.
-    nobs_is_public : bool
-        Whether ``nobs`` is exact and public.
     df_resid : float
         Residual degrees of freedom used by the inference (numpy.inf for a normal reference).
     scale, rsquared : float or None
         Error variance and coefficient of determination, where the model has them.
-    method : str
-        "wald", "score", "simulated" or "exact": the one method behind intervals and p-values.
-    target : str
-        "population" or "data".
     flags : tuple of str
         Plain sentences that warn the reader, e.g. that noise dominates; empty when all is well.
     flagged : ndarray of bool (R,)
         Whether a release carries a warning, for studies.
     """
 
-    method: Any
+    names: tuple[str, ...]
+    _: KW_ONLY
+    method: str = "auto"
+    target: str = "population"
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    notes: tuple[str, ...] = ()
+    replicates: int = 999
+    seed: int = 0
+
     methods: ClassVar[tuple[str, ...]]
     automatic: ClassVar[str] = "score"
     """What "auto" stands for."""
 
     if TYPE_CHECKING:
-
-        @property
-        def names(self) -> tuple[str, ...]:
-            """See the class."""
 
         @property
         def params(self) -> Array:
@@ -84,20 +93,12 @@ class Inference:
             """See the class."""
 
         @property
-        def nobs(self) -> float | None:
-            """See the class."""
-
-        @property
-        def nobs_is_public(self) -> bool:
-            """See the class."""
-
-        @property
-        def target(self) -> str:
-            """See the class."""
-
-        @property
         def flags(self) -> tuple[str, ...]:
             """See the class."""
+
+    def __post_init__(self) -> None:
+        if self.method == "auto":
+            object.__setattr__(self, "method", self.automatic)
 
     @property
     def df_resid(self) -> float:
@@ -188,7 +189,7 @@ class Inference:
         if method not in self.methods:
             raise OptionError("inference", method, self.methods)
         chosen = self.automatic if method == "auto" else method
-        return self if chosen == self.method else cast("Self", replace(cast("Any", self), method=chosen))
+        return self if chosen == self.method else replace(self, method=chosen)
 
 
 @dataclass(frozen=True, slots=True)

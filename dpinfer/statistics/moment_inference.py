@@ -37,36 +37,20 @@ class MomentInference(inference.Inference):
     ----------
     estimates : Estimates
         Of one release (R = 1); of more only `batch` serves.
-    names : tuple of str, length p = G q
     shift, factor : ndarray (q,)
         From scaled units to those of the columns: shift + factor value.
-    nobs : float or None
-    nobs_is_public : bool
-    method : {"score", "wald", "simulated"}
-    target : {"population", "data"}
     law, steps : NoiseLaw, ndarray (m,)
         Of the release, for "simulated".
-    replicates, seed : int
     labels : tuple of str, length G
         What cells are called, for warnings.
-    notes : tuple of str
-        Further warnings.
     """
 
     estimates: Estimates
-    names: tuple[str, ...]
     shift: Array
     factor: Array
-    nobs: float | None = None
-    nobs_is_public: bool = False
-    method: str = "score"
-    target: str = "population"
     law: NoiseLaw | None = None
     steps: Array | None = None
-    replicates: int = 999
-    seed: int = 0
     labels: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
     methods = METHODS
 

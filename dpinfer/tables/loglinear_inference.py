@@ -82,21 +82,10 @@ class LogLinearInference(Inference):
     model : LogLinearModel
     values : ndarray (d,)
         Noisy counts.
-    names : tuple of str, length p
-    nobs : float
-        The number of rows: noisy, or public.
-    nobs_is_public : bool
-    method : {"score", "wald"}
-    target : {"population", "data"}
     """
 
     model: LogLinearModel
     values: Array
-    names: tuple[str, ...]
-    nobs: float | None
-    nobs_is_public: bool
-    method: str = "score"
-    target: str = "population"
 
     methods = METHODS
 

@@ -211,7 +211,7 @@ class Marginals(Procedure):
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of all marginals from many releases at once; see `Procedure.estimate`."""
         parts = [
-            MomentInference(estimates, described.names, described.shift, described.factor)
+            MomentInference(described.names, estimates, described.shift, described.factor)
             .with_method(self.inference)
             .batch(alpha, contrasts)
             for estimates, described in self._counts(released)

@@ -320,12 +320,12 @@ def test_degrees_of_freedom_fall_with_the_noise_of_the_variance():
 def test_releases_do_not_influence_each_other():
     drawn = np.random.default_rng(1).normal(scale=3.0, size=(6, 15))
     for estimator in ESTIMATORS.values():
-        named = ("a",) * 3, np.zeros(1), np.ones(1)
+        names, scaled = ("a",) * 3, (np.zeros(1), np.ones(1))
         together = estimator(sums_of(columns(), 3.0, releases=drawn), population=True)
-        together = MomentInference(together, *named).batch(0.1)
+        together = MomentInference(names, together, *scaled).batch(0.1)
         for place in range(6):
             one = sums_of(columns(), 3.0, releases=drawn[place : place + 1])
-            alone = MomentInference(estimator(one, population=True), *named).batch(0.1)
+            alone = MomentInference(names, estimator(one, population=True), *scaled).batch(0.1)
             np.testing.assert_allclose(together.params[place], alone.params[0], rtol=1e-10)
             np.testing.assert_allclose(together.intervals[place], alone.intervals[0], rtol=1e-7)
             np.testing.assert_allclose(together.pvalues[place], alone.pvalues[0], rtol=1e-7)

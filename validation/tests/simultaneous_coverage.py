@@ -49,7 +49,7 @@ def of_moments(ask: Any, schema: Any, price: Any, neighbors: str, exact: np.ndar
     estimates, told = describe(ask.plan(schema), released, target="population")
     count = len(told.names)  # errors of different cells are taken as independent: every release has the same level
     level = joint_level(np.eye(count), ALPHA)
-    inference = MomentInference(estimates, told.names, told.shift, told.factor)
+    inference = MomentInference(told.names, estimates, told.shift, told.factor)
     return tuple(inference.batch(alpha).intervals for alpha in (level, ALPHA))
 
 
@@ -105,7 +105,7 @@ def coefficients(n: int, price: Any, neighbors: str, replicates: int, seed: list
     rows = np.eye(len(names))[1:]
     joint, single = np.empty((replicates, len(rows), 2)), np.empty((replicates, len(rows), 2))
     for place, one in enumerate(values):
-        found = LogLinearInference(model, one, names, None, nobs_is_public=False)
+        found = LogLinearInference(names, model, one)
         joint[place] = found.intervals(rows, joint_level(found.combinations(rows)[3], ALPHA))
         single[place] = found.intervals(rows, ALPHA)
     return joint, single, truth[1:]
