@@ -32,7 +32,7 @@ from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.statistics import inference
 from dpinfer.statistics.arrays import noise_level, symmetric
 from dpinfer.statistics.nulls import Restricted
-from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.numerical import inverted
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
@@ -110,15 +110,12 @@ def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Arra
 def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     """Find the ends of the intervals (R, k, 2) by a scan from outside in."""
     score = Score(fit, contrasts)
-    critical, error = critical_value(alpha, score.df, score.shares), np.sqrt(score.variance)
+    critical = critical_value(alpha, score.df, score.shares)
 
-    def end(sign: float) -> Array:
-        def inside(distance: Array) -> Mask:
-            return np.abs(score_statistic(score, score.centre + sign * distance * error)) <= critical
+    def inside(away: Array) -> Mask:
+        return np.abs(score_statistic(score, score.centre + away)) <= critical
 
-        return score.centre + sign * error * outermost_crossing(inside, shape=error.shape)
-
-    return np.stack([end(-1.0), end(1.0)], axis=-1)
+    return inverted(inside, score.centre, np.sqrt(score.variance))
 
 
 def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, Array]:

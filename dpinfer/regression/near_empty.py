@@ -23,7 +23,7 @@ from dpinfer.schema.basis import represent
 from dpinfer.schema.expressions import constant_expression
 from dpinfer.schema.formula import DesignColumn
 from dpinfer.statistics.arrays import noise_level
-from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.numerical import inverted
 from dpinfer.statistics.tails import biased_pvalue, joint_pvalue
 
 if TYPE_CHECKING:
@@ -239,14 +239,7 @@ class _Score(Score):
     def intervals(self, alpha: float) -> Array:
         """All values that are not rejected, (R, k, 2)."""
         scale = np.sqrt(self.variance) + self.bias
-
-        def end(sign: float) -> Array:
-            def inside(distance: Array) -> Mask:
-                return np.asarray(self.tails(-sign * distance * scale) >= alpha)
-
-            return np.asarray(self.centre + sign * scale * outermost_crossing(inside, shape=scale.shape))
-
-        return np.stack([end(-1.0), end(1.0)], axis=-1)
+        return inverted(lambda away: self.tails(-away) >= alpha, self.centre, scale)
 
     def joint_variance(self) -> Array:
         """Upper bound (k, k) of the covariance of one release, whatever the near-empty coefficients are.

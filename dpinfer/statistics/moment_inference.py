@@ -12,7 +12,7 @@ from dpinfer.errors import OptionError
 from dpinfer.statistics import inference
 from dpinfer.statistics.arrays import root_of
 from dpinfer.statistics.noise import NoiseSums
-from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.numerical import inverted
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
@@ -283,27 +283,20 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
     df = estimates.df if method == "wald" else estimates.score_df
     critical, error = critical_value(alpha, df, estimates.shares), np.sqrt(estimates.variance)
     lower, upper = estimates.range
-    if estimates.alone is not None:
-        half = estimates.alone.reach(alpha, critical * error)
-        ends = [estimates.value - half, estimates.value + half]
-    elif method == "wald":
-        ends = [estimates.value - critical * error, estimates.value + critical * error]
+    if estimates.alone is not None or method == "wald":
+        half = critical * error
+        half = half if estimates.alone is None else estimates.alone.reach(alpha, half)
+        ends = np.stack([estimates.value - half, estimates.value + half], axis=-1)
     else:
-        ends = [_end(estimates, critical, error, sign, lower, upper) for sign in (-1.0, 1.0)]
-    ends = [np.where(estimates.missing, lower, ends[0]), np.where(estimates.missing, upper, ends[1])]
-    return np.stack([np.maximum(ends[0], lower), np.minimum(ends[1], upper)], axis=-1)
 
+        def inside(away: Array) -> Mask:
+            tested = np.clip(estimates.value + away, lower, upper)
+            return np.abs(tested - estimates.value) <= critical * np.sqrt(estimates.variance_at(tested))
 
-def _end(estimates: Estimates, critical: Array, error: Array, sign: float, lower: Array, upper: Array) -> Array:
-    step = np.maximum(error, 1e-300)
-
-    def inside(distance: Array) -> Mask:
-        tested = np.clip(estimates.value + sign * distance * step, lower, upper)
-        away = np.abs(tested - estimates.value)
-        return away <= critical * np.sqrt(estimates.variance_at(tested))
-
-    distance = outermost_crossing(inside, shape=error.shape)
-    return np.clip(estimates.value + sign * distance * step, lower, upper)
+        ends = inverted(inside, estimates.value, np.maximum(error, 1e-300))
+    possible = np.stack([lower, upper], axis=-1)
+    ends = np.where(estimates.missing[..., None], possible, ends)
+    return np.stack([np.maximum(ends[..., 0], lower), np.minimum(ends[..., 1], upper)], axis=-1)
 
 
 def pvalues(estimates: Estimates, tested: Array | float, *, method: str = "score") -> Array:
