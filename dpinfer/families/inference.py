@@ -563,7 +563,7 @@ class FamilyInference(inference.Inference):
         serve = np.where(single >= 0, not unclear, ~(rows != 0)[:, self.fit.missing[0]].any(axis=1))
         return single, serve & (self.method == "simulated")
 
-    def _pivots(self, rows: Array, single: Places) -> tuple[inference.Contrasts, Array]:
+    def _signed_pivots(self, rows: Array, single: Places) -> tuple[inference.Contrasts, Array]:
         """Return combinations on the scales of `located`, and simulated pivots (B, k) of them."""
         own, drawn = (located(fit, rows, single) for fit in (self.fit, self._drawn))
         return own, (drawn.center - own.center) / drawn.error
@@ -573,7 +573,7 @@ class FamilyInference(inference.Inference):
         single, drawn = self._read(rows)
         found: Array = intervals(self.fit, rows, np.where(drawn, -1, single), alpha, self.method)[0]
         if drawn.any():
-            own, pivots = self._pivots(rows[drawn], single[drawn])
+            own, pivots = self._signed_pivots(rows[drawn], single[drawn])
             rank, ordered = int(np.floor(alpha / 2 * (self.replicates + 1))), np.sort(pivots, axis=0)
             outer = ordered[[-rank, rank - 1]] if rank >= 1 else np.full((2, pivots.shape[1]), [[np.inf], [-np.inf]])
             ends = np.stack([own.center - one * own.error for one in outer], axis=2)
@@ -585,7 +585,7 @@ class FamilyInference(inference.Inference):
         single, drawn = self._read(rows)
         found: Array = pvalues(self.fit, rows, np.where(drawn, -1, single), values, self.method)[0]
         if drawn.any():
-            own, pivots = self._pivots(rows[drawn], single[drawn])
+            own, pivots = self._signed_pivots(rows[drawn], single[drawn])
             tested = on_scale(self.fit, rows[drawn], single[drawn], values[drawn])
             statistic = (own.center - tested) / own.error
             tail = np.minimum((pivots >= statistic).sum(axis=0), (pivots <= statistic).sum(axis=0))

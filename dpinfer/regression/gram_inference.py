@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.display.progress import watch
 from dpinfer.errors import InferenceError
@@ -367,7 +366,7 @@ class LinearInference(inference.Inference):
         return chosen if self.ridge is None else replace(chosen, method="score")
 
     @cached_property
-    def _pivots(self) -> tuple[Array, Array]:
+    def _drawn(self) -> tuple[Array, Array]:
         rng = np.random.default_rng(self.seed)
         steps = np.asarray(self.release.steps)
         return simulate_pivots(self.fit, self.size, self.release.law, steps, self.replicates, rng)
@@ -379,9 +378,9 @@ class LinearInference(inference.Inference):
             fit.params @ rows.T, error, fit.df_units[:, None] if fit.problem.population else np.inf
         )
 
-    def _simulated(self, rows: Array) -> Array:
-        """Absolute pivots (B, k)."""
-        deviations, covariances = self._pivots
+    def _pivots(self, rows: Array) -> Array:
+        """See `Inference`."""
+        deviations, covariances = self._drawn
         errors = np.sqrt(np.einsum("kp,bpq,kq->bk", rows, covariances, rows))
         return np.asarray(np.abs(deviations @ rows.T) / errors)
 
@@ -389,21 +388,13 @@ class LinearInference(inference.Inference):
         """See `Inference`."""
         if self.ridge is not None:
             return self.ridge.intervals(rows, alpha)
-        if self.method == "score":
-            return score_interval(self.fit, rows, alpha)
-        if self.method == "wald":
-            return super()._ends(rows, alpha)
-        return self._linear(rows).ends(inference.simulated_critical(self._simulated(rows), alpha))
+        return score_interval(self.fit, rows, alpha) if self.method == "score" else super()._ends(rows, alpha)
 
     def _tails(self, rows: Array, values: Array) -> Array:
         """See `Inference`."""
         if self.ridge is not None:
             return self.ridge.pvalues(rows, values[None])
-        if self.method == "score":
-            return score_pvalue(self.fit, rows, values[None])
-        if self.method == "wald":
-            return super()._tails(rows, values)
-        return inference.simulated_pvalue(self._simulated(rows), self._linear(rows).distances(values)[0])
+        return score_pvalue(self.fit, rows, values[None]) if self.method == "score" else super()._tails(rows, values)
 
     def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
         """See `Inference`."""
@@ -419,8 +410,8 @@ class LinearInference(inference.Inference):
             inference.wald_lengths(rows @ self.params - values, rows @ (self.cov_sampling + self.cov_noise) @ rows.T)
         )
         if self.method == "wald":
-            return statistic, float(stats.f.sf(statistic / count, count, self.df_resid))
-        deviations, covariances = self._pivots
+            return statistic, joint_pvalue(statistic, count, self.df_resid)
+        deviations, covariances = self._drawn
         drawn = inference.wald_lengths(deviations @ rows.T, rows @ covariances @ rows.T)
         return statistic, float(inference.simulated_pvalue(drawn, statistic))
 

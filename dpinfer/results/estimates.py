@@ -209,25 +209,21 @@ class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
         return np.asarray(ends, dtype=np.float64)
 
     @cached_property
-    def _slopes_test(self) -> JointTest | None:
+    def _slopes_test(self) -> JointTest:
         rows = [row for row, name in enumerate(self.inference.names) if name not in CONSTANTS]
         if not rows:
-            return None
+            raise AttributeError(_ABSENT["fvalue"])
         restrictions = np.eye(len(self.params))[rows]
         return JointTest(self.inference, restrictions, np.zeros(len(rows)), use_f=True)
 
     @property
     def fvalue(self) -> float:
         """Statistic, per degree of freedom, of all coefficients but the constant being zero."""
-        if self._slopes_test is None:
-            raise AttributeError(_ABSENT["fvalue"])
         return float(self._slopes_test.fvalue)
 
     @property
     def f_pvalue(self) -> float:
         """P-value of the test of all coefficients but the constant."""
-        if self._slopes_test is None:
-            raise AttributeError(_ABSENT["f_pvalue"])
         return float(self._slopes_test.pvalue)
 
     def remove_data(self) -> None:

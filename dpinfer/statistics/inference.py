@@ -128,11 +128,21 @@ class Inference:
 
     def _ends(self, rows: Array, alpha: float) -> Array:
         """Intervals (..., k, 2) of combinations."""
-        return np.asarray(self._linear(rows).intervals(alpha))
+        found = self._linear(rows)
+        if self.method == "simulated":
+            return np.asarray(found.ends(simulated_critical(self._pivots(rows), alpha)))
+        return np.asarray(found.intervals(alpha))
 
     def _tails(self, rows: Array, values: Array) -> Array:
         """Two-sided p-values (..., k) of values (k,) of combinations."""
-        return np.asarray(self._linear(rows).pvalues(values))
+        found = self._linear(rows)
+        if self.method == "simulated":
+            return simulated_pvalue(self._pivots(rows), found.distances(values).reshape(-1))
+        return np.asarray(found.pvalues(values))
+
+    def _pivots(self, rows: Array) -> Array:
+        """Absolute studentised deviations (B, k) of combinations of simulated releases."""
+        raise NotImplementedError
 
     def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
         """Statistic and p-value of independent restrictions of one release; of one restriction `_tails` has it."""

@@ -116,25 +116,19 @@ class MomentInference(inference.Inference):
 
     def _ends(self, rows: Array, alpha: float) -> Array:
         """See `Inference`; a single estimate has the interval of its cell, within what is possible."""
-        found, places = self._linear(rows), inference.single(rows)
+        ends, places = super()._ends(rows, alpha), inference.single(rows)
         own = np.flatnonzero(places >= 0)
         if self.method == "simulated":
-            ends = found.ends(inference.simulated_critical(self._pivots(rows), alpha))
             possible = self._scaled(np.stack(self.estimates.range, axis=-1))[0, places[own]]
             ends[own] = np.clip(ends[own], possible[:, :1], possible[:, 1:])
-            return ends
-        ends = found.intervals(alpha)
-        if own.size:
+        elif own.size:
             ends[own] = self._scaled(intervals(self.estimates, alpha, method=self.method))[0, places[own]]
         return ends
 
     def _tails(self, rows: Array, values: Array) -> Array:
         """See `Inference`; a single estimate has the p-value of its cell."""
-        linear = self._linear(rows)
-        if self.method == "simulated":
-            return inference.simulated_pvalue(self._pivots(rows), linear.distances(values))
-        found = linear.pvalues(values)
-        for row, place in enumerate(inference.single(rows)):
+        found = super()._tails(rows, values)
+        for row, place in enumerate(inference.single(rows)) if self.method != "simulated" else ():
             if place >= 0:
                 column = place % len(self.factor)
                 tested = (values[row] - self.shift[column]) / self.factor[column]
@@ -172,6 +166,23 @@ class MomentInference(inference.Inference):
             intervals=self._scaled(intervals(found, alpha, method=self.method)),
             flagged=self.flagged,
         )
+
+    def oracle(self, sampling: Array, alpha: float) -> inference.Oracle:
+        """Say how wide an interval would be that knew the population and the law of the noise.
+
+        The estimates are those of expected noise-free sums (R = 1), and ``sampling`` (q,) is their true sampling
+        variance; kappa is the smallest size of a cell over the standard deviation of its noise, and of second moments
+        the `Estimates.signal`.
+        """
+        found, units = self.estimates, self.factor**2
+        noise = (units * np.diagonal(found.noise, axis1=-2, axis2=-1)).ravel()
+        total = (units * found.variance).reshape(-1, 1)
+        laplace = None if found.shares is None else found.shares.reshape(noise.size, -1) * total
+        bottom = 0.0 if found.denominator is None else float(found.denominator[0, 0, 0, 2])
+        kappa = float(found.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
+        if found.signal is not None:
+            kappa = float(found.signal.min())
+        return inference.Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
 
     def _scaled(self, ends: Array) -> Array:
         """Return intervals of scaled quantities (R, G, q, 2) in the units of the columns (R, p, 2)."""
@@ -239,34 +250,17 @@ class MomentInference(inference.Inference):
             (variance * self.factor**2).reshape(self.replicates, -1),
         )
 
-    def _pivots(self, contrasts: Array) -> Array:
+    def _pivots(self, rows: Array) -> Array:
         """Absolute studentised deviations (B, k)."""
         deviations, variances = self._drawn
-        total = inference.variance_of(contrasts, self._covariance)
-        ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ np.diag(self._covariance))
-        return np.asarray(np.abs(deviations @ contrasts.T) / np.sqrt(total * ratio))
+        total = inference.variance_of(rows, self._covariance)
+        ratio = (variances @ (rows**2).T) / (rows**2 @ np.diag(self._covariance))
+        return np.asarray(np.abs(deviations @ rows.T) / np.sqrt(total * ratio))
 
 
 def _first_five(names: Sequence[str], which: Mask) -> str:
     places = np.flatnonzero(which)
     return "; ".join(names[place] for place in places[:5]) + (", ..." if places.size > 5 else "")
-
-
-def moment_oracle(estimates: Estimates, *, sampling: Array, factor: Array, alpha: float) -> inference.Oracle:
-    """Say how wide an interval would be that knew the population and the law of the noise.
-
-    The estimates are those of expected noise-free sums (R = 1), and ``sampling`` (q,) is their true sampling variance;
-    kappa is the smallest size of a cell over the standard deviation of its noise, and of second moments the
-    `Estimates.signal`.
-    """
-    noise = (factor**2 * np.diagonal(estimates.noise, axis1=-2, axis2=-1)).ravel()
-    total = (factor**2 * estimates.variance).reshape(-1, 1)
-    laplace = None if estimates.shares is None else estimates.shares.reshape(noise.size, -1) * total
-    bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
-    kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
-    if estimates.signal is not None:
-        kappa = float(estimates.signal.min())
-    return inference.Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
 
 
 def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> Array:

@@ -17,7 +17,7 @@ from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inf
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release
 from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
-from dpinfer.statistics.moment_inference import MomentInference, moment_oracle
+from dpinfer.statistics.moment_inference import MomentInference
 from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates
 from dpinfer.tables.marginal_results import MarginalResults, MarginalTables
 from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_workload
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
-    from dpinfer.statistics.moments import Estimates
 
 __all__ = ["Marginals", "marginals"]
 
@@ -210,12 +209,7 @@ class Marginals(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of all marginals from many releases at once; see `Procedure.estimate`."""
-        parts = [
-            MomentInference(described.names, estimates, described.shift, described.factor)
-            .with_method(self.inference)
-            .batch(alpha, contrasts)
-            for estimates, described in self._counts(released)
-        ]
+        parts = [one.batch(alpha, contrasts) for one in self._counts(released)]
         joined = {
             name: np.concatenate([getattr(part, name) for part in parts], axis=1)
             for name in ("params", "bse", "pvalues", "intervals")
@@ -233,14 +227,14 @@ class Marginals(Procedure):
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
         parts, start = [], 0
-        for estimates, described in self._counts(released):
-            mine = sampling[start : start + len(described.names)]
-            parts.append(moment_oracle(estimates, sampling=mine, factor=described.factor, alpha=alpha))
-            start += len(described.names)
+        for one in self._counts(released):
+            parts.append(one.oracle(sampling[start : start + len(one.names)], alpha))
+            start += len(one.names)
         halves, ordinary = (np.concatenate([getattr(one, name) for one in parts]) for name in ("halfwidth", "ordinary"))
         return Oracle(halves, ordinary, min(one.kappa for one in parts))
 
-    def _counts(self, released: Released) -> list[tuple[Estimates, Described]]:
+    def _counts(self, released: Released) -> list[MomentInference]:
+        """Return the inference of the counts of each marginal."""
         plan, found, counts = self.plan(released.schema), centered_margins(released), []
         nobs = released.nobs if released.rows.keeps_every_row else None
         most, population = released.schema.rows_per_unit, self.target == "population"
@@ -249,5 +243,6 @@ class Marginals(Procedure):
             axes = tuple(self.axes[place] for place in places)
             table = SumPlan("table", released.schema, axes=axes, target="data")
             estimates = count_estimates(found, places, population=population, nobs=nobs, rows_per_unit=most)
-            counts.append((estimates, Described(table, ["count"], table.cells)))
+            told = Described(table, ["count"], table.cells)
+            counts.append(MomentInference(told.names, estimates, told.shift, told.factor, method=self.inference))
         return counts
