@@ -36,20 +36,6 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-__all__ = [
-    "Description",
-    "Proportion",
-    "corr",
-    "count",
-    "cov",
-    "histogram",
-    "mean",
-    "proportion",
-    "table",
-    "total",
-    "variance",
-]
-
 _SAMPLE = 4096
 """Rows that the noise to be expected is computed for."""
 

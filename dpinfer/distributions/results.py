@@ -179,12 +179,13 @@ class CDFResults(Exported):
         rows, groups = self.rows, [axis.name for axis in self.rows.groups]
         keys = [(*label, p) for label in rows.labels for p in probabilities]
         found = QuantileInference(
+            tuple(f"{p:g}[{name}]" if name else f"{p:g}" for name in rows.group_names for p in probabilities),
             self.trees,
             np.array(probabilities),
-            tuple(f"{p:g}[{name}]" if name else f"{p:g}" for name in rows.group_names for p in probabilities),
             step=self._step,
-            method="score" if inference == "auto" else inference,
+            method=inference,
             target=self.target,
+            nobs=float(sum(tree.total for tree in self.trees)),
             dependence=rows.schema.rows_per_unit,
             nobs_is_public=self.nobs_is_public,
             **options,

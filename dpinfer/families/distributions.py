@@ -22,8 +22,6 @@ from dpinfer.statistics.numerical import composite_nodes
 if TYPE_CHECKING:
     from dpinfer.schema.columns import Column
 
-__all__ = ["FAMILIES", "Binomial", "ExponentialFamily", "Family", "Moments", "Normal", "Parameter", "as_family"]
-
 Features = Callable[[Array], Array]
 
 MOST_VALUES = 10_000

@@ -39,7 +39,7 @@ from dpinfer.results.printing import alike_flags, separate_flags
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import axis_from_dict, compile_expression
 from dpinfer.statistics.inference import Released
-from dpinfer.statistics.moment_inference import MomentInference, batch_moments, moment_oracle
+from dpinfer.statistics.moment_inference import MomentInference
 from dpinfer.statistics.moments import (
     Estimates,
     MomentSums,
@@ -535,7 +535,7 @@ def infer_sums(
         factor=described.factor,
         nobs=nobs,
         nobs_is_public=exact,
-        method="score" if inference == "auto" else inference,
+        method=inference,
         target=chosen,
         law=release.law,
         steps=released.steps,
@@ -710,16 +710,7 @@ class MomentsQuestion(SumsQuestion, Estimated):
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
-        estimates, described = self._describe(released)
-        return batch_moments(
-            estimates,
-            names=described.names,
-            shift=described.shift,
-            factor=described.factor,
-            alpha=alpha,
-            method=self.inference,
-            contrasts=contrasts,
-        )
+        return self._inferred(released).batch(alpha, contrasts)
 
     def oracle(
         self,
@@ -730,8 +721,11 @@ class MomentsQuestion(SumsQuestion, Estimated):
         contrasts: Contrasts = None,  # noqa: ARG002
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        return self._inferred(released).oracle(sampling, alpha)
+
+    def _inferred(self, released: Released) -> MomentInference:
         estimates, described = self._describe(released)
-        return moment_oracle(estimates, sampling=sampling, factor=described.factor, alpha=alpha)
+        return MomentInference(described.names, estimates, described.shift, described.factor, method=self.inference)
 
     def _describe(self, released: Released) -> tuple[Estimates, Described]:
         check_summed(released)

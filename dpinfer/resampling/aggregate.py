@@ -232,7 +232,8 @@ class SampleAggregate(Procedure):
         notes = small_blocks(nobs, blocks, size, halves=theirs._halves, doubt=doubt, most=theirs.max_block_rows)
         sums, frame = BlockSums.of_stage(last, blocks, size), Frame.from_dict(last.settings, size)
         public, winsorized = found.nobs is not None, theirs.aggregator == "winsorized"
-        inference = AggregateInference(region.names, sums, frame, counted, public, winsorized, notes)
+        known: dict[str, Any] = {"nobs": counted, "nobs_is_public": public, "notes": notes}
+        inference = AggregateInference(region.names, sums, frame, winsorized, **known)
         inference = replace(inference, notes=(*notes, *edge_warnings(inference, region)))
         bounded = "winsorised around where most of them are" if winsorized else "bounded by the declared region"
         corrected = ", each corrected for bias by its halves" if theirs._halves else ""

@@ -371,8 +371,9 @@ class Bootstrap(Procedure):
         sums = ReplicateSums(found.array.reshape(-1, width), noise, variance, held.rows.in_pairs)
         rows = float(sums.mean[0]) if nobs is None else nobs
         method = "fiducial" if self.inference == "auto" else self.inference
-        how = (self.target, method, self.conservative, unstable(sums, held, wanted))
-        inference = BootstrapInference(wanted.names, sums, statistic, rows, nobs is not None, *how)
+        why, known = unstable(sums, held, wanted), {"nobs": rows, "nobs_is_public": nobs is not None}
+        how: dict[str, Any] = {"target": self.target, "method": method, **known}
+        inference = BootstrapInference(wanted.names, sums, statistic, self.conservative, why, **how)
         drawn = _WEIGHTS[held.weights]
         if held.schema.people is not None:
             drawn = drawn.replace("every row counts", "the rows of a person together count")

@@ -23,7 +23,7 @@ from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import axis_from_dict
 from dpinfer.statistics.arrays import Array, floats
-from dpinfer.statistics.combination import METHODS, batch_queries, measured_queries, query_oracle
+from dpinfer.statistics.combination import METHODS, measured_queries
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -357,10 +357,10 @@ class LinearQueries(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
-        return batch_queries(released, alpha=alpha, contrasts=contrasts)
+        return measured_queries(released.law, released.steps, released.names, released.values).batch(alpha, contrasts)
 
     def oracle(
         self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
         """Say how wide an interval must be; see `OLS.oracle`. Of a fixed table the law of the noise is all."""
-        return query_oracle(released, sampling=sampling, alpha=alpha, contrasts=contrasts)
+        return measured_queries(released.law, released.steps, released.names).oracle(sampling, alpha, contrasts)

@@ -293,12 +293,12 @@ class LogLinear(CountsQuestion):
     def _results(self, cells: NoisyCells, release: AnyRelease) -> LogLinearResults:
         design, included, model, values = self._model(cells)
         inference = LogLinearInference(
+            design.names,
             model,
             values[0],
-            design.names,
-            float(cells.values[0].sum() if cells.nobs is None else cells.nobs),  # noqa: PD011  (counts, and no Series)
+            nobs=float(cells.values[0].sum()) if cells.nobs is None else float(cells.nobs),  # noqa: PD011  (counts, and no Series)
             nobs_is_public=cells.nobs is not None,
-            method="score" if self.inference == "auto" else self.inference,
+            method=self.inference,
             target=self.target,
         )
         notes = where_notes(self.where)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpinfer.statistics.inference import BaseInference, BatchEstimates, Oracle, contrast_rows, independent, rows_of
+from dpinfer.statistics.inference import BatchEstimates, Inference, Oracle, contrast_rows
 from dpinfer.statistics.nulls import Candidate
 from dpinfer.statistics.tails import joint_pvalue, widened, widened_pvalue
 from dpinfer.tables import loglinear_fit as fits
@@ -73,29 +73,18 @@ _SPANNED = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class LogLinearInference(BaseInference):
-    """Coefficients of a log-linear model of one noisy table; implements `Inference`.
+class LogLinearInference(Inference):
+    """Coefficients of a log-linear model of one noisy table.
 
     Attributes
     ----------
     model : LogLinearModel
     values : ndarray (d,)
         Noisy counts.
-    names : tuple of str, length p
-    nobs : float
-        The number of rows: noisy, or public.
-    nobs_is_public : bool
-    method : {"score", "wald"}
-    target : {"population", "data"}
     """
 
     model: LogLinearModel
     values: Array
-    names: tuple[str, ...]
-    nobs: float | None
-    nobs_is_public: bool
-    method: str = "score"
-    target: str = "population"
 
     methods = METHODS
 
@@ -179,25 +168,14 @@ class LogLinearInference(BaseInference):
 
     # Intervals and tests
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        found = _intervals(self.model, self.values[None], self.found, rows_of(contrasts), alpha, self.method)
-        return np.asarray(found[0])
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        return _intervals(self.model, self.values[None], self.found, rows, alpha, self.method)
 
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        rows = rows_of(contrasts)
-        targets = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
-        return np.array([self._joint(row[None], target[None])[1] for row, target in zip(rows, targets, strict=True)])
+    def _tails(self, rows: Array, values: Array) -> Array:
+        return np.array([self._joint(row[None], value[None])[1] for row, value in zip(rows, values, strict=True)])
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        rows, targets, count = independent(restrictions, values)
-        statistic, pvalue = self._joint(rows, targets)
-        return statistic, count, pvalue
-
-    def _joint(self, rows: Array, targets: Array) -> tuple[float, float]:
-        squares, pvalues = _joint_test(self.model, self.values[None], self.found, rows, targets, self.method)
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        squares, pvalues = _joint_test(self.model, self.values[None], self.found, rows, values, self.method)
         return float(squares[0]), float(pvalues[0])
 
 

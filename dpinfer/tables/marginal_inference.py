@@ -527,7 +527,7 @@ _NOTHING = Joint(np.zeros(0), *(np.zeros((0, 0)) for _ in range(3)))
 
 @dataclass(frozen=True, eq=False)
 class MarginalInference(MomentInference):
-    """Estimates in the cells of a marginal, whose errors are related; implements `Inference`.
+    """Estimates in the cells of a marginal, whose errors are related.
 
     Attributes
     ----------

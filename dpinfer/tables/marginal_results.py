@@ -183,7 +183,7 @@ class MarginalTables:
             factor=described.factor,
             nobs=float(self.found.centered[()][0, 0]),
             nobs_is_public=self.nobs is not None,
-            method="score" if inference == "auto" else inference,
+            method=inference,
             target=target,
             law=self.found.law,
             steps=self.found.steps,

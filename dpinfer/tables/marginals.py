@@ -20,7 +20,7 @@ from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inf
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release import Release, StageRelease
 from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
-from dpinfer.statistics.moment_inference import batch_moments, moment_oracle
+from dpinfer.statistics.moment_inference import MomentInference
 from dpinfer.tables.marginal_inference import (
     OBJECTIVES,
     MarginalInference,
@@ -31,11 +31,9 @@ from dpinfer.tables.marginal_results import MarginalResults, MarginalTables
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.procedures.cell_sums import Described
     from dpinfer.procedures.options import Contrasts
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
-    from dpinfer.statistics.moments import Estimates
 
     Weights = Mapping[Any, float] | Sequence[float] | None
 
@@ -341,13 +339,7 @@ class Marginals(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of all marginals from many releases at once; see `Procedure.estimate`."""
-        parts = [
-            batch_moments(
-                estimates, names=described.names, shift=described.shift, factor=described.factor, alpha=alpha,
-                method=self.inference, contrasts=contrasts,
-            )
-            for estimates, described in self._counts(released)
-        ]  # fmt: skip
+        parts = [one.batch(alpha, contrasts) for one in self._counts(released)]
         joined = {
             name: np.concatenate([getattr(part, name) for part in parts], axis=1)
             for name in ("params", "bse", "pvalues", "intervals")
@@ -365,15 +357,18 @@ class Marginals(Procedure):
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
         parts, start = [], 0
-        for estimates, described in self._counts(released):
-            mine = sampling[start : start + len(described.names)]
-            parts.append(moment_oracle(estimates, sampling=mine, factor=described.factor, alpha=alpha))
-            start += len(described.names)
+        for one in self._counts(released):
+            parts.append(one.oracle(sampling[start : start + len(one.names)], alpha))
+            start += len(one.names)
         halves, ordinary = (np.concatenate([getattr(one, name) for one in parts]) for name in ("halfwidth", "ordinary"))
         return Oracle(halves, ordinary, min(one.kappa for one in parts))
 
-    def _counts(self, released: Released) -> list[tuple[Estimates, Described]]:
-        plan, found = self.plan(released.schema), centered_margins(released)
+    def _counts(self, released: Released) -> list[MomentInference]:
+        """Return the inference of the counts of each marginal."""
+        plan, found, counts = self.plan(released.schema), centered_margins(released), []
         nobs = released.nobs if released.rows.keeps_every_row else None
-        subsets = [plan.places(marginal) for marginal in self.marginals]
-        return [(plan.counts(found, subset, nobs, self.target), plan.described(subset)) for subset in subsets]
+        for marginal in self.marginals:
+            subset = plan.places(marginal)
+            told, estimates = plan.described(subset), plan.counts(found, subset, nobs, self.target)
+            counts.append(MomentInference(told.names, estimates, told.shift, told.factor, method=self.inference))
+        return counts

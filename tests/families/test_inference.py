@@ -20,8 +20,7 @@ from dpinfer.families.distributions import (
     Poisson,
 )
 from dpinfer.families.estimation import SumNoise, estimate, influence, simulated
-from dpinfer.families.inference import degrees_of_freedom, oracle, score_root
-from dpinfer.families.results import family_inference
+from dpinfer.families.inference import degrees_of_freedom, family_inference, oracle, score_root
 from dpinfer.privacy import ZCDP
 from dpinfer.privacy.accounting import Cost
 from dpinfer.release import Release

@@ -8,7 +8,8 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.families.distributions import Exponential, Gamma, Normal
 from dpinfer.families.estimation import SumNoise, estimate, score_covariance, take
-from dpinfer.families.results import FamilyResults, family_inference
+from dpinfer.families.inference import family_inference
+from dpinfer.families.question import FamilyResults
 from dpinfer.release.laws import NoiseLaw
 from tests.families.drawn import batched, interval, pose, pvalue
 

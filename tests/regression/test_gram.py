@@ -3,13 +3,12 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from dpinfer.regression.gram import GramProblem, covariance, fit_gram, noise_action
+from dpinfer.regression.gram import GramProblem, Score, covariance, fit_gram, noise_action
 from dpinfer.regression.gram_inference import (
     _contracted_ends,
     _scanned_ends,
     score_interval,
     score_joint,
-    score_of,
     score_pvalue,
     score_statistic,
     taken,
@@ -127,7 +126,7 @@ def test_one_restriction_of_the_joint_test_is_the_square_of_the_single_one():
     fit = fit_gram(GramProblem(noise, np.eye(4, 5), np.eye(5)[4]), gram, gram[:, 0, 0])
     restriction = np.array([[0.0, 1, 0.5, 0]])
     joint, _ = score_joint(fit, restriction, np.array([[0.2]]))
-    single = score_statistic(score_of(fit, restriction), np.array([[0.2]]))
+    single = score_statistic(Score(fit, restriction), np.array([[0.2]]))
     np.testing.assert_allclose(joint[0], single[0, 0] ** 2, rtol=1e-9)
 
 

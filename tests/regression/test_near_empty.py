@@ -170,15 +170,7 @@ def test_fits_without_near_empty_levels_are_as_without_the_rule():
     procedure, fits, many = released("y ~ x + s + g", 900, 4)
     found = procedure.estimate(many, alpha=0.05)
     problem = fits[0].inference.fit.problem
-    plain = batch_linear(
-        many.values,
-        law=many.law,
-        steps=many.steps.tolist(),
-        design=problem.design,
-        response=problem.response,
-        names=found.names,
-        alpha=0.05,
-    )
+    plain = batch_linear(problem, many.values, found.names, alpha=0.05)
     for name in ("params", "bse", "pvalues", "intervals", "flagged"):
         np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 

@@ -111,7 +111,7 @@ def test_what_is_left_out_does_not_move_what_is_determined():
 
 
 def test_nothing_is_determined_by_negative_counts():
-    found = LogLinearInference(model(), -counts()[0], tuple("abcdefghi"), 0.0, nobs_is_public=False)
+    found = LogLinearInference(tuple("abcdefghi"), model(), -counts()[0], nobs=0.0)
     assert found.fit is None
     assert np.isnan(found.params).all()
     assert np.isnan(found.cov_sampling).all()
@@ -169,7 +169,7 @@ def test_many_tables_are_inferred_as_one_by_one(method, noise):
     assert 0 < many.flagged.sum() < 25
     rows = np.vstack([np.eye(7), np.eye(7)[1]])
     for place, one in enumerate(values):
-        single = LogLinearInference(asked, one, names, None, nobs_is_public=False, method=method)
+        single = LogLinearInference(names, asked, one, method=method)
         np.testing.assert_allclose(many.params[place, :7], single.params, rtol=1e-7, atol=1e-12)
         np.testing.assert_allclose(many.intervals[place], single.intervals(rows, 0.1), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(
@@ -181,7 +181,7 @@ def test_many_tables_are_inferred_as_one_by_one(method, noise):
 
 
 def test_a_joint_test_of_one_restriction_is_the_single_one():
-    found = LogLinearInference(model(), counts(seed=9)[0], tuple("abcdefghi"), None, nobs_is_public=False)
+    found = LogLinearInference(tuple("abcdefghi"), model(), counts(seed=9)[0])
     row = np.eye(9)[[5]]
     statistic, df, pvalue = found.wald(row, np.zeros(1))
     assert df == 1

@@ -82,15 +82,15 @@ def judge(place: int, n: int, most: int, found: np.ndarray, people: Any) -> dict
     """Coverage and width of both, of the same data sets at the same price, each over its own oracle."""
     lower, upper, noise, flagged = found[:, :4].T
     direct = template(most)[3]
-    design, response, names = OLS._columns(Released.of_study(direct, found[:, 4:]))
-    asked = {"law": direct.law, "steps": direct.steps, "design": design, "response": response}
+    problem, names = OLS._posed(Released.of_study(direct, found[:, 4:]))
+    design, response = problem.design, problem.response
     wide, narrow = (
-        batch_linear(found[:, 4:], names=names, alpha=0.05, rows_per_unit=units, **asked).intervals[:, 1]
+        batch_linear(replace(problem, rows_per_unit=units), found[:, 4:], names, alpha=0.05).intervals[:, 1]
         for units in (most, 1)
     )
     sums, normal = n * people.sums["slope", most, True], float(stats.norm.isf(0.025))
     variance = people.slope[most] / n
-    noise_only = (linear_oracle(sums, sampling=np.zeros(2), alpha=0.05, **asked).halfwidth[1] / normal) ** 2
+    noise_only = (linear_oracle(problem, sums, names, sampling=np.zeros(2), alpha=0.05).halfwidth[1] / normal) ** 2
     own = variance + (float(np.median(noise)) + variance) / BOOTSTRAP.replicates
     both = np.stack([upper - lower, wide[:, 1] - wide[:, 0]])
     unbounded = ~np.isfinite(both)

@@ -110,9 +110,8 @@ def ends_of(name: str, measurement: Any, values: np.ndarray, alone: np.ndarray |
         found = QUESTIONS[name].estimate(many)
         naive = found.intervals
         if alone is not None:
-            design, response, names = QUESTIONS[name]._columns(many)
-            naive = batch_linear(values, law=measurement.law, steps=measurement.steps, design=design,
-                                 response=response, names=names, alpha=0.05).intervals  # fmt: skip
+            problem, names = QUESTIONS[name]._posed(many)
+            naive = batch_linear(replace(problem, rows_per_unit=1), values, names, alpha=0.05).intervals
         return found.intervals[:, 1:], naive[:, 1:], found.flagged
     estimates, described = told(name, measurement, values, schema)
     ends = intervals(estimates, 0.05)
@@ -158,11 +157,10 @@ def known(name: str, most: int, n: int, measurement: Any, people: Population) ->
     sums = n * people.sums[name, most, True]
     normal = float(stats.norm.isf(0.025))
     if name == "slope":
-        design, response, _ = QUESTIONS[name]._columns(Released.of_study(measurement, sums[None]))
-        asked = {"law": measurement.law, "steps": measurement.steps, "design": design, "response": response}
-        alone, true = equal_spread(sums, design, response)[1], people.slope[most] / n
-        oracle = linear_oracle(sums, sampling=np.array([np.nan, true]), alpha=0.05, **asked)
-        normal_noise = linear_oracle(sums, sampling=np.zeros(2), alpha=0.05, **asked).halfwidth[1] / normal
+        problem, names = QUESTIONS[name]._posed(Released.of_study(measurement, sums[None]))
+        alone, true = equal_spread(sums, problem.design, problem.response)[1], people.slope[most] / n
+        oracle = linear_oracle(problem, sums, names, sampling=np.array([np.nan, true]), alpha=0.05)
+        normal_noise = linear_oracle(problem, sums, names, sampling=np.zeros(2), alpha=0.05).halfwidth[1] / normal
         return Known(("x",), np.array([SLOPE]), oracle.halfwidth[1:], oracle.kappa, np.array([[alone]]),
                      np.array([normal_noise]), np.sqrt([true]))  # fmt: skip
     estimates, described = told(name, measurement, sums[None], measurement.rows.schema)

@@ -75,7 +75,7 @@ def joined(parts: Sequence[Choosing]) -> Choosing:
 def tree_estimates(path: Fast, noisy: Array, probabilities: Sequence[float], *, whole: bool) -> Array:
     """Quantiles (k,) that the library reads from noisy counts."""
     names = tuple(map(str, probabilities))
-    found = QuantileInference((path.fit(noisy),), np.array(probabilities), names, step=float(whole))
+    found = QuantileInference(names, (path.fit(noisy),), np.array(probabilities), step=float(whole))
     return found.params
 
 

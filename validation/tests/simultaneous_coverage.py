@@ -13,7 +13,7 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.procedures.cell_sums import describe
 from dpinfer.statistics.inference import Released, joint_level
-from dpinfer.statistics.moment_inference import batch_moments
+from dpinfer.statistics.moment_inference import MomentInference
 from dpinfer.tables.chi_squared_inference import Independence, residual_table
 from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import LogLinearInference
@@ -49,8 +49,8 @@ def of_moments(ask: Any, schema: Any, price: Any, neighbors: str, exact: np.ndar
     estimates, told = describe(ask.plan(schema), released, target="population")
     count = len(told.names)  # errors of different cells are taken as independent: every release has the same level
     level = joint_level(np.eye(count), ALPHA)
-    named = {"names": told.names, "shift": told.shift, "factor": told.factor}
-    return tuple(batch_moments(estimates, alpha=alpha, **named).intervals for alpha in (level, ALPHA))
+    inference = MomentInference(told.names, estimates, told.shift, told.factor)
+    return tuple(inference.batch(alpha).intervals for alpha in (level, ALPHA))
 
 
 def table_cells(n: int, price: Any, neighbors: str, replicates: int, seed: list[int]) -> tuple:
@@ -105,7 +105,7 @@ def coefficients(n: int, price: Any, neighbors: str, replicates: int, seed: list
     rows = np.eye(len(names))[1:]
     joint, single = np.empty((replicates, len(rows), 2)), np.empty((replicates, len(rows), 2))
     for place, one in enumerate(values):
-        found = LogLinearInference(model, one, names, None, nobs_is_public=False)
+        found = LogLinearInference(names, model, one)
         joint[place] = found.intervals(rows, joint_level(found.combinations(rows)[3], ALPHA))
         single[place] = found.intervals(rows, ALPHA)
     return joint, single, truth[1:]
