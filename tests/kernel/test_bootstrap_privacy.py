@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import dpinfer as dpi
-from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws, private_noise
+from dpinfer.kernel.sampling import PrivateDraws, private_noise
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, composed_epsilon, noise_mu, resampled_cost
 from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
+from tests.kernel.weights import from_table
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-3, 11),
@@ -76,27 +77,6 @@ def table_of(cells):
     return pd.DataFrame({name: pd.Series([row[name] for row in cells], dtype=object) for name in SCHEMA})
 
 
-class Given(SimulatedDraws):
-    """Hands out bytes that are given."""
-
-    def __init__(self, draw):
-        self._draw = draw
-
-    def bytes(self):
-        return self._draw
-
-
-def drawn(table):
-    """Return what hands out the bytes that give every row the bits, or the numbers of 16 bits, of a table (B, n)."""
-
-    def draw(start, size):
-        if table.dtype == np.uint16:
-            return table[:, start : start + size // (2 * len(table))].tobytes()
-        return np.packbits(table[:, start : start + 8 * (size // len(table))], axis=1).tobytes()
-
-    return Given(draw)
-
-
 def sums_of(rows, frame, draw):
     """Integer sums (B, d) without noise."""
     found = replicate_sums(rows, open_source(frame), draw, threads=1)
@@ -140,7 +120,7 @@ def test_taking_a_row_away_moves_every_sum_by_its_weight_times_a_bounded_vector(
     table = rng.integers(0, top, (replicates, len(cells)), dtype=kind)
     frame = table_of(cells)
     fewer = frame.drop(index=place)
-    moved = sums_of(rows, frame, drawn(table)) - sums_of(rows, fewer, drawn(np.delete(table, place, axis=1)))
+    moved = sums_of(rows, frame, from_table(table)) - sums_of(rows, fewer, from_table(np.delete(table, place, axis=1)))
     row = integers_of(rows, frame.iloc[[place]])[0]
     own = np.searchsorted(np.cumsum(law.counts) * (top // law.total), table[:, place], side="right")
     assert set(own) <= ({0, 2} if weights == "double_or_nothing" else set(range(7)))
@@ -236,8 +216,8 @@ def test_paired_weights_keep_the_price_whatever_they_are(data, name, cells, othe
     table = rng.integers(0, 2, (replicates // 2, len(cells)), dtype=np.uint8)
     kept = [one for one in (*cells[:place], other, *cells[place + 1 :]) if one is not None]
     fewer = np.delete(table, place, axis=1) if other is None else table
-    first = sums_of(rows, table_of(cells), drawn(table))
-    second = sums_of(rows, table_of(kept), drawn(fewer))
+    first = sums_of(rows, table_of(cells), from_table(table))
+    second = sums_of(rows, table_of(kept), from_table(fewer))
     once = integers_of(rows, table_of([cells[place]]))[0]
     if other is not None:
         once = once - integers_of(rows, table_of([other]))[0]

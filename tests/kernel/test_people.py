@@ -26,10 +26,13 @@ from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums, replicate_sums
 from dpinfer.privacy.exact import decimal as exactly
+from dpinfer.privacy.resampling import POISSON
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.region import Region
 from dpinfer.tables.linear_queries import linear_queries
+from tests.kernel.asked import ask
+from tests.kernel.weights import Given, from_table
 from tests.linear import gram_ols
 
 SCHEMA = dpi.Schema(
@@ -323,39 +326,12 @@ def test_a_release_is_charged_once_and_says_whom_it_protects():
     assert data.ledger.remaining == dpi.ZCDP(9.25)
 
 
-class Fixed:
-    """A procedure that asks for the stage of a plan."""
-
-    def __init__(self, measured):
-        self._measured = measured
-
-    def resolve(self, context):
-        return self
-
-    def slots(self, context):
-        return self._measured.slots
-
-    def question(self, context):
-        return self._measured.question
-
-    def units(self, context):
-        return None
-
-    def release_kind(self, context):
-        return self._measured.kind
-
-    def stage(self, place, context, released):
-        return self._measured.stages[place].stage
-
-    def to_release(self, **measured):
-        return dpi.Release(**measured)
-
-
 def test_a_stage_for_another_unit_is_refused_before_the_charge():
     data = guarded(FRAME, id="id", max_rows=3)
     for schema in (SCHEMA, SCHEMA.with_people("id", 2)):
+        priced = dpi.mean("x").measurement(dpi.ZCDP(0.1), schema=schema)
         with pytest.raises(OptionError, match="whose unit is one person with at most 3 rows"):
-            data.run(Fixed(dpi.mean("x").measurement(dpi.ZCDP(0.1), schema=schema)), dpi.ZCDP(0.1))
+            data.run(ask(priced.stages[0].stage, slots=priced.slots), dpi.ZCDP(0.1))
     assert data.ledger.remaining == dpi.ZCDP(10)
 
 
@@ -431,11 +407,11 @@ def whole_frame(cells):
 persons = st.lists(st.fixed_dictionaries({n: st.sampled_from(v) for n, v in LATTICE.items()}), min_size=1, max_size=5)
 
 
-@pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize("noise", PRICES)
 @pytest.mark.parametrize("name", PROCEDURES)
-@settings(max_examples=8)
+@settings(max_examples=16)
 @given(
+    noise=st.sampled_from(list(PRICES)),
+    neighbors=st.sampled_from(NEIGHBORS),
     others=st.lists(rows_of_cells, max_size=4),
     person=persons,
     another=persons,
@@ -504,16 +480,6 @@ def test_sums_by_person_do_not_depend_on_chunks_or_threads():
 # Blocks and bootstrap
 
 
-class Given(SimulatedDraws):
-    """Hands out bytes that are given."""
-
-    def __init__(self, draw):
-        self._draw = draw
-
-    def bytes(self):
-        return self._draw
-
-
 def test_all_rows_of_a_person_are_in_one_block():
     region = Region(("n",), ((0,),), (1e9,), np.zeros(1))
     seen = []
@@ -554,21 +520,14 @@ def test_a_person_is_weighed_as_a_whole(weights, statistic):
     frame = frame_of(cells)
     source = KeptSource(open_source(frame), schema)
     rng = np.random.default_rng(4)
-    table = rng.integers(0, 2**16 if weights == "poisson" else 2, (2 if weights == "paired" else 4, source.people))
-
-    def draw(start, size):
-        if weights == "poisson":
-            return table[:, start : start + size // 8].astype(np.uint16).tobytes()
-        return np.packbits(table[:, start : start + 8 * (size // len(table))].astype(np.uint8), axis=1).tobytes()
-
-    found = np.array(replicate_sums(rows, source, Given(draw), threads=1), dtype=object).reshape(4, -1)
+    top, kind = (2**16, np.uint16) if weights == "poisson" else (2, np.uint8)
+    table = rng.integers(0, top, (2 if weights == "paired" else 4, source.people), dtype=kind)
+    found = np.array(replicate_sums(rows, source, from_table(table), threads=1), dtype=object).reshape(4, -1)
     encoded = rows.encode(source.read(rows.columns, 0, source.rows)).astype(np.int64).astype(object)
-    from dpinfer.kernel.sums import _POISSON
-
     if weights == "paired":
         table = np.stack([table, 1 - table], axis=1).reshape(4, -1)
-    times = _POISSON[table] if weights == "poisson" else 2.0 * table
-    times = times.astype(np.int64).astype(object)[:, source.persons]
+    poisson = np.searchsorted(np.cumsum(POISSON.counts), table, side="right")
+    times = (poisson if weights == "poisson" else 2 * table).astype(np.int64).astype(object)[:, source.persons]
     assert (found == times @ encoded.T).all()
 
 

@@ -261,12 +261,6 @@ def priced(rows, price, neighbors, **noise):
     return price_stage(Stage(Sum(rows), Noise(**noise)), price, Context(rows.schema, neighbors, price))
 
 
-@pytest.mark.parametrize("draws", [0, -1, 1.0, True, "2"])
-def test_wrong_draws(draws):
-    with pytest.raises(OptionError, match="draws"):
-        Noise(draws=draws)
-
-
 def test_too_many_cells_are_refused():
     edges = np.linspace(0, 1, 2000).tolist()
     axes = tuple({"column": name, "edges": edges} for name in ("u", "x"))
@@ -291,16 +285,3 @@ def test_tulap_noise_pays_for_one_count(epsilon, neighbors):
     assert Fraction(999999, 10**6) < share <= 1
     with pytest.raises(NotProvedError, match="PureDP"):
         priced(rows, dpi.ZCDP(1.0), neighbors, tulap=True)
-
-
-@pytest.mark.parametrize(
-    ("asked", "noise"),
-    [
-        ({"kind": "table", "axes": ({"column": "g"},)}, {"tulap": True}),
-        ({"kind": "total", "columns": ("x",), "target": "data"}, {"tulap": True}),
-        ({"kind": "count", "where": "x > 0"}, {"tulap": True, "draws": 2}),
-    ],
-)
-def test_tulap_noise_is_for_one_count_alone(asked, noise):
-    with pytest.raises(NotProvedError, match="one count"):
-        priced(rows_of(**asked), dpi.PureDP(1.0), "add_remove", **noise)

@@ -21,6 +21,7 @@ from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema.grid import UNIT
+from tests.kernel.weights import Given, from_table
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
 WEIGHTS = ("double_or_nothing", "poisson", "public", "paired")
@@ -55,16 +56,6 @@ def table_of(rows, size, seed=2):
     return rng.integers(0, 2, (sets, size), dtype=np.uint8)
 
 
-class Given(SimulatedDraws):
-    """Hands out bytes that are given."""
-
-    def __init__(self, draw):
-        self._draw = draw
-
-    def bytes(self):
-        return self._draw
-
-
 def draws_of(data):
     """Return the draws that the kernel makes for data."""
     return SimulatedDraws(data.rng) if data.public else PrivateDraws()
@@ -75,18 +66,6 @@ def given_sums(rows, source, draws, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums, "seeded_bytes", lambda _: draws.bytes())
         return replicate_sums(rows, source, draws, **options)
-
-
-def from_table(table):
-    """Return what hands out the bytes that give every row the weight of the table."""
-
-    def draw(start, size):
-        sets = len(table)
-        if table.dtype == np.uint16:
-            return table[:, start : start + size // (2 * sets)].tobytes()
-        return np.packbits(table[:, start : start + 8 * (size // sets)], axis=1).tobytes()
-
-    return Given(draw)
 
 
 def weights_of(rows, table):

@@ -9,6 +9,7 @@ from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.grid import UNIT
+from tests.kernel.rows.batches import objects
 
 SCHEMA = Schema(
     x=Real(-4, 12),
@@ -21,12 +22,6 @@ SCHEMA = Schema(
 
 def rows_of(columns=(), statistic="mean", *, replicates=3, **options):
     return BootstrapPlan(SCHEMA, tuple(columns), statistic, replicates, **options).rows
-
-
-def objects(cells):
-    out = np.empty(len(cells), dtype=object)
-    out[:] = cells
-    return out
 
 
 def encode(rows, **cells):

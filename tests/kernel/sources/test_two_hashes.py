@@ -58,15 +58,10 @@ def test_ids_of_one_hash_have_another_second_one():
     assert len({first for first, _ in found}) < len(ids)
 
 
-@pytest.mark.parametrize(("one", "other"), [(-1, 2**64 - 1), (5, 2**64 + 5), (2**100 + 2**65, 2**100 + 2**66)])
 @pytest.mark.parametrize("levels", ["ab", "ba"])
-def test_a_person_who_comes_pushes_no_row_of_another_out(one, other, levels):
+def test_a_person_who_comes_pushes_no_row_of_another_out(levels):
     """With one row each, a person more is one row more: no row of a person of the same first hash goes."""
-
-    def counts(people):
-        table = pa.table({"id": [str(person) for person in people], "g": list(levels[: len(people)])})
-        data = dpi.PublicData(table.to_reader(), SCHEMA, rng=np.random.default_rng(0), id="id", max_rows=1)
-        return dpi.count(data, by="g").fit(dpi.ZCDP(1e8)).summary_frame()["count"].round().tolist()
-
-    assert sum(counts([one])) == 1
-    assert counts([one, other]) == [1, 1]
+    people = [-1, 2**64 - 1, 5, 2**64 + 5, 2**100 + 2**65, 2**100 + 2**66]
+    table = pa.table({"id": [str(person) for person in people], "g": list(3 * levels)})
+    data = dpi.PublicData(table.to_reader(), SCHEMA, rng=np.random.default_rng(0), id="id", max_rows=1)
+    assert dpi.count(data, by="g").fit(dpi.ZCDP(1e8)).summary_frame()["count"].round().tolist() == [3, 3]
