@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpinfer.errors import PrivacyUnitError, shown
+from dpinfer.errors import PrivacyUnitError
 from dpinfer.privacy.accounting import Cost, choice_epsilon
 from dpinfer.privacy.exact import binary, decimal, digits_below, float_above, float_below, fraction_of
 from dpinfer.privacy.units import ZCDP, PureDP, privacy_from_dict
@@ -41,7 +41,3 @@ def test_amounts_and_costs_by_hand():
     selection = Cost(PureDP(1.0), pure_epsilon=Fraction(1), rho=Fraction(1, 8))
     assert selection.describe() == "1-DP (pure); also 0.125-zCDP"
     assert float(choice_epsilon(ZCDP(0.125), "gumbel")) == pytest.approx(1.0, abs=1e-9)
-
-
-def test_arguments_are_written_without_what_they_hold():
-    assert (shown(0.5), shown("income"), shown([51_234, 60_000])) == ("0.5", "'income'", "<list of length 2>")

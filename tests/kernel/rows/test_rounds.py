@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError
+from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.iterations import LARGEST, SLACK, Interpolant, RoundFrame, RoundSum, Term
+from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.design import columns_of
 from dpinfer.schema.basis import basis_of
@@ -178,6 +180,22 @@ def test_noise_of_the_score_is_that_of_a_bound_alone_and_the_hessian_is_free():
     assert rows.usual_weights("replace_one", "l2") == pytest.approx([2, 0.3003 * 2**0.5], abs=1e-4)
     both = binary(norm="l1", ratio=1.0)
     assert both.usual_weights("replace_one", "l1").tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("people", [1, 3])
+def test_noise_of_a_round_is_that_of_its_bounds(neighbors, people):
+    """One unit of scaled score has noise of its own bound; a Hessian 0.3003 of that, and less off its diagonal."""
+    rows, schema = binary(size=3), SCHEMA if people == 1 else SCHEMA.with_people("id", people)
+    basis = replace(rows.frame.features.basis, schema=schema)
+    rows = replace(rows, frame=replace(rows.frame, features=Features(basis)))
+    priced = price_stage(Stage(Sum(rows)), dpi.ZCDP(0.5), Context(schema, neighbors, dpi.ZCDP(0.5)))
+    noise = np.array(priced.law.scales) * np.array(priced.steps) / people
+    signed = 1 if neighbors == "add_remove" else 2
+    assert priced.names[2:5] == ("score 3", "hessian 1 * 1", "hessian 1 * 2")
+    np.testing.assert_allclose(noise[:3], signed, rtol=3e-4)
+    np.testing.assert_allclose(noise[[3, 6, 8]], 0.30029 * signed**0.5, rtol=3e-4)
+    np.testing.assert_allclose(noise[[4, 5, 7]], 0.30029 * signed**0.5 / 2**0.5, rtol=3e-4)
 
 
 def test_what_is_not_proved_is_refused():

@@ -45,7 +45,7 @@ def _cases():
             yield pytest.param(question, place // 4, PARTS[place % 4], id=str(question), marks=marks)
 
 
-@pytest.mark.parametrize(("question", "first", "part"), _cases())
+@pytest.mark.parametrize(("question", "first", "part"), [*_cases()])
 def test_every_procedure_releases_the_same_from_every_source(question, first, part, sources):
     """A stream that is read once serves one stage, and of people several: their rows are read once."""
     expected, names = _released(question, rows()), list(sources)
