@@ -102,8 +102,9 @@ class Staged(Procedure):
     def _quarters(self, released):
         settings = released[2].settings
         fuller = int(np.argmax(released[2].array))
-        edges = np.linspace(*settings["edges"][fuller : fuller + 2], 5).tolist()
-        return Stage(Sum(counts(settings["column"], edges)), settings={"column": settings["column"], "edges": edges})
+        edges = np.linspace(*settings["edges"][fuller : fuller + 2], 5)  # numbers of numpy are numbers
+        told = {"column": settings["column"], "edges": edges.tolist()}
+        return Stage(Sum(counts(settings["column"], edges)), settings=told)
 
     def _median(self, released):
         return Stage(Place(points(released[2].settings["column"]), HALF))
