@@ -32,7 +32,7 @@ def fitted(threshold=45, **options):
 def test_answers_are_wrong_as_rarely_as_is_said(neighbors, answers):
     """A wrong share of 1,000 above what is said by chance: probability 1e-6 over all cases.
 
-    A true share of .3 in place of .2 is found with probability .99.
+    A true share of .3 in place of .2 is found with probability .98.
     """
     price, runs = dpi.PureDP(0.5), 1000
     question = dpi.above_threshold(["a", "b", "c"], threshold=0, answers=answers)
