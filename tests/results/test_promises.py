@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpinfer as dpi
 from dpinfer.errors import InferenceError, NotProvedError, OptionError
 from dpinfer.statistics.inference import Released
+from dpinfer.statistics.tails import joint_pvalue
 from tests.asking import assert_nothing_is_stored_of
 from tests.contract.questions import HOME
 from tests.goldens.frame import SCHEMA, frame
@@ -58,7 +60,7 @@ def test_every_format_holds_every_number_and_says_that_nobody_is_protected(kind)
     for form in ("as_text", "as_html", "as_latex", "as_markdown"):
         text = " ".join(getattr(results.summary(), form)().replace(",", "").split())
         for value in [*results.params, *results.bse]:
-            digits = range(0 if abs(value) > 20 else 2, 6)
+            digits = range(0 if abs(value) > 1 else 2, 6)
             assert any(f"{value:.{one}f}" in text for one in digits) or f"{value:.3g}" in text or value < 1e-6, value
         assert "this is not a private release" in text
 
@@ -105,6 +107,17 @@ def test_a_joint_test_of_one_restriction_has_the_p_value_of_its_t_test(kind):
             assert float(joint.pvalue) == pytest.approx(float(single.pvalue), rel=1e-9)
 
 
+def test_a_joint_test_of_a_regression_counts_laplace_noise():
+    schema = dpi.Schema(x=dpi.Real(-1, 1), z=dpi.Real(-1, 1), y=dpi.Real(-3, 3))
+    rng = np.random.default_rng(1)
+    rows = schema.sample(3000, rng).assign(y=lambda one: 0.1 * one["x"] + 0.3 * rng.normal(size=3000))
+    found = dpi.ols("y ~ x + z", dpi.PublicData(rows, schema, rng=rng), method="gram").fit(dpi.PureDP(0.3))
+    tested = np.asarray(found.params)[1:] + 2.5 * np.asarray(found.bse)[1:]
+    statistic, count, pvalue = found.inference.wald(np.eye(3)[1:], tested)
+    assert count == 2
+    assert pvalue > 1.1 * float(joint_pvalue(statistic, count))  # the tails of Laplace noise are heavier
+
+
 @each_kind
 def test_nothing_of_rows_is_stored(kind):
     release, results = fitted(kind).release, fitted(kind)
@@ -118,7 +131,7 @@ def test_nothing_of_rows_is_stored(kind):
 
 
 @each_kind
-@pytest.mark.parametrize("size", [0, 1, -1, 10**12, -(10**12), 10**18])
+@pytest.mark.parametrize("size", [0, -1, 10**12, -(10**18)])
 def test_extreme_sums_give_valid_results(kind, size):
     release = fitted(kind).release
     *before, last = release.stages
