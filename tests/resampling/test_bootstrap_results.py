@@ -19,6 +19,7 @@ from tests.asking import (
     damaged,
     read_and_infer,
 )
+from tests.results.sound import sound
 
 ROWS, REPLICATES = 3000, 40
 SCHEMA = dpi.Schema(
@@ -213,9 +214,6 @@ def test_what_the_sums_do_not_hold_is_refused(kind, statistic, error, message):
         released(kind).infer(statistic=statistic)
 
 
-# Storage
-
-
 # Releases that are damaged
 
 JUNK = [None, "junk", -0.5, [], {}, True, -1, 3, 10**30, float("nan"), [1], ["a", "b"], {"a": 1}]
@@ -247,6 +245,18 @@ def test_an_entry_that_lacks_or_does_not_fit_is_a_damaged_release(kind):
 
 def test_sums_that_lack_or_are_too_many_are_a_damaged_release():
     assert_other_sums_are_refused(released())
+
+
+@pytest.mark.parametrize("kind", ["cov", "regression"])
+def test_extreme_sums_give_valid_results(kind):
+    """Of means and ratios: the test of that name in `results/test_promises.py`."""
+    release = released(kind)
+    for size in (0, 1, -(10**12), 10**18):
+        for signs in ([1] * len(release.values), [(-1) ** j for j in range(len(release.values))]):
+            stage = replace(release.stages[0], values=tuple(size * sign for sign in signs))
+            results = replace(release, stages=(stage,)).infer()
+            sound(results)
+            assert np.isfinite(results.params).all()
 
 
 def test_huge_noise_gives_unbounded_intervals_and_says_so():
