@@ -194,6 +194,10 @@ def test_many_releases_at_once_are_as_one_by_one(kind):
             np.testing.assert_allclose(batch.intervals[row], alone.conf_int(alpha=0.1), rtol=1e-5, atol=1e-7)
             np.testing.assert_allclose(batch.pvalues[row], alone.pvalues, rtol=1e-4, atol=1e-9)
             assert batch.flagged[row] == bool(alone.flags)
+        if more:  # studies do not test, since most parameters cannot be zero
+            untested = question.estimate(many, alpha=0.1)
+            np.testing.assert_array_equal(untested.intervals, batch.intervals)
+            assert np.isnan(untested.pvalues).all()
     if "simulated" in fitted(kind).inference.methods:
         with pytest.raises(NotProvedError, match="simulated"):
             dataclasses.replace(asked, inference="simulated").estimate(many)
