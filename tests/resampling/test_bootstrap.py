@@ -536,6 +536,18 @@ def test_a_release_of_other_columns_is_not_taken_for_these(columns):
 # Rows that noise hides
 
 
+@pytest.mark.parametrize("statistic", ["std", "corr", "exp(y * x)"])
+def test_functions_of_sums_that_are_noise_are_results_without_warnings(statistic):
+    """Of means: `test_huge_noise_gives_valid_results` in `results/test_promises.py`."""
+    for rows, seed in [(0, seed) for seed in range(5, 15)] + [(20, seed) for seed in range(5, 15)]:
+        data = public(FRAME[:rows], "add_remove", seed)
+        results = bootstrap(["x", "y"], data, statistic=statistic, replicates=20).fit(PRICE)
+        assert not results.summary_frame().isna().any(axis=None)
+        assert np.isfinite(results.params).all()
+        assert 0 <= float(results.wald_test(np.eye(len(results.params)), scalar=True).pvalue) <= 1
+        assert (results.bse > 0).all()
+
+
 @pytest.mark.parametrize("statistic", ["mean", "corr", "y ~ x"])
 def test_an_empty_table_has_unbounded_intervals(statistic):
     columns = "y ~ x" if "~" in statistic else ["x", "y"]
