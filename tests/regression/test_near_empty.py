@@ -215,19 +215,6 @@ def test_a_design_without_factors_has_no_level_columns():
     assert fit.design.shape == (2, 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("few", [0, 5, 20])
-def test_the_other_terms_are_covered_beside_an_extreme_level(few):
-    """Binomial with 400 draws at .95: fewer than 365 hits with probability 5e-4 a term."""
-    truth = {"x": 0.1, "s[T.m]": -0.1, "g[T.b]": 0.1, "g[T.c]": 0.0}
-    hits = dict.fromkeys(truth, 0)
-    for seed in range(400):
-        ends = fitted(people(few, seed=seed, extreme=True), seed=seed).conf_int()
-        for name, value in truth.items():
-            hits[name] += ends.loc[name, 0] <= value <= ends.loc[name, 1]
-    assert min(hits.values()) >= 365
-
-
 def test_a_table_says_what_it_assumes(empty):
     said = "Standard errors are nonrobust"
     assert any(said in note for note in empty.notes)
