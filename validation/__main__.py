@@ -22,11 +22,11 @@ from typing import NamedTuple
 from joblib.externals.loky import get_reusable_executor
 
 import dpinfer as dpi
-from validation.common.cells import code_of
-from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options
+from validation.common.rules import SEED, Claim
+from validation.common.study import code_of, studied
 from validation.reasons import REASONS
-from validation.scripts import SCRIPTS, SEED, TIMED, module_of
+from validation.scripts import SCRIPTS, TIMED, module_of
 
 
 class Ran(NamedTuple):
@@ -47,7 +47,7 @@ def run_script(name: str, arguments: Options) -> Ran:
             return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"])
     print(f"{name}: {arguments.replicates:,} replicates")
     before = processor_minutes()
-    claims = [completed(claim, name, arguments.replicates) for claim in import_module(module_of(name)).run(arguments)]
+    claims = [completed(claim, name, arguments.replicates) for claim in studied(import_module(module_of(name)), arguments)]
     ran = Ran(claims, round(processor_minutes() - before, 2))
     state.parent.mkdir(parents=True, exist_ok=True)
     stored = {"key": key, "claims": [asdict(claim) for claim in claims], "minutes": ran.minutes}
@@ -128,7 +128,7 @@ def unexpected(name: str, claim: Claim) -> bool:
 def main() -> int:
     """Run the scripts; return 1 if a claim fails that is neither of times nor known not to hold."""
     parser = argparse.ArgumentParser(prog="python -m validation", description=(__doc__ or "").splitlines()[0])
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group()
     which.add_argument("--quick", action="store_true", help="few replicates, a few minutes; writes to build/validation")
     which.add_argument("--fresh", action="store_true", help="other random numbers, so that --seed is given, too")
     which.add_argument("--full", action="store_true", help="the published replicates; writes to validation/output")
@@ -136,6 +136,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=SEED)
     read = parser.parse_args()
+    if not (read.quick or read.fresh or read.full or read.only):
+        parser.error("one of --quick, --fresh, --full, or --only, which is a full run of one script")
     if (read.seed == SEED) == read.fresh:
         parser.error(f"--fresh takes a --seed other than {SEED}, and nothing else does")
     mode = "quick" if read.quick else "fresh" if read.fresh else "full"
@@ -148,7 +150,7 @@ def main() -> int:
         count = {"quick": script.quick, "fresh": script.fresh, "full": script.full}[mode]
         if not count:
             continue
-        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, f"python -m validation --{mode}"))
+        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, f"python -m validation --{mode}", name))
         write_results(ran, (OUTPUT.parent if out == OUTPUT else out) / "results.csv")
     if read.fresh:
         write_fresh(out / "results.csv", read.seed)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SEED = 20261120
-"""Of the published tables."""
-
 
 class Script(NamedTuple):
     """Where a script is, and its replicates: in a quick run, in a full one, and in one with a fresh seed."""

@@ -14,7 +14,7 @@ from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.schema.region import Ball, region_of
 from validation.blocks.stacked_fits import stacked_newton
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
 
 SIZES = (40, 60, 90, 130, 200, 300)
 RATE, CHUNK = 2.0, 2000
@@ -134,7 +134,3 @@ def run(arguments: Options) -> list[Claim]:
         notes.append(f"{model}, {kind}: slope {found:.3f} (standard error {error:.3f}), expected about {right:g}.")
     write_table(table, "aggregate_bias", arguments, notes, figure_of(table))
     return claims
-
-
-if __name__ == "__main__":
-    run(options("blocks.aggregate_bias", __doc__ or "", replicates=200_000))

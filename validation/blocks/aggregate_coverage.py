@@ -18,7 +18,7 @@ from dpinfer.resampling.inference import AggregateInference
 from validation.blocks.block_designs import POPULATIONS, apart, fit_blocks, release_of
 from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 
 CELL = ["design", "n", "blocks", "price", "asked", "correction", "parameter"]
 CHUNK, ENOUGH = 20, 100
@@ -268,7 +268,3 @@ def _fitted_alike() -> Claim:
     found = max(apart(POPULATIONS[place], rng, *size) for place, size in sizes.items())
     return Claim("largest difference of blocks fitted at once from fits one by one, over the spread between blocks",
                  f"{len(sizes)} models", f"{found:.0e}", found < 1e-3, error="exact")  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("blocks.aggregate_coverage", __doc__ or "", replicates=5000))

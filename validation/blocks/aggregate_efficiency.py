@@ -11,7 +11,7 @@ import dpinfer as dpi
 from dpinfer.resampling.blocks import block_size
 from validation.blocks.block_designs import release_of
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
 
 SIZES = {"square root": tuple(10**place for place in range(3, 10)), "auto": tuple(10**place for place in range(3, 8))}
 POWERS, FACTOR = (0.1, 0.2, 0.3), 5.0
@@ -108,7 +108,3 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
                   error=f"{part[-1] * np.sqrt(2 / arguments.replicates):.2g}")
         )  # fmt: skip
     return found
-
-
-if __name__ == "__main__":
-    run(options("blocks.aggregate_efficiency", __doc__ or "", replicates=1000))

@@ -16,7 +16,7 @@ from dpinfer.resampling.inference import AggregateInference, edge_warnings
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
 
 LOGIT, COLLINEAR, RARE, POISSON = range(4)
 CHUNK = 50
@@ -250,7 +250,3 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
             ),
         )
     return found
-
-
-if __name__ == "__main__":
-    run(options("blocks.aggregate_forecast", __doc__ or "", replicates=2000))

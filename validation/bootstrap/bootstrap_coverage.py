@@ -17,7 +17,7 @@ import dpinfer as dpi
 from dpinfer.resampling.inference import PROBABILITIES, ReplicateSums, Variances, mixture_isf
 from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 
 Columns = dict[str, np.ndarray]
 CELL = ["design", "n", "replicates B", "price"]
@@ -442,7 +442,3 @@ def claims(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> 
                            f"mu = 1, B = {DIRECT}, n = " + ", ".join(f"{n:,}" for n in part["n"]),
                            f"{error}; {width}", part["width ratio"].iloc[-1] <= RULES.width_cap))  # fmt: skip
     return found
-
-
-if __name__ == "__main__":
-    run(options("bootstrap.bootstrap_coverage", __doc__ or "", replicates=5000))

@@ -1,56 +1,17 @@
-"""Cells of a study, each measured once and stored as it ends, so that a study may be stopped and go on."""
+"""Cells of studies with a fixed number of replicates, each measured once and stored as it ends."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from hashlib import sha256
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
-from joblib import Parallel, delayed
-from tqdm import tqdm
 
-import dpinfer
 from validation.common.outputs import Options
+from validation.common.study import kept, kept_all
 
-QUICK = 500
-"""Replicates below which a run is a quick one."""
-
-
-def kept(name: str, part: int | str, arguments: Options, compute: Callable[[], Any]) -> Any:
-    """Return a part of a study: what an earlier run of this code with these options left, or what is computed now."""
-    stored = parts_of(name, arguments) / f"{part}.pickle"
-    if not stored.exists():
-        found = compute()
-        partial = stored.with_suffix(".partial")
-        partial.write_bytes(pickle.dumps(found))
-        partial.rename(stored)
-    return pickle.loads(stored.read_bytes())
-
-
-def kept_all(name: str, parts: Mapping[str, Callable[[], Any]], arguments: Options) -> list[Any]:
-    """Return all parts of a study, as `kept` each, in as many processes as there are jobs."""
-    run = Parallel(n_jobs=arguments.jobs, return_as="generator")
-    found = run(delayed(kept)(name, part, arguments, compute) for part, compute in parts.items())
-    return list(tqdm(found, total=len(parts), desc=name))
-
-
-def parts_of(name: str, arguments: Options) -> Path:
-    """Return the folder in which a study stores what it has finished: one for each state of the code behind it."""
-    folder: Path = arguments.out / "parts" / f"{name}-{arguments.replicates}-{arguments.seed}-{code_of(name)}"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@cache
-def code_of(name: str) -> str:
-    """Digest the library and the study, whose parts mean nothing beside those of other code."""
-    studies = Path(__file__).parents[1]
-    sources = [*Path(dpinfer.__file__).parent.rglob("*.py"), *studies.glob(f"*/{name}.py")]
-    return sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:8]
+__all__ = ["Judged", "kept", "kept_all", "measured", "measured_again"]
 
 
 def measured(
@@ -89,9 +50,9 @@ def measured_again(
     ``measure`` is given a cell, the replicates, the seed and the run, and returns rows; ``fails`` a row and the number
     of rows of first runs. A quick run takes one cell in ``every``.
     """
-    cells = cells if arguments.replicates >= QUICK else cells[::every]
+    cells = cells if arguments.replicates >= 500 else cells[::every]
     count, seeds = arguments.replicates, [arguments.seed + 1000 * place for place in range(len(cells))]
-    first = {
+    first: Mapping = {
         str(place): partial(measure, cell, count, seed, "first")
         for place, (cell, seed) in enumerate(zip(cells, seeds, strict=True))
     }

@@ -9,71 +9,19 @@ no cell breaks the rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from dpinfer.studies import Rules
+from validation.common.rules import TAIL, Claim, Kind
 
 RULES = Rules()
-
-Kind = Literal["coverage", "size", "width", "exact", "value", "time"]
 
 FAMILYWISE = 0.05
 """Chance that a grid of exact tests has a cell flagged."""
 
-TAIL = 0.01
-"""Share of the cells of exact procedures that lie in the tail that is counted, at most: expected by chance."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One thing that a script shows.
-
-    Attributes
-    ----------
-    what, design : str
-    published : str
-        The best published value with its source; empty where there is none.
-    ours : str
-        Our value: of the worst cell where there are many.
-    error : str
-        Its Monte Carlo error; empty where it has none.
-    held : bool
-    kind : str
-        "coverage", "size" and "width" are judged by the rule of this module; "exact" has no Monte Carlo error; "value"
-        is any other number; "time" depends on the machine.
-    threshold : str
-        What is asked for.
-    worst : str
-        The worst cell.
-    cells, failed, tail : int
-        Cells, those that fail in the run that decides, and those whose first run lies in the worst hundredth of chance.
-    replicates : int
-        Of every cell; 0 where there are none.
-    """
-
-    what: str
-    design: str
-    published: str = field(default="", kw_only=True)
-    ours: str
-    error: str = field(default="", kw_only=True)
-    held: bool
-    _: KW_ONLY
-    kind: Kind = "value"
-    threshold: str = ""
-    worst: str = ""
-    cells: int = 1
-    failed: int = 0
-    tail: int = 0
-    replicates: int = 0
-
-    def __post_init__(self) -> None:
-        """Numbers of numpy make truth values of numpy, which JSON does not know."""
-        object.__setattr__(self, "held", bool(self.held))
 
 
 def least_coverage(

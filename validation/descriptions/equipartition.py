@@ -14,7 +14,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.procedures.combine import combine
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 
 ROWS = 1_000
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0))
@@ -111,7 +111,3 @@ def run(arguments: Options) -> list[Claim]:
             )
         )
     return claims
-
-
-if __name__ == "__main__":
-    run(options("descriptions.equipartition", __doc__.splitlines()[0], replicates=20_000))

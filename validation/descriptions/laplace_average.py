@@ -15,7 +15,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.tables.linear_queries import linear_queries
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 
 SIZE = 100
 LEVEL = 0.05
@@ -150,7 +150,3 @@ def run(arguments: Options) -> list[Claim]:
         )
     )
     return claims
-
-
-if __name__ == "__main__":
-    run(options("descriptions.laplace_average", __doc__.splitlines()[0], replicates=3_000))

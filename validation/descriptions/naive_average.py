@@ -15,7 +15,7 @@ from dpinfer.privacy.accounting import calibrate
 from dpinfer.release import NoiseLaw
 from dpinfer.studies import population
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 
 CAP = 115
 EPSILON = 1.0
@@ -98,7 +98,3 @@ def run(arguments: Options) -> list[Claim]:
             published="1 (Kifer's talk, noise of the sum alone)",
         ),
     ]
-
-
-if __name__ == "__main__":
-    run(options("descriptions.naive_average", __doc__.splitlines()[0], replicates=20_000))

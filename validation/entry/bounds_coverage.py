@@ -18,7 +18,7 @@ from dpinfer.regression.question import Newton
 from dpinfer.studies.simulation import noisy
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 CELL = ["asked", "law", "n"]
@@ -295,7 +295,3 @@ def _among(table: pd.DataFrame) -> str:
         f"among determined intervals {worst['coverage where determined']:.4f} of {worst['determined']:,}, at least "
         f"{worst['least determined']:.4f} asked, in {worst['asked']}, {worst['law']}, n = {worst['n']:,}"
     )
-
-
-if __name__ == "__main__":
-    run(options("entry.bounds_coverage", __doc__, replicates=2000))

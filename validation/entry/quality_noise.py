@@ -14,7 +14,7 @@ from dpinfer.entry.inference import Quality
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.studies.simulation import noisy
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 
 SIZES = (1000, 10_000, 100_000, 1_000_000)
 WIDTHS = (5, 20, 50)
@@ -109,7 +109,3 @@ def run(arguments: Options) -> list[Claim]:
             share < 0.03 + slack,
         ),
     ]
-
-
-if __name__ == "__main__":
-    run(options("entry.quality_noise", __doc__, replicates=2000))

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.peers.environments import PEERS, pythons
 from validation.peers.peer_designs import Design, designs
 from validation.peers.peer_errors import judged, plain_of
@@ -208,7 +208,3 @@ def run(arguments: Options) -> list[Claim]:
     ])  # fmt: skip
     write_figure(figure_of(table), "peers", arguments)
     return claims_of(table, arguments.replicates)
-
-
-if __name__ == "__main__":
-    run(options("peers.peers", __doc__.splitlines()[0], replicates=100))

@@ -14,7 +14,7 @@ import dpinfer as dpi
 from validation.common.cells import measured as measured_once
 from validation.common.cells import parts_of
 from validation.common.claims import RULES, Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
 from validation.people.people_bootstrap import slopes
 from validation.people.people_checks import checks
 from validation.people.people_designs import DESIGNS, KEPT, draw, sums_of
@@ -199,7 +199,3 @@ def run(arguments: Options) -> list[Claim]:
     write_table(kept, "people_coverage_kept", arguments, notes(outcome)[:1])
     write_figure(figure_of(outcome), "people_coverage", arguments)
     return claims(outcome)
-
-
-if __name__ == "__main__":
-    run(options("people.people_coverage", __doc__ or "", replicates=5000))

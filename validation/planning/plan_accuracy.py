@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from validation.common.cells import measured
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
 from validation.planning.plan_designs import DESIGNS, PlanDesign, draw, schema
 
 WIDTH, POWER, MET, SECONDS = 0.03, 0.02, 0.05, 2.0
@@ -210,7 +210,3 @@ def figure(table: pd.DataFrame) -> Figure:
         ax.invert_yaxis()
         ax.spines[["top", "right"]].set_visible(False)
     return drawn
-
-
-if __name__ == "__main__":
-    run(options("planning.plan_accuracy", __doc__ or "", replicates=1000))

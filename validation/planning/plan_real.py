@@ -12,7 +12,7 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from validation.common.cells import measured
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
 from validation.planning.plan_accuracy import ALLOWANCE, WIDTH
 
 ROWS, PILOT, PRICE = 6_000, 1_500, dpi.ZCDP(0.2)
@@ -124,7 +124,3 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             replicates=int(known["replicates"].iloc[0]),
         )
     ]
-
-
-if __name__ == "__main__":
-    run(options("planning.plan_real", __doc__ or "", replicates=400))

@@ -44,7 +44,7 @@ def naive() -> str:
     return (
         f"A regression on {naive_regression.ROWS:,} real rows, from the same noisy cross-products at ZCDP({at:g}): 95% "
         f"intervals by the usual formulas cover the slope in {covered['naive']:.0%} of {replicates:,} replicates, "
-        f"those of dpinfer in {covered['dpinfer']:.0%} (`python -m validation.regression.naive_regression`)."
+        f"those of dpinfer in {covered['dpinfer']:.0%} (`python -m validation --only naive_regression`)."
     )
 
 
@@ -70,7 +70,7 @@ def real() -> str:
     }
     return text(
         f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
-        f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). "
+        f"{slopes['replicates'].max()} replicates (`python -m validation --only real_data --main`). "
         "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
         "over those of the robust fit without privacy, medians over slopes:",
         grouped(slopes, ["privacy", "n"], columns),
@@ -124,7 +124,7 @@ def speed() -> str:
                "required": "{required}"}  # fmt: skip
     return text(
         "A million rows and ten regressors in memory, medians of the ratios of neighbouring pairs of fits "
-        "(`python -m validation.speed.newton_speed`; `validation/output/newton_speed.md` has the seconds):",
+        "(`python -m validation --only newton_speed`; `validation/output/newton_speed.md` has the seconds):",
         table(found.assign(what=found["what"].str.replace(" by rounds", "")), columns),
     )
 
@@ -177,7 +177,7 @@ def proportions() -> str:
         columns[f"eps = {price:g}"] = shown
     return text(
         grouped(found, ["n", "theta"], columns),
-        "Exact coverage / mean width of 95% intervals; `python -m validation.descriptions.proportion_exact`.",
+        "Exact coverage / mean width of 95% intervals; `python -m validation --only proportion_exact`.",
     )
 
 
@@ -198,7 +198,7 @@ def published() -> str:
     }
     return text(
         table(found.assign(gain=1 - found["width"] / known), columns),
-        "All under replace_one with a public n; `python -m validation.families.expfam_published`.",
+        "All under replace_one with a public n; `python -m validation --only expfam_published`.",
     )
 
 
@@ -227,16 +227,16 @@ def aggregate() -> str:
     }
     return text(
         grouped(found, ["design", "n", "blocks", "price", "aggregator", "correction"], columns),
-        f"{replicates_of(found):,} replicates; `python -m validation.blocks.aggregate_coverage`, which judges the "
+        f"{replicates_of(found):,} replicates; `python -m validation --only aggregate_coverage`, which judges the "
         "corrected ones; every parameter is in `validation/output/aggregate_coverage.csv`.",
         picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
-        "Bias of a block against its rows, plain and corrected (`python -m validation.blocks.aggregate_bias`):",
+        "Bias of a block against its rows, plain and corrected (`python -m validation --only aggregate_bias`):",
         picture("Bias of a block's estimate of order 1/m, and of order 1/m squared when corrected", "aggregate_bias"),
         "Smith's (2008) theorem: the estimator is efficient where epsilon n^(1/4) grows without bound. Mean "
         "squared error over the Cramer-Rao bound, with the square root of n blocks and with as many as bias allows "
-        "(`python -m validation.blocks.aggregate_efficiency`):",
+        "(`python -m validation --only aggregate_efficiency`):",
         picture("Mean squared error over the Cramer-Rao bound as n grows and epsilon shrinks", "aggregate_efficiency"),
-        "Time (`python -m validation.speed.aggregate_speed`):",
+        "Time (`python -m validation --only aggregate_speed`):",
         picture("Seconds for 1,500 fits on a million rows", "aggregate_speed"),
     )
 
@@ -281,24 +281,24 @@ def bootstrap() -> str:
     }
     return text(
         "Epsilon at delta = 1e-6 of B replicates with root-B times the noise of one release of mu, double or "
-        "nothing (`python -m validation.bootstrap.bootstrap_cost`, which also checks the composed delta by simulation "
+        "nothing (`python -m validation --only bootstrap_cost`, which also checks the composed delta by simulation "
         "and attacks the weights). The noise that the true price adds at mu = 1, B = 200: "
         f"{added['alone']:.2%} in standard deviation alone, {added['ledger entry']:.2%} as a ledger entry.",
         table(cost, costs),
         picture("Exact, claimed and asymptotic epsilon against the number of replicates", "bootstrap_cost"),
         "The setting of Brawner and Honaker's figures 6 to 9, on ages from a beta distribution with standard "
-        f"deviation 17.58 (`python -m validation.bootstrap.bootstrap_source`, {int(source['replicates'].max()):,} "
+        f"deviation 17.58 (`python -m validation --only bootstrap_source`, {int(source['replicates'].max()):,} "
         "replicates; their releases are not private at the stated cost):",
         table(source[source["run"] == "all"], intervals),
         picture("Figures 6 to 9 of the source redrawn, with the default interval", "bootstrap_source"),
-        "Coverage of the default interval, end to end (`python -m validation.bootstrap.bootstrap_coverage`, up to "
+        "Coverage of the default interval, end to end (`python -m validation --only bootstrap_coverage`, up to "
         f"{int(last['runs'].max()):,} replicates a design; the same for one number by quadrature in the figure). "
         "`ols`, which takes errors to spread equally, is fitted to the same rows at the same price:",
         table(last, cells),
         picture("Coverage and width of the bootstrap's intervals, and direct releases", "bootstrap_coverage"),
         "The same estimate by the direct release at the same price (mu = 1, B = 200):",
         table(output("bootstrap_coverage_direct"), beside),
-        "Time and memory for a million rows (`python -m validation.speed.bootstrap_speed`):",
+        "Time and memory for a million rows (`python -m validation --only bootstrap_speed`):",
         picture("Seconds of one pass and of 200 replicates over a million rows", "bootstrap_speed"),
     )
 
@@ -367,7 +367,7 @@ def people() -> str:
         f"N rows. `{counts.index[0]}`, add_remove, n = {int(kept['n'].max()):,} people:",
         table(kept, keeps),
         f"All cells: four designs, both relations, two prices ({said}); "
-        "`python -m validation.people.people_coverage`. What the same releases would cover if rows were taken as "
+        "`python -m validation --only people_coverage`. What the same releases would cover if rows were taken as "
         "independent is of the first price. In bold: short of what is allowed, also at ten times the replicates, "
         f"in {int((~found['covers']).sum())} of {len(found)} cells:",
         grouped(found, ["quantity", "max_rows", "n"], cells),
@@ -420,7 +420,7 @@ def first_minutes() -> str:
         f"```python\n{SCRIPT.rstrip()}\n```",
         f"{row['lines']} lines. From an empty environment: {row['install']:.0f} seconds to install, "
         f"{row['first table']:.0f} to the table. Run again, it prints the same and pays nothing. "
-        "`python -m validation.entry.newcomer`, once.",
+        "`python -m validation --only newcomer`, once.",
     )
 
 
@@ -567,5 +567,5 @@ def real_rows() -> str:
         grouped(found, "question", columns),
         f"RAND health insurance experiment, n = {ROWS:,}, {PRICE}: the planned median width of the worst term over "
         f"the measured one, less one, by {int(found['replicates'].iloc[0]):,} replicates. "
-        "`python -m validation.planning.plan_real`.",
+        "`python -m validation --only plan_real`.",
     )

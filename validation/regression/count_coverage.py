@@ -16,7 +16,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 SLOPES = np.array([0.4, -0.3, 0.5])
@@ -181,7 +181,3 @@ def figure_of(table: pd.DataFrame) -> Figure:
     axes.set(yticks=places, yticklabels=table["cell"], xlabel="coverage of 95% intervals, fits without a warning")
     axes.legend(frameon=False)
     return figure
-
-
-if __name__ == "__main__":
-    run(options("regression.count_coverage", __doc__.splitlines()[0], replicates=40))

@@ -17,7 +17,7 @@ from dpinfer.regression.models import BINARY
 from dpinfer.regression.question import Newton
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 CELL = ["kind", "n", "p", "rho", "share", "link"]
@@ -329,7 +329,3 @@ def run(arguments: Options) -> list[Claim]:
             design="a curve fitted by a line; a regressor with rows far out",
         ),
     ]
-
-
-if __name__ == "__main__":
-    run(options("regression.logit_coverage", __doc__.splitlines()[0], replicates=500))

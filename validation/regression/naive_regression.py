@@ -22,7 +22,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.statistics.inference import Released
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 
 ROWS = 1000
 PRICES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -159,7 +159,3 @@ def picture(table: pd.DataFrame, seed: int) -> Figure:
     last.set(xscale="log", ylim=(0, 1.02), xlabel="price, rho of zCDP", title="coverage of 95% intervals")
     last.legend(frameon=False, loc="lower right")
     return figure
-
-
-if __name__ == "__main__":
-    run(options("regression.naive_regression", __doc__.splitlines()[0], replicates=5000))

@@ -350,12 +350,12 @@ def run(arguments: Options) -> list[Claim]:
 
 def main() -> int:
     """Read the options, and search."""
-    parser = argparse.ArgumentParser(prog="python -m validation.regression.neighbours", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m validation --only neighbours", description=__doc__)
     parser.add_argument("--steps", type=int, default=STEPS, help="steps of each ascent (default %(default)s)")
     parser.add_argument("--seed", type=int, default=20261120, help="seed (default %(default)s)")
     parser.add_argument("--out", type=type(OUTPUT), default=OUTPUT, help="directory of the outputs")
     read = parser.parse_args()
-    command = f"python -m validation.regression.neighbours --steps {read.steps} --seed {read.seed}"
+    command = f"python -m validation --only neighbours --steps {read.steps} --seed {read.seed}"
     claims = run(Options(read.steps, read.seed, 1, read.out, command))
     return 0 if all(one.held for one in claims) else 1
 

@@ -16,7 +16,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 CELL = ["kind", "n", "price", "neighbors"]
@@ -202,7 +202,3 @@ def run(arguments: Options) -> list[Claim]:
         )
         for which, part in (("right models", table[~wrong]), ("wrong models with rows far out", table[wrong]))
     ]
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_ols", __doc__.splitlines()[0], replicates=5000))

@@ -20,7 +20,7 @@ from scipy import special
 import dpinfer as dpi
 from validation.common.cells import kept_all
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 
 PRICES = {
     "epsilon = 1": dpi.PureDP(1.0),
@@ -237,7 +237,3 @@ def run(arguments: Options) -> list[Claim]:
             least = float(ratio.min())
             claims.append(Claim(told, f"{int(ratio.notna().sum())} cells: {made}", f"{least:.2f}", least >= slack))
     return claims
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_peers", __doc__.splitlines()[0], replicates=40))

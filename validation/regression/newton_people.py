@@ -16,7 +16,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
 from validation.regression.newton_draws import Drawer
 
 MOST, ALIKE = 5, 0.5
@@ -165,7 +165,3 @@ def run(arguments: Options) -> list[Claim]:
             True,
         ),
     ]
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_people", __doc__.splitlines()[0], replicates=1000))

@@ -14,7 +14,7 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
 from validation.regression.newton_draws import Drawer
 
 FORMULA = "mdvis ~ lncoins + idp + lpi + fmde + physlm + disea + hlthg + hlthf + hlthp"
@@ -104,7 +104,3 @@ def run(arguments: Options) -> list[Claim]:
             error=f"{1.25 / np.sqrt(arguments.replicates):.2f}",
         )
     ]
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_randhie", __doc__.splitlines()[0], replicates=50))

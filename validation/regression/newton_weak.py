@@ -13,7 +13,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, largest_size, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 from validation.peers.peer_designs import Design, designs
 from validation.regression.newton_draws import Drawer
 
@@ -121,7 +121,3 @@ def run(arguments: Options) -> list[Claim]:
         largest_size("size at .05 of the joint test of slopes, least squares by rounds where noise dominates",
                      table, "joint size", level=0.05, **by),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_weak", __doc__.splitlines()[0], replicates=1000))

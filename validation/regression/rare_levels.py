@@ -14,7 +14,7 @@ import dpinfer as dpi
 from dpinfer.studies.populations import truncated_normal
 from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 
 CELL = ["rows of the level", "its mean", "rho"]
 N, SIGMA, SLOPE = 5000, 0.2, 0.2
@@ -189,7 +189,3 @@ def run(arguments: Options) -> list[Claim]:
             cap="cap",
         ),
     ]
-
-
-if __name__ == "__main__":
-    run(options("regression.rare_levels", __doc__.splitlines()[0], replicates=1000))

@@ -892,7 +892,7 @@ def main() -> None:
     chosen, rest = parser.parse_known_args()
     given, sys.argv[1:] = sys.argv[1:], rest
     arguments = options("regression.real_data", __doc__.splitlines()[0] + " --only WORD takes a part.", replicates=1000)
-    command = " ".join(["python -m validation.regression.real_data", *given])
+    command = " ".join(["python -m validation --only real_data", *given])
     for one in run(replace(arguments, command=command), chosen.only, main=chosen.main):
         print(f"{'held  ' if one.held else 'FAILED'} {one.what}: {one.ours} ({one.threshold}); {one.worst}")
 

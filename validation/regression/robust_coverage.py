@@ -16,7 +16,7 @@ from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 from validation.regression.newton_draws import Drawer
 
 CELL = ["model", "errors", "n", "price", "neighbors"]
@@ -271,7 +271,3 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
         )
     )
     return claims
-
-
-if __name__ == "__main__":
-    run(options("regression.robust_coverage", __doc__.splitlines()[0], replicates=20))

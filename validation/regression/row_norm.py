@@ -14,7 +14,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.regression.gram import GramDesign, suggested_row_norm
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 
 PRICES = (0.05, 0.2)
 CUT = 4.0
@@ -204,7 +204,3 @@ def run(arguments: Options) -> list[Claim]:
                          "coverage with", by=["data", "regressors", "rho"], held=None, design=designs)
           for which, part in (("model right", lines), ("own responses of the data", table))),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("regression.row_norm", __doc__ or "", replicates=5000))

@@ -649,7 +649,7 @@ def _listed(part: pd.DataFrame) -> str:
 
 def main() -> int:
     """Read the options, and make one fit or all."""
-    parser = argparse.ArgumentParser(prog="python -m validation.regression.strangest", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m validation --only strangest", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT, help="fits (default %(default)s)")
     parser.add_argument("--seed", type=int, default=20261120, help="seed (default %(default)s)")
     parser.add_argument("--out", type=type(OUTPUT), default=OUTPUT, help="directory of the outputs")
@@ -662,7 +662,7 @@ def main() -> int:
             data, _ = asked.data_of(asked.frame, private=asked.data == "private")
             _check(asked.asked_of(data).fit(asked.privacy), asked)
         return 0
-    command = f"python -m validation.regression.strangest --count {read.count} --seed {read.seed}"
+    command = f"python -m validation --only strangest --count {read.count} --seed {read.seed}"
     claims = run(Options(read.count, read.seed, 1, read.out, command))
     return 0 if all(one.held for one in claims) else 1
 

@@ -16,7 +16,7 @@ import dpinfer as dpi
 from dpinfer.distributions.tree import Tree, simultaneous_width
 from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, Population, leaf_counts, nodes_of
 
 ALPHA = 0.05
@@ -230,7 +230,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("bands computed here against simultaneous_width: largest relative difference", design, f"{gap:.1e}",
               gap < 1e-9),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("selection.cdf_band", __doc__ or "", replicates=5000))

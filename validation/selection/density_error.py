@@ -18,7 +18,7 @@ from dpinfer.distributions.density import CELLS, WIDTHS, BinGrid, density
 from dpinfer.kernel.price import PricedStage
 from validation.common.cells import kept_all
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.common.stages import release_of
 
 Array = NDArray[np.float64]
@@ -437,8 +437,3 @@ def _coverage_claims(coverage: pd.DataFrame) -> list[Claim]:
         )
         for how, cells in coverage.groupby("bins", sort=False)
     ]
-
-
-if __name__ == "__main__":
-    for claim in run(options("selection.density_error", __doc__, replicates=5000)):
-        print("held  " if claim.held else "FAILED", claim.what, claim.design, claim.ours, claim.error)

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 import dpinfer as dpi
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.common.stages import Choosing
 
 Array = NDArray[np.float64]
@@ -377,7 +377,3 @@ def run(arguments: Options) -> list[Claim]:
             )
         )
     return claims
-
-
-if __name__ == "__main__":
-    run(options("selection.good_instances", __doc__, replicates=400))

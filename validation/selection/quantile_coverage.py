@@ -17,7 +17,7 @@ import dpinfer as dpi
 from dpinfer.distributions.tree import _FEW, _LARGE
 from validation.common.cells import kept
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.common.stages import Choosing
 from validation.selection.quantile_designs import (
     POPULATIONS,
@@ -396,7 +396,3 @@ def report(table: pd.DataFrame, arguments: Options, same: str) -> list[Claim]:
             what = f"largest mean width over the oracle's where noise does not dominate: {ends}"
             found.append(largest_width(what, part[part["clear"]], by=[*KEYS, "q"]))
     return found
-
-
-if __name__ == "__main__":
-    run(options("selection.quantile_coverage", __doc__ or "", replicates=5000))

@@ -18,7 +18,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.distributions.tree import QuantileInference
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.common.stages import Choosing
 from validation.selection.quantile_designs import POPULATIONS, TIGHT, Fast, Population, nodes_of, places
 
@@ -288,7 +288,3 @@ def claims(table: pd.DataFrame, many: pd.DataFrame, *, judge: bool) -> list[Clai
                            f"n = {sizes}; judged from {FROM:,}", shown,
                            (told[f"over 99 {kind}"] <= THIRD).all()))  # fmt: skip
     return found
-
-
-if __name__ == "__main__":
-    run(options("selection.quantile_error", __doc__ or "", replicates=500))

@@ -18,7 +18,7 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.accounting import choice_scale
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
 from validation.selection.quantile_designs import POPULATIONS, Fast, Population, smooth
 
 Array = NDArray[np.float64]
@@ -170,7 +170,3 @@ def run(arguments: Options) -> list[Claim]:
               arguments.replicates < FEW or bool(ratio.max() <= MOST), threshold=f"{MOST:g}", cells=len(public),
               replicates=arguments.replicates),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("selection.quantile_split", __doc__, replicates=400))

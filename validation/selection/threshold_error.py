@@ -17,7 +17,7 @@ from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release.laws import ABOVE, BELOW
 from dpinfer.selection.results import pair_tail
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
 
 PRICE = dpi.PureDP(1.0)
 DESIGNS = [(k, c, relation) for k, c, relation in product((2, 10, 100, 1000), (1, 5), NEIGHBORS) if c <= k]
@@ -148,7 +148,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("distance from which all of 1,000 answers are right: noisy counts over thresholds",
               f"one answer, {PRICE}", f"{gain:.0f}", gain > 10),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("selection.threshold_error", __doc__, replicates=5000))

@@ -14,7 +14,7 @@ from dpinfer.statistics.tails import critical_value
 from dpinfer.tables.marginal_inference import count_estimates, share_estimates, subsets_of
 from validation.common.cells import measured_again
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, populations, releases_of
 
 SIZES = (60, 1000, 20_000)
@@ -200,7 +200,3 @@ def run(arguments: Options) -> list[Claim]:
         for quantity, part in table.groupby("quantity", sort=False)
     ]  # fmt: skip
     return [*claims, largest_width("mean width of intervals from marginals over the oracle's", table, by=BY)]
-
-
-if __name__ == "__main__":
-    run(options("tables.marginals_coverage", __doc__, replicates=5000))

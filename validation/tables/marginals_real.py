@@ -18,7 +18,7 @@ from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import intervals
 from dpinfer.tables.marginal_inference import centered_margins, count_estimates
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 
 PRICES = {"ZCDP(0.1)": dpi.ZCDP(0.1), "ZCDP(1)": dpi.ZCDP(1.0), "PureDP(3)": dpi.PureDP(3.0)}
 RELATIONS = ("add_remove", "replace_one")
@@ -128,7 +128,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("root mean squared error of cells of anes96 over its formula, furthest from 1", "the same",
               f"{far:.4f}", far <= 0.1, replicates=arguments.replicates),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("tables.marginals_real", __doc__, replicates=5000))

@@ -15,7 +15,7 @@ from dpinfer.tables.chi_squared_inference import CountModel, GoodnessOfFit, Inde
 from dpinfer.tables.marginal_inference import TableNoise
 from validation.common.cells import measured_again
 from validation.common.claims import RULES, Claim, largest_size
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, releases_of
 
 DRAWS, SIZES, LEVEL = 199, (100, 1000, 20_000), 0.05
@@ -137,7 +137,3 @@ def run(arguments: Options) -> list[Claim]:
         design="4 tables, n 100 to 20,000",
     )  # fmt: skip
     return [claim]
-
-
-if __name__ == "__main__":
-    run(options("tables.marginals_tests", __doc__, replicates=2000))

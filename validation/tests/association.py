@@ -23,7 +23,7 @@ from dpinfer.tables.chi_squared_inference import (
     residual_table,
 )
 from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 
 SIZES = (200, 1000, 10_000)
 PRICES = (0.005, 0.05, 0.5)
@@ -205,7 +205,3 @@ def run(arguments: Options) -> list[Claim]:
         )
         for name in COLOURS
     ]
-
-
-if __name__ == "__main__":
-    run(options("tests.association", __doc__, replicates=5000))

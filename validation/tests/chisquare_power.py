@@ -15,7 +15,7 @@ from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
 from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
 
 LEVEL = 0.05
 KNOWN_FROM = 10_000
@@ -217,7 +217,3 @@ def run(arguments: Options) -> list[Claim]:
         )
         for row in table.to_dict("records")
     ]
-
-
-if __name__ == "__main__":
-    run(options("tests.chisquare_power", __doc__, replicates=20_000))

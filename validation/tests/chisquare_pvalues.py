@@ -16,7 +16,7 @@ from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
 from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
 
 DRAWS = 999
 PRICE = dpi.ZCDP(0.00125)
@@ -174,7 +174,3 @@ def _spread(pvalues: np.ndarray, method: str) -> np.ndarray:
     if method == "naive":
         return pvalues
     return pvalues - np.random.default_rng(0).random(pvalues.size) / (DRAWS + 1)
-
-
-if __name__ == "__main__":
-    run(options("tests.chisquare_pvalues", __doc__, replicates=10_000))

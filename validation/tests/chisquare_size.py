@@ -16,7 +16,7 @@ from dpinfer.statistics.nulls import candidates
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
 from validation.common.cells import measured_again
 from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 
 Model = GoodnessOfFit | Independence | Homogeneity
 
@@ -253,7 +253,3 @@ def run(arguments: Options) -> list[Claim]:
         for test, group in table.groupby("test", sort=False)
         for alpha in ALPHAS
     ]
-
-
-if __name__ == "__main__":
-    run(options("tests.chisquare_size", __doc__, replicates=10_000))

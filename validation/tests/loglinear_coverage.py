@@ -14,7 +14,7 @@ from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import batch_loglinear, loglinear_oracle
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 from validation.tests.loglinear_designs import EVEN, RARE, SCORES, THREE, Design, dependent, product
 
 DESIGNS = (
@@ -163,7 +163,3 @@ def run(arguments: Options) -> list[Claim]:
         largest_width("largest mean width over the oracle's where fitted counts are clear: log-linear models", table,
                       by=CELL, cap=CAP, design=told),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("tests.loglinear_coverage", __doc__, replicates=5000))

@@ -15,7 +15,7 @@ from dpinfer.tables.loglinear_inference import nested
 from validation.common.cells import measured
 from validation.common.claims import Claim, largest_size
 from validation.common.leaves import DRAWS, LEVELS, rejections
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.tests.loglinear_designs import EVEN, PEAK, RARE, THREE, Design
 
 LOUD, QUIET, PURE = dpi.ZCDP(0.005), dpi.ZCDP(0.5), dpi.PureDP(1.0)
@@ -121,7 +121,3 @@ def run(arguments: Options) -> list[Claim]:
                      level=level, design=told)
         for level in LEVELS
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("tests.loglinear_size", __doc__, replicates=5000))

@@ -20,7 +20,7 @@ from dpinfer.descriptions.results import UNEQUAL
 from dpinfer.statistics.nulls import batch_pvalues
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
 
 DRAWS = 199
 LEVELS = (0.05, 0.01)
@@ -362,8 +362,3 @@ def run(arguments: Options) -> list[Claim]:
         )
     )
     return claims
-
-
-if __name__ == "__main__":
-    for claim in run(options("tests.mean_tests", __doc__, replicates=10_000)):
-        print(claim)

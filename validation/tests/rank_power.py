@@ -27,7 +27,7 @@ from dpinfer.distributions.ranks import best_leaves, best_sides
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, least_coverage
 from validation.common.leaves import DRAWS, beyond_of, noise_at, normal_shares
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
 
 LEVEL = 0.05
 SIZES = (50, 100, 200, 400, 800, 1600)
@@ -203,7 +203,3 @@ def run(arguments: Options) -> list[Claim]:
             design="n 200 to 20,000, normal values",
         )
     ]
-
-
-if __name__ == "__main__":
-    run(options("tests.rank_power", __doc__, replicates=1000))

@@ -21,7 +21,7 @@ from dpinfer.distributions.ranks import best_leaves, best_sides
 from validation.common.cells import measured_again
 from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
 from validation.common.leaves import DRAWS, LAWS, beyond_of, noise_at, shares_of
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 
 Model = GroupRanks | TwoDistributions | SignedRanks | GivenDistribution | RankAssociation
 
@@ -173,7 +173,3 @@ def run(arguments: Options) -> list[Claim]:
         for test, group in table.groupby("test", sort=False)
         for level in ALPHAS
     ]
-
-
-if __name__ == "__main__":
-    run(options("tests.rank_sizes", __doc__, replicates=5000))

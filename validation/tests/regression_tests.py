@@ -20,7 +20,7 @@ from dpinfer.statistics.tails import joint_pvalue
 from validation.common.cells import kept_all
 from validation.common.claims import Claim, largest_size
 from validation.common.leaves import DRAWS, LEVELS, rejections
-from validation.common.outputs import Options, limits, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, limits, new_figure, write_figure, write_table
 
 Array = NDArray[np.float64]
 
@@ -256,7 +256,3 @@ def run(arguments: Options) -> list[Claim]:
         )
         for level in LEVELS
     ]
-
-
-if __name__ == "__main__":
-    run(options("tests.regression_tests", __doc__.splitlines()[0], replicates=2000))

@@ -19,7 +19,7 @@ from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import LogLinearInference
 from validation.common.cells import measured
 from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
 from validation.tests.loglinear_designs import EVEN, THREE, Design
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
@@ -164,7 +164,3 @@ def run(arguments: Options) -> list[Claim]:
             design="cells of a table, means of groups, residuals, log-linear coefficients; two sizes, three prices",
         )
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("tests.simultaneous_coverage", __doc__, replicates=5000))

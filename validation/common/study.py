@@ -1,0 +1,242 @@
+"""The machine behind the tables: it draws replicates of frozen cells in batches, judges at every look, and writes.
+
+A script states a `Study`: its cells, a function that draws replicates of one, what a row shows of them, and rules.
+Every batch is stored as it ends, in a folder for the state of the code behind it, so that a run may be stopped and
+go on.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, is_dataclass, replace
+from functools import cache, cached_property, partial
+from hashlib import sha256
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+import dpinfer
+from validation.common.outputs import Options, write_table
+from validation.common.rules import ALARM, FAILED, LOOKS, OPEN, Claim, Rule, batches_of, looks_of
+
+ROOT = Path(__file__).parents[2]
+_IMPORT = re.compile(r"^\s*from (validation[\w.]*) import \(?([\w, \n]+)", re.MULTILINE)
+
+Drawn = dict[str, np.ndarray]
+"""What was drawn of a cell: arrays with a row per replicate."""
+
+
+@cache
+def sources_of(module: str) -> frozenset[Path]:
+    """Return the files of validation that a script is made of: itself, what it imports, and what all share."""
+    waiting, found = [module], {*(ROOT / "validation" / "common").glob("*.py")}
+    while waiting:
+        path = ROOT.joinpath(*waiting.pop().split(".")).with_suffix(".py")
+        if path.exists() and path not in found or path.stem == module.rpartition(".")[2]:
+            found.add(path)
+            for base, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
+                waiting += [one for one in (base, *(f"{base}.{name.strip()}" for name in names.split(",")))
+                            if ROOT.joinpath(*one.split(".")).with_suffix(".py") not in found]  # fmt: skip
+    return frozenset(path for path in found if path.exists())
+
+
+@cache
+def code_of(name: str) -> str:
+    """Digest the library and all that a script is made of: parts of one state mean nothing beside those of another."""
+    paths = [*Path(dpinfer.__file__).parent.rglob("*.py")]
+    for script in (ROOT / "validation").glob(f"*/{name}.py"):
+        paths += sources_of(f"validation.{script.parent.name}.{name}")
+    return sha256(b"".join(path.read_bytes() for path in sorted({*paths}))).hexdigest()[:8]
+
+
+def kept(name: str, part: int | str, options: Options, compute: Callable[[], Any]) -> Any:
+    """Return a part of a study: what an earlier run of this code with these options left, or what is computed now."""
+    folder = options.out / "parts" / f"{name}-{options.seed}-{code_of(options.script or name)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = folder / f"{options.replicates}-{part}.pickle"
+    if not stored.exists():
+        partial_file = stored.with_suffix(".partial")
+        partial_file.write_bytes(pickle.dumps(compute()))
+        partial_file.rename(stored)
+    return pickle.loads(stored.read_bytes())
+
+
+def in_parallel(calls: Sequence[Callable[[], Any]], options: Options, name: str) -> list[Any]:
+    """Return the results of calls, in as many processes as there are jobs."""
+    run = Parallel(n_jobs=options.jobs, return_as="generator")
+    return list(tqdm(run(delayed(call)() for call in calls), total=len(calls), desc=name, disable=options.quick))
+
+
+def kept_all(name: str, parts: Mapping[str, Callable[[], Any]], options: Options) -> list[Any]:
+    """Return all parts of a study, as `kept` each."""
+    return in_parallel([partial(kept, name, part, options, compute) for part, compute in parts.items()], options, name)
+
+
+def mean_ratio(values: np.ndarray, against: float | np.ndarray = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means of the finite values (R, ...) of each column over those of an oracle, and their errors."""
+    finite = np.where(np.isfinite(values), values, np.nan)
+    count = np.isfinite(values).sum(axis=0)
+    with np.errstate(all="ignore"):
+        mean = np.nansum(finite, axis=0) / np.where(count, count, np.nan)
+        error = np.sqrt(np.nansum((finite - mean) ** 2, axis=0) / np.maximum(count - 1, 1) / np.maximum(count, 1))
+    return mean / against, error / against
+
+
+def rmse_ratio(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return root mean squared errors over others' on the same rows (R, ...), and their Monte Carlo errors."""
+    first, second = np.mean(ours**2, axis=0), np.mean(theirs**2, axis=0)
+    away = ours**2 / first - theirs**2 / second
+    ratio = np.sqrt(first / second)
+    return ratio, ratio * 0.5 * away.std(axis=0) / np.sqrt(len(ours))
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table: its cells, how they are drawn, what a row shows, and what is asked of it.
+
+    Attributes
+    ----------
+    name : str
+        Of the table and of its files.
+    cells : sequence, or callable that returns one
+        Frozen dataclasses, whose fields name the cell in the table, or mappings.
+    draw : callable
+        ``draw(cell, rng, replicates)`` returns arrays with a row per replicate; a function of its module.
+    summary : callable, optional
+        ``summary(cell, drawn)`` returns a row, or rows, without the axes; by default the mean of every array.
+    rules : tuple of Rule
+        Without one every cell has all replicates. One without words is a part of the claim before it.
+    axes : callable, optional
+        Returns the columns that name a cell; by default its fields.
+    by : tuple of str
+        Further columns that name a row.
+    quick : int
+        Cells of a quick run.
+    most : int
+        Replicates of a cell, at most.
+    figure : callable, optional
+        Draws the table.
+    notes : callable or tuple of str
+    also : callable, optional
+        ``also(table, options)`` returns further claims.
+    """
+
+    name: str
+    cells: Sequence[Any] | Callable[[], Sequence[Any]]
+    draw: Callable[[Any, np.random.Generator, int], Mapping[str, np.ndarray]]
+    summary: Callable[[Any, Drawn], dict | list[dict]] | None = None
+    rules: tuple[Rule, ...] = ()
+    _: KW_ONLY
+    axes: Callable[[Any], dict] | None = None
+    by: tuple[str, ...] = ()
+    quick: int = 4
+    most: int = LOOKS[-1]
+    figure: Callable[[pd.DataFrame], Figure] | None = None
+    notes: tuple[str, ...] | Callable[[pd.DataFrame], Iterable[str]] = ()
+    also: Callable[[pd.DataFrame, Options], Iterable[Claim]] | None = None
+
+    @cached_property
+    def grid(self) -> Sequence[Any]:
+        """All cells."""
+        return self.cells() if callable(self.cells) else self.cells
+
+    def run(self, options: Options) -> list[Claim]:
+        """Measure the cells, write table and figure, and return the claims."""
+        table, failed = self.measure(options)
+        by = [*self._axes(self.grid[0]), *self.by]
+        told = self.notes(table) if callable(self.notes) else self.notes
+        judged = [f"Cells and quantities: {len(table)}; failed: {int((~table['held']).sum())}. Judged after "
+                  f"{', '.join(f'{look:,}' for look in looks_of(min(options.replicates, self.most)))} replicates, "
+                  f"left as soon as the answer is clear; exact procedures fail the table with probability {ALARM:g} "
+                  "at most."] if self.rules else []  # fmt: skip
+        write_table(table, self.name, options, [*judged, *told], self.figure(table) if self.figure else None)
+        claims = []
+        for place, rule in enumerate(self.rules):
+            if rule.what:
+                silent = takewhile(lambda one: not one[0].what, zip(self.rules[place + 1 :], failed[place + 1 :], strict=True))
+                broken = np.logical_or.reduce([failed[place], *(one for _, one in silent)])
+                claims += rule.claims(table, pd.Series(broken, index=table.index), by)
+        return [*claims, *(self.also(table, options) if self.also else ())]
+
+    def measure(self, options: Options) -> tuple[pd.DataFrame, list[pd.Series]]:
+        """Return the rows of all cells, and for each rule which of them fail."""
+        places, most = self._places(options), min(options.replicates, self.most)
+        looks = looks_of(most) if self.rules else (most,)
+        drawn: dict[int, list[Drawn]] = {place: [] for place in places}
+        rows: dict[int, list[dict]] = {}
+        verdicts: dict[int, np.ndarray] = {}
+        batches, tests, at = batches_of(most), 0.0, 0
+        for look, reached in enumerate(looks):
+            due = [batch for batch in batches if at <= batch[0] < reached]
+            at, waiting = reached, [place for place in places if place in drawn]
+            for place, part in zip(*self._batches(waiting, due, options), strict=True):
+                drawn[place].append(part)
+            for place in waiting:
+                whole = {name: np.concatenate([one[name] for one in drawn[place]]) for name in drawn[place][0]}
+                rows[place] = self._rows(place, whole, reached)
+            table = pd.DataFrame([row for place in waiting for row in rows[place]])
+            tests = tests or sum(rule.tests(table) for rule in self.rules)
+            found = np.array([rule.verdicts(table, tests, look, len(looks)) for rule in self.rules])
+            found = found.reshape(len(self.rules), len(table))
+            ends = np.cumsum([len(rows[place]) for place in waiting])
+            for place, part in zip(waiting, np.split(found, ends[:-1], axis=1), strict=True):
+                verdicts[place] = part
+                if self.rules and not (part == OPEN).any():
+                    del drawn[place]
+            if self.rules and not drawn:
+                break
+        table = pd.DataFrame([row for place in places for row in rows[place]])
+        whole_verdicts = np.concatenate([verdicts[place] for place in places], axis=1) == FAILED
+        table["held"] = ~whole_verdicts.any(axis=0) if self.rules else True
+        return table, [pd.Series(one, index=table.index) for one in whole_verdicts]
+
+    def _places(self, options: Options) -> list[int]:
+        every = math.ceil(len(self.grid) / self.quick) if options.quick else 1
+        return [*range(len(self.grid))][::every]
+
+    def _axes(self, cell: Any) -> dict:
+        if self.axes is not None:
+            return self.axes(cell)
+        fields = asdict(cell) if is_dataclass(cell) else dict(cell)
+        return {name: one if isinstance(one, int | float | str) else str(one) for name, one in fields.items()}
+
+    def _rows(self, place: int, drawn: Drawn, replicates: int) -> list[dict]:
+        cell = self.grid[place]
+        found = self.summary(cell, drawn) if self.summary else {name: one.mean() for name, one in drawn.items()}
+        several = found if isinstance(found, list) else [found]
+        return [{**self._axes(cell), **row, "replicates": replicates} for row in several]
+
+    def _batches(self, places: list[int], due: list[tuple[int, int]], options: Options) -> tuple[list[int], list[Drawn]]:
+        asked = [(place, start, count) for place in places for start, count in due]
+        calls = [
+            partial(kept, self.name, f"{place}-{start}", replace(options, replicates=count),
+                    partial(_draw, self.draw, self.grid[place], [options.seed, place, start], count))
+            for place, start, count in asked
+        ]  # fmt: skip
+        return [place for place, _, _ in asked], in_parallel(calls, options, self.name)
+
+
+def _draw(draw: Callable, cell: Any, seed: list[int], count: int) -> Drawn:
+    """Draw a batch, and refuse what has not a row per replicate."""
+    found = {name: np.asarray(one) for name, one in draw(cell, np.random.default_rng(seed), count).items()}
+    short = [name for name, one in found.items() if len(one) != count]
+    if short:
+        raise ValueError(f"{', '.join(short)}: not a row for each of {count} replicates")
+    return found
+
+
+def studied(module: Any, options: Options) -> list[Claim]:
+    """Run the studies of a script, or what it runs in their place, and return its claims."""
+    if not hasattr(module, "STUDY"):
+        return list(module.run(options))
+    studies = module.STUDY if isinstance(module.STUDY, tuple) else (module.STUDY,)
+    return [claim for study in studies for claim in study.run(options)]
