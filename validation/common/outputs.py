@@ -116,7 +116,7 @@ def scatter(
             axes.set(xlabel=label or (x if isinstance(x, str) else ""), ylabel=column)
             if names:
                 axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 4 else 0, fontsize=8)
-            elif log:
+            elif log and np.isfinite(table[column]).any():
                 axes.set_xscale("log")
         panels[0, -1].legend(fontsize=7, frameon=False)
         return figure

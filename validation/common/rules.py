@@ -36,6 +36,7 @@ TAIL = 0.01
 """Share of the cells of exact procedures that lie in the tail that is counted, at most: expected by chance."""
 
 Kind = Literal["coverage", "size", "width", "exact", "value", "time"]
+SHARES = ("coverage", "size", "share")
 OPEN, HELD, FAILED = 0, 1, 2
 
 
@@ -132,6 +133,7 @@ class Rule:
         Coverage or size are shares of replicates; a width or an error is a ratio, whose Monte Carlo error may stand in
         the column of the same name with "error of " before it. A missing value is not judged.
     kind : str
+        Of a claim; a "share" is judged as a size and is a claim of any other value.
     limit : float or str
         Nominal coverage, level, or cap; or a column of them.
     where : callable, optional
@@ -147,7 +149,7 @@ class Rule:
 
     what: str
     column: str
-    kind: Kind = "coverage"
+    kind: Kind | Literal["share"] = "coverage"
     limit: float | str = 0.95
     _: KW_ONLY
     where: Callable[[pd.DataFrame], pd.Series] | None = None
@@ -179,7 +181,7 @@ class Rule:
 
     def verdicts(self, table: pd.DataFrame, tests: float, look: int, looks: int) -> np.ndarray:
         """Return `OPEN`, `HELD` or `FAILED` for every row; what is not judged holds."""
-        if self.kind in ("coverage", "size"):
+        if self.kind in SHARES:
             found = judge_shares(*self._shares(table), tests, look, looks)
         else:
             errors = table.get(f"error of {self.column}", pd.Series(np.nan, table.index))
@@ -192,13 +194,13 @@ class Rule:
         return [self._claim(str(name), part[self.judged(part)], failed, by) for name, part in parts]
 
     def _claim(self, name: str, rows: pd.DataFrame, failed: pd.Series, by: list[str]) -> Claim:
-        what = self.what.replace("{part}", name)
+        what, kind = self.what.replace("{part}", name), "value" if self.kind == "share" else self.kind
         if rows.empty:
-            return Claim(what, self.design, "no cell", True, published=self.published, kind=self.kind, cells=0)
+            return Claim(what, self.design, "no cell", True, published=self.published, kind=kind, cells=0)
         limits, values, broken = self._limits(rows), rows[self.column].to_numpy(dtype=float), failed[rows.index]
         nominal = " or ".join(f"{one:g}" for one in sorted(set(limits)))
         most = int(rows["replicates"].max()) if "replicates" in rows else 0
-        if self.kind in ("coverage", "size"):
+        if self.kind in SHARES:
             misses, count, chance = self._shares(rows)
             place = int(np.argmax(misses / count - chance))
             error = np.sqrt(chance[place] * (1 - chance[place]) / count[place])
@@ -206,12 +208,12 @@ class Rule:
             tail = int((stats.binom.sf(misses - 1, count, chance) <= TAIL / share).sum())
             asked, shown, error = "least" if self.kind == "coverage" else "most", f"{values[place]:.4f}", f"{error:.4f}"
         else:
-            place, tail = int(np.argmax(values / limits)), 0
+            place, tail = int(np.argmax(values / limits if np.isfinite(limits).all() else values)), 0
             asked, shown = "most", f"{values[place]:.3f}"
             spread = rows.get(f"error of {self.column}")
             error = "" if spread is None else f"{spread.iloc[place]:.3f}"
-        return Claim(what, self.design, shown, not broken.any(), published=self.published, error=error, kind=self.kind,
-                     threshold=f"at {asked} {nominal}", worst=named(rows.iloc[place], by), cells=len(rows),
+        return Claim(what, self.design, shown, not broken.any(), published=self.published, error=error, kind=kind,
+                     threshold=f"at {asked} {nominal}" if nominal != "inf" else "", worst=named(rows.iloc[place], by), cells=len(rows),
                      failed=int(broken.sum()), tail=tail, replicates=most)  # fmt: skip
 
 

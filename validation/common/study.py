@@ -31,6 +31,9 @@ from validation.common.rules import ALARM, FAILED, LOOKS, OPEN, Claim, Rule, bat
 ROOT = Path(__file__).parents[2]
 _IMPORT = re.compile(r"^\s*from (validation[\w.]*) import \(?([\w, \n]+)", re.MULTILINE)
 
+ENOUGH = 1000
+"""Replicates of what is shown and not judged."""
+
 Drawn = dict[str, np.ndarray]
 """What was drawn of a cell: arrays with a row per replicate."""
 
@@ -123,6 +126,8 @@ class Study:
         Cells of a quick run.
     most : int
         Replicates of a cell, at most.
+    early : bool
+        Whether cells are left as soon as their answer is clear; cells that are shown alone have `ENOUGH` replicates.
     figure : callable, optional
         Draws the table.
     notes : callable or tuple of str
@@ -140,6 +145,7 @@ class Study:
     by: tuple[str, ...] = ()
     quick: int = 4
     most: int = LOOKS[-1]
+    early: bool = True
     figure: Callable[[pd.DataFrame], Figure] | None = None
     notes: tuple[str, ...] | Callable[[pd.DataFrame], Iterable[str]] = ()
     also: Callable[[pd.DataFrame, Options], Iterable[Claim]] | None = None
@@ -170,7 +176,7 @@ class Study:
     def measure(self, options: Options) -> tuple[pd.DataFrame, list[pd.Series]]:
         """Return the rows of all cells, and for each rule which of them fail."""
         places, most = self._places(options), min(options.replicates, self.most)
-        looks = looks_of(most) if self.rules else (most,)
+        looks = looks_of(most) if self.rules and self.early else (most,)
         drawn: dict[int, list[Drawn]] = {place: [] for place in places}
         rows: dict[int, list[dict]] = {}
         verdicts: dict[int, np.ndarray] = {}
@@ -187,6 +193,9 @@ class Study:
             tests = tests or sum(rule.tests(table) for rule in self.rules)
             found = np.array([rule.verdicts(table, tests, look, len(looks)) for rule in self.rules])
             found = found.reshape(len(self.rules), len(table))
+            if reached < ENOUGH and self.rules:
+                shown = ~np.any([rule.judged(table) for rule in self.rules], axis=0)
+                found[:, shown] = OPEN
             ends = np.cumsum([len(rows[place]) for place in waiting])
             for place, part in zip(waiting, np.split(found, ends[:-1], axis=1), strict=True):
                 verdicts[place] = part
@@ -195,9 +204,9 @@ class Study:
             if self.rules and not drawn:
                 break
         table = pd.DataFrame([row for place in places for row in rows[place]])
-        whole_verdicts = np.concatenate([verdicts[place] for place in places], axis=1) == FAILED
-        table["held"] = ~whole_verdicts.any(axis=0) if self.rules else True
-        return table, [pd.Series(one, index=table.index) for one in whole_verdicts]
+        broken = np.concatenate([verdicts[place] for place in places], axis=1) == FAILED
+        table["held"] = ~broken.any(axis=0) if self.rules else True
+        return table, [pd.Series(one, index=table.index) for one in broken]
 
     def _places(self, options: Options) -> list[int]:
         every = math.ceil(len(self.grid) / self.quick) if options.quick else 1
