@@ -76,6 +76,8 @@ def kept(name: str, part: int | str, options: Options, compute: Callable[[], Any
 def in_parallel(calls: Sequence[Callable[[], Any]], options: Options, name: str) -> list[Any]:
     """Return the results of calls, in as many processes as there are jobs."""
     run = Parallel(n_jobs=options.jobs, return_as="generator")
+    if options.jobs == 1:
+        return [call() for call in calls]
     return list(tqdm(run(delayed(call)() for call in calls), total=len(calls), desc=name, disable=options.quick))
 
 
@@ -177,31 +179,24 @@ class Study:
         """Return the rows of all cells, and for each rule which of them fail."""
         places, most = self._places(options), min(options.replicates, self.most)
         looks = looks_of(most) if self.rules and self.early else (most,)
-        drawn: dict[int, list[Drawn]] = {place: [] for place in places}
-        rows: dict[int, list[dict]] = {}
-        verdicts: dict[int, np.ndarray] = {}
+        waiting, rows, verdicts = list(places), {}, {}
         batches, tests, at = batches_of(most), 0.0, 0
         for look, reached in enumerate(looks):
-            due = [batch for batch in batches if at <= batch[0] < reached]
-            at, waiting = reached, [place for place in places if place in drawn]
-            for place, part in zip(*self._batches(waiting, due, options), strict=True):
-                drawn[place].append(part)
-            for place in waiting:
-                whole = {name: np.concatenate([one[name] for one in drawn[place]]) for name in drawn[place][0]}
-                rows[place] = self._rows(place, whole, reached)
-            table = pd.DataFrame([row for place in waiting for row in rows[place]])
+            due = [partial(self._batch, place, batch, options) for place in waiting for batch in batches
+                   if at <= batch[0] < reached]  # fmt: skip
+            in_parallel(due, options, self.name)
+            shown = [partial(self._rows, place, [one for one in batches if one[0] < reached], options) for place in waiting]
+            rows |= dict(zip(waiting, in_parallel(shown, options, self.name), strict=True))
+            at, table = reached, pd.DataFrame([row for place in waiting for row in rows[place]])
             tests = tests or sum(rule.tests(table) for rule in self.rules)
             found = np.array([rule.verdicts(table, tests, look, len(looks)) for rule in self.rules])
             found = found.reshape(len(self.rules), len(table))
             if reached < ENOUGH and self.rules:
-                shown = ~np.any([rule.judged(table) for rule in self.rules], axis=0)
-                found[:, shown] = OPEN
-            ends = np.cumsum([len(rows[place]) for place in waiting])
-            for place, part in zip(waiting, np.split(found, ends[:-1], axis=1), strict=True):
-                verdicts[place] = part
-                if self.rules and not (part == OPEN).any():
-                    del drawn[place]
-            if self.rules and not drawn:
+                found[:, ~np.any([rule.judged(table) for rule in self.rules], axis=0)] = OPEN
+            ends = np.cumsum([len(rows[place]) for place in waiting])[:-1]
+            verdicts |= dict(zip(waiting, np.split(found, ends, axis=1), strict=True))
+            waiting = [place for place in waiting if (verdicts[place] == OPEN).any()]
+            if not waiting:
                 break
         table = pd.DataFrame([row for place in places for row in rows[place]])
         broken = np.concatenate([verdicts[place] for place in places], axis=1) == FAILED
@@ -218,20 +213,23 @@ class Study:
         fields = asdict(cell) if is_dataclass(cell) else dict(cell)
         return {name: one if isinstance(one, int | float | str) else str(one) for name, one in fields.items()}
 
-    def _rows(self, place: int, drawn: Drawn, replicates: int) -> list[dict]:
-        cell = self.grid[place]
+    def _batch(self, place: int, batch: tuple[int, int], options: Options) -> None:
+        """Draw a batch of a cell and store it."""
+        start, count = batch
+        self._stored(place, start, count, options)
+
+    def _stored(self, place: int, start: int, count: int, options: Options) -> Drawn:
+        asked = partial(_draw, self.draw, self.grid[place], [options.seed, place, start], count)
+        return kept(self.name, f"{place}-{start}", replace(options, replicates=count), asked)
+
+    def _rows(self, place: int, batches: list[tuple[int, int]], options: Options) -> list[dict]:
+        """Return the rows of a cell from its stored batches."""
+        parts = [self._stored(place, *batch, options) for batch in batches]
+        drawn = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+        cell, replicates = self.grid[place], sum(count for _, count in batches)
         found = self.summary(cell, drawn) if self.summary else {name: one.mean() for name, one in drawn.items()}
         several = found if isinstance(found, list) else [found]
         return [{**self._axes(cell), **row, "replicates": replicates} for row in several]
-
-    def _batches(self, places: list[int], due: list[tuple[int, int]], options: Options) -> tuple[list[int], list[Drawn]]:
-        asked = [(place, start, count) for place in places for start, count in due]
-        calls = [
-            partial(kept, self.name, f"{place}-{start}", replace(options, replicates=count),
-                    partial(_draw, self.draw, self.grid[place], [options.seed, place, start], count))
-            for place, start, count in asked
-        ]  # fmt: skip
-        return [place for place, _, _ in asked], in_parallel(calls, options, self.name)
 
 
 def _draw(draw: Callable, cell: Any, seed: list[int], count: int) -> Drawn:
