@@ -39,6 +39,9 @@ THIRD = 1 / 3
 LARGE, MOST = 10_000, {"exponential": 1.1, "tree": 1.5}
 """Rows from which private medians are compared with the sample's, and the largest ratios that are in order."""
 
+MUCH = 10_000
+"""Rows beyond which data sets are fewer in proportion: their errors vary little."""
+
 FROM = 1_000
 """Rows from which 99 separate releases are not all noise, so that errors can be told apart."""
 
@@ -105,7 +108,7 @@ def draw(cell: tuple[int, int], rng: np.random.Generator, replicates: int) -> Dr
     population = studied()[place]
     truth, leaf = population.quantile(q), (population.upper - population.lower) / 4096
     found = []
-    for _ in range(replicates):
+    for _ in range(max(round(replicates * min(1.0, MUCH / n)), 1)):
         guess = estimates(place, population.draw(rng, n), rng)
         if population.continuous:
             found.append((guess - truth) / (population.slope(q) * np.sqrt(q * (1 - q) / n)))
@@ -116,12 +119,13 @@ def draw(cell: tuple[int, int], rng: np.random.Generator, replicates: int) -> Dr
         upto = reached[np.searchsorted(values, guess + near, side="right")]
         under = reached[np.searchsorted(values, guess - near)]
         found.append(distance(upto, under, q) / np.sqrt(q * (1 - q) / n))
-    return {"errors": np.array(found)}
+    missing = np.full((replicates - len(found), *found[0].shape), np.nan)
+    return {"errors": np.concatenate([found, missing])}
 
 
 def summary(cell: tuple[int, int], drawn: Drawn) -> list[dict]:
     """Root mean squared errors by price and method."""
-    size, kind = np.sqrt((drawn["errors"] ** 2).mean(axis=0)), "value" if studied()[cell[0]].continuous else "rank"
+    size, kind = np.sqrt(np.nanmean(drawn["errors"] ** 2, axis=0)), "value" if studied()[cell[0]].continuous else "rank"
     return [
         {"error of": kind, "price": str(price), "method": method, "median": float(size[i, j, 1]),
          "quartiles": float(np.sqrt((size[i, j, [0, 2]] ** 2).mean())), "over the sample's": size[i, j, 1] / size[i, 0, 1]}
