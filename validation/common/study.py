@@ -124,8 +124,8 @@ class Study:
         Returns the columns that name a cell; by default its fields.
     by : tuple of str
         Further columns that name a row.
-    quick : int
-        Cells of a quick run.
+    quick : int or callable
+        Cells of a quick run, or which of all they are.
     most : int
         Replicates of a cell, at most.
     early : bool
@@ -145,7 +145,7 @@ class Study:
     _: KW_ONLY
     axes: Callable[[Any], dict] | None = None
     by: tuple[str, ...] = ()
-    quick: int = 4
+    quick: int | Callable[[Any], bool] = 4
     most: int = LOOKS[-1]
     early: bool = True
     figure: Callable[[pd.DataFrame], Figure] | None = None
@@ -204,8 +204,11 @@ class Study:
         return table, [pd.Series(one, index=table.index) for one in broken]
 
     def _places(self, options: Options) -> list[int]:
-        every = math.ceil(len(self.grid) / self.quick) if options.quick else 1
-        return [*range(len(self.grid))][::every]
+        every = range(len(self.grid))
+        if not options.quick:
+            return [*every]
+        return [place for place in every if self.quick(self.grid[place])] if callable(self.quick) else [
+            *every][:: math.ceil(len(every) / self.quick)]  # fmt: skip
 
     def _axes(self, cell: Any) -> dict:
         if self.axes is not None:

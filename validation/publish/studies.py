@@ -70,7 +70,7 @@ def real() -> str:
     }
     return text(
         f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
-        f"{slopes['replicates'].max()} replicates (`python -m validation --only real_data --main`). "
+        f"{slopes['replicates'].max()} replicates (`python -m validation --only real_data`). "
         "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
         "over those of the robust fit without privacy, medians over slopes:",
         grouped(slopes, ["privacy", "n"], columns),
