@@ -47,7 +47,9 @@ def run_script(name: str, arguments: Options) -> Ran:
             return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"])
     print(f"{name}: {arguments.replicates:,} replicates")
     before = processor_minutes()
-    claims = [completed(claim, name, arguments.replicates) for claim in studied(import_module(module_of(name)), arguments)]
+    claims = [
+        completed(claim, name, arguments.replicates) for claim in studied(import_module(module_of(name)), arguments)
+    ]
     ran = Ran(claims, round(processor_minutes() - before, 2))
     state.parent.mkdir(parents=True, exist_ok=True)
     stored = {"key": key, "claims": [asdict(claim) for claim in claims], "minutes": ran.minutes}

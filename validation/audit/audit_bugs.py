@@ -15,7 +15,7 @@ from dpinfer.studies.audit_pairs import served, setting_of, strong
 from validation.audit.event_searches import searched
 from validation.audit.planted import BUGS, SCHEMA
 from validation.common.cells import measured
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
 
 REPEATS = 3

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from validation.common.cells import measured
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
 
 AUTO = 20_000

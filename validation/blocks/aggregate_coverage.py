@@ -22,7 +22,6 @@ from validation.common.study import Drawn, Study, mean_ratio
 KAPPA = RULES.kappa
 
 
-
 @dataclass(frozen=True)
 class Cell:
     """One question about one population."""
@@ -147,7 +146,9 @@ def groups() -> list[tuple[Cell, ...]]:
 
 def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     """State the errors of the main design, and that blocks are fitted as the library does."""
-    main = table[(table["design"] == POPULATIONS[LOGIT].name) & (table["n"] == MAIN.n) & (table["price"] == str(MAIN.price))]
+    main = table[
+        (table["design"] == POPULATIONS[LOGIT].name) & (table["n"] == MAIN.n) & (table["price"] == str(MAIN.price))
+    ]
     corrected = main[(main["parameter"] != "Intercept") & (main["correction"] == JUDGED)]
     if corrected["aggregator"].nunique() < 2:
         return [_fitted_alike()]

@@ -56,7 +56,12 @@ def summary(cell: tuple[str, float, int], drawn: Drawn) -> dict:
 def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     """What the ratios do as n grows."""
     found = []
-    for rule, power, falls in (("square root", 0.1, True), ("square root", 0.3, False), ("auto", 0.1, True), ("auto", 0.2, True)):
+    for rule, power, falls in (
+        ("square root", 0.1, True),
+        ("square root", 0.3, False),
+        ("auto", 0.1, True),
+        ("auto", 0.2, True),
+    ):
         part = table[(table["blocks rule"] == rule) & (table["a"] == power)]
         if len(part) > 1:
             ratio = part["MSE / bound"].to_numpy()

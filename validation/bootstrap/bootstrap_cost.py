@@ -19,7 +19,7 @@ from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
 from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
 
 DELTA = 1e-6

@@ -23,7 +23,6 @@ FAMILYWISE = 0.05
 """Chance that a grid of exact tests has a cell flagged."""
 
 
-
 def least_coverage(
     what: str,
     table: pd.DataFrame,

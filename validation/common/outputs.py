@@ -94,7 +94,11 @@ def limits(axes: Axes, nominal: float, limit: float, label: str | None = None, *
 
 
 def scatter(
-    x: str | Callable[[pd.DataFrame], Any], shown: Mapping[str, float], by: str | list[str], *, label: str = "",
+    x: str | Callable[[pd.DataFrame], Any],
+    shown: Mapping[str, float],
+    by: str | list[str],
+    *,
+    label: str = "",
     log: bool = True,
 ) -> Callable[[pd.DataFrame], Figure]:
     """Return what draws columns against x, a panel for each with its nominal value, and a mark for each group."""
@@ -125,7 +129,13 @@ def scatter(
 
 
 def lines(
-    table: pd.DataFrame, by: str | list[str], x: str, shown: Mapping[str, str], *, color: str = "", log: bool = False,
+    table: pd.DataFrame,
+    by: str | list[str],
+    x: str,
+    shown: Mapping[str, str],
+    *,
+    color: str = "",
+    log: bool = False,
     ylabel: str = "",
 ) -> Figure:
     """Draw columns, each in a style of its own, as lines against x: a panel for each group, a colour for each value."""

@@ -74,7 +74,10 @@ def run(options: Options) -> list[Claim]:
     axes.legend(frameon=False)
     note = f"Looks after {', '.join(f'{look:,}' for look in LOOKS)} replicates; simulated: {SETS:,} tables."
     write_table(table, "rule_errors", options, [note], figure)
-    alarm, found = table["table of exact cells fails"].max(), table.loc[table["nominal"] == NOMINAL[0], "short cell is found"].min()
+    alarm, found = (
+        table["table of exact cells fails"].max(),
+        table.loc[table["nominal"] == NOMINAL[0], "short cell is found"].min(),
+    )
     design = f"{TESTS[0]} to {TESTS[-1]:,} cells"
     return [
         Claim("largest probability that a table of exact procedures fails", design, f"{alarm:.4f}", alarm <= ALARM,

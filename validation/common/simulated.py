@@ -85,7 +85,9 @@ def draw(case: Case, rng: np.random.Generator, replicates: int) -> Drawn:
         rows = groups[cell["privacy"], cell["term"]].sort_values("replicate")
         ends = rows[["lower", "upper"]].to_numpy(dtype=float)
         failed = (rows["failure"] != "").to_numpy() | np.isnan(ends).any(axis=1)
-        halves = [cell["width"] / cell[name] if cell.get(name) else np.nan for name in ("width / oracle", "width / ordinary")]
+        halves = [
+            cell["width"] / cell[name] if cell.get(name) else np.nan for name in ("width / oracle", "width / ordinary")
+        ]
         found[f"{cell['privacy']}|{cell['term']}"] = np.column_stack([
             rows[["estimate", "error", "lower", "upper", "pvalue", "flagged"]].to_numpy(dtype=float), failed,
             np.tile([cell["truth"], *halves, cell.get("kappa", np.nan),

@@ -170,7 +170,9 @@ class Study:
         claims = []
         for place, rule in enumerate(self.rules):
             if rule.what:
-                silent = takewhile(lambda one: not one[0].what, zip(self.rules[place + 1 :], failed[place + 1 :], strict=True))
+                silent = takewhile(
+                    lambda one: not one[0].what, zip(self.rules[place + 1 :], failed[place + 1 :], strict=True)
+                )
                 broken = np.logical_or.reduce([failed[place], *(one for _, one in silent)])
                 claims += rule.claims(table, pd.Series(broken, index=table.index), by)
         return [*claims, *(self.also(table, options) if self.also else ())]
@@ -185,7 +187,9 @@ class Study:
             due = [partial(self._batch, place, batch, options) for place in waiting for batch in batches
                    if at <= batch[0] < reached]  # fmt: skip
             in_parallel(due, options, self.name)
-            shown = [partial(self._rows, place, [one for one in batches if one[0] < reached], options) for place in waiting]
+            shown = [
+                partial(self._rows, place, [one for one in batches if one[0] < reached], options) for place in waiting
+            ]
             rows |= dict(zip(waiting, in_parallel(shown, options, self.name), strict=True))
             at, table = reached, pd.DataFrame([row for place in waiting for row in rows[place]])
             tests = tests or sum(rule.tests(table) for rule in self.rules)

@@ -12,7 +12,7 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.schema import Column
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_figure, write_table
 
 ROWS = 6000

@@ -154,10 +154,10 @@ def study(name: str, what: str, *, light: bool) -> Study:
 
     def cases() -> list[Case]:
         return [
-        Case(design, bounds, Related(law, r), procedure, truth, Bounded(law, bounds), n, PRICES, neighbors)
-        for design, law, bounds, r, procedure, truth, sizes in asked()
-        for neighbors, n in product(NEIGHBORS, sizes)
-        if (law in LIGHT) == light
+            Case(design, bounds, Related(law, r), procedure, truth, Bounded(law, bounds), n, PRICES, neighbors)
+            for design, law, bounds, r, procedure, truth, sizes in asked()
+            for neighbors, n in product(NEIGHBORS, sizes)
+            if (law in LIGHT) == light
         ]
 
     return simulated.study(name, cases, what, notes=("The truth is that of clamped values, by quadrature.",))

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import statsmodels.api as sm
 
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
 
 ROOT = Path(__file__).parents[2]

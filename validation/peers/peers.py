@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from validation.common.cells import kept_all
+from validation.common.study import kept_all
 from validation.common.claims import Claim, largest_size, least_coverage
 from validation.common.outputs import Options, new_figure, write_figure, write_table
 from validation.peers.environments import PEERS, pythons

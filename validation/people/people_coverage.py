@@ -34,7 +34,19 @@ TOGETHER = 200_000
 """Rows drawn at once."""
 
 ALIKE, RELATED = DESIGNS[2].name, DESIGNS[3].name
-PARTS = ("lower", "upper", "naive lower", "naive upper", "truth", "half", "kappa", "noise", "sampling", "flagged", "uncut")
+PARTS = (
+    "lower",
+    "upper",
+    "naive lower",
+    "naive upper",
+    "truth",
+    "half",
+    "kappa",
+    "noise",
+    "sampling",
+    "flagged",
+    "uncut",
+)
 
 Cell = tuple[int, int, str]
 """Place of the design, people, question."""
@@ -112,7 +124,9 @@ def kept_table(table: pd.DataFrame) -> pd.DataFrame:
 def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     """What shows beside coverage and width: what is kept, what independence would claim, and that sums are right."""
     kept, found = kept_table(table), []
-    write_table(kept, "people_coverage_kept", options, ["The mean at the first price, add_remove, at the largest size."])
+    write_table(
+        kept, "people_coverage_kept", options, ["The mean at the first price, add_remove, at the largest size."]
+    )
     related = kept[kept["design"] == RELATED]
     if len(related):
         moved = ", ".join(f"{one:+.1%}" for one in related["bias, share of the mean"])

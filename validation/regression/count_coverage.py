@@ -104,7 +104,9 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
     clear, inside = ~drawn["marked"], covers(drawn["ends"], truth_of(cell))
     few, shares = clear.sum() < 2, inside[clear].mean(axis=0) if clear.any() else np.full(4, np.nan)
     deviation = np.full(4, np.nan) if few else drawn["error"][clear].std(axis=0, ddof=1)
-    ratio = np.full(4, np.nan) if few else np.median(np.ptp(drawn["ends"], axis=-1)[clear], axis=0) / (2 * 1.96 * deviation)
+    ratio = (
+        np.full(4, np.nan) if few else np.median(np.ptp(drawn["ends"], axis=-1)[clear], axis=0) / (2 * 1.96 * deviation)
+    )
     widest, marked = float(ratio[1:].max()), float(1 - clear.mean())
     return {
         "slopes": float(shares[1:].min()), "intercept": float(shares[0]), "width / oracle": widest,

@@ -170,7 +170,9 @@ def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
 
     def rows(rng: np.random.Generator) -> tuple[dict, dict]:
         x, y = cell.rows(rng)
-        return {**dict(zip(cell.names, x.T[1:], strict=True)), "y": y}, {"theirs": likeliest(cell.link, x, y, truth) - truth}
+        return {**dict(zip(cell.names, x.T[1:], strict=True)), "y": y}, {
+            "theirs": likeliest(cell.link, x, y, truth) - truth
+        }
 
     def tests(fit: Any) -> dict:
         by_wald, flagged = fit.method == "wald", fit.fit.flagged

@@ -27,8 +27,8 @@ from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, PureDP
 from dpinfer.regression.question import Newton
-from validation.common.cells import kept
-from validation.common.claims import Claim
+from validation.common.study import kept
+from validation.common.rules import Claim
 from validation.common.outputs import OUTPUT, Options, write_table
 from validation.regression.newton_draws import Drawer
 from validation.regression.real_populations import CODEBOOKS, rows_of

@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from scipy import special
 
 import dpinfer as dpi
-from validation.common.cells import kept_all
-from validation.common.claims import Claim
+from validation.common.study import kept_all
+from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_table
 
 PRICES = {

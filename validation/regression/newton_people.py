@@ -76,7 +76,12 @@ def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
         x, y, owned = cell.draw(rng)
         model = sm.OLS(y, x) if cell.model == "ols" else sm.Logit(y.astype(float), x)
         plain = model.fit(cov_type="cluster", cov_kwds={"groups": owned}, **_QUIET[cell.model])
-        beside = {"persons": owned, "plain": plain.params - TRUTH, "plain se": plain.bse, "plain ends": plain.conf_int()}
+        beside = {
+            "persons": owned,
+            "plain": plain.params - TRUTH,
+            "plain se": plain.bse,
+            "plain ends": plain.conf_int(),
+        }
         return {**{name: x[:, j] for j, name in enumerate(TERMS) if j}, "y": y}, beside
 
     def errors(fit: Any) -> dict:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
 from validation.regression.newton_draws import Drawer
 

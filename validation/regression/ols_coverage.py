@@ -184,7 +184,9 @@ def strained() -> list[Case]:
     """Noise is small: widths over the oracle's say where standard errors are wrong."""
     schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(-1, 2))
     return [
-        Case(kind, "", Strained(kind), dpi.ols("y ~ x", method="gram"), None, lambda _: schema, 2000, (dpi.ZCDP(100.0),))
+        Case(
+            kind, "", Strained(kind), dpi.ols("y ~ x", method="gram"), None, lambda _: schema, 2000, (dpi.ZCDP(100.0),)
+        )
         for kind in STRAINED
     ]
 

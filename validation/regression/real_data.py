@@ -53,8 +53,8 @@ ERRORS = {("ZCDP(0.5)", 2000): (1.3, 2.2), ("ZCDP(0.05)", 5000): (1.6, 3.0)}
 WORST_ERROR = 5.0
 """Largest RMSE ratio of replicates whose interval is bounded."""
 
-LEVEL, ALPHA, SIZE_ABOVE = 0.95, 0.05, 0.015
-"""Level of intervals and tests; how far the size of a test may lie above that of the non-private test, or of alpha."""
+ALPHA, SIZE_ABOVE = 0.05, 0.015
+"""Level of tests, and one less that of intervals; how far the size of a test may lie above that of the non-private test, or of alpha."""
 
 SIZES = (1000, 2000, 5000, 20_000)
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), PURE: dpi.PureDP(1)}
@@ -542,8 +542,6 @@ def asked_of(row: dict) -> dict:
     }  # fmt: skip
 
 
-
-
 def rejected(pvalues: np.ndarray) -> float:
     """Share of tests that reject, of those that there are."""
     known = pvalues[np.isfinite(pvalues)]
@@ -559,7 +557,7 @@ def measured_of(one: dict[str, np.ndarray]) -> dict[str, float]:
     width, plain_width = (np.ptp(one[field], axis=1) for field in ("ends", "plain ends"))
     bounded = np.isfinite(width)
     error, plain_error = one["estimate"] - truth, one["plain"] - truth
-    silent = ~one["named"]
+    silent = one["named"] < 0.5
 
     def share(which: np.ndarray, among: np.ndarray) -> float:
         return float(which[among].mean()) if among.any() else np.nan
@@ -571,7 +569,8 @@ def measured_of(one: dict[str, np.ndarray]) -> dict[str, float]:
     typical = float(np.median(plain_width[exists])) / (2 * NORMAL) if exists.any() else np.nan
     relative = np.where(bounded, width, np.inf)[exists] / plain_width[exists]
     return {
-        "truth": float(np.mean(truth)), "unflagged fits": int(silent.sum()) if silent.sum() >= FEWEST else 0,
+        "truth": float(np.mean(truth)),
+        "unflagged fits": int(silent.sum()) if silent.sum() >= FEWEST else 0,
         "coverage": float(covers.mean()),
         "non-private coverage": share(plain_covers, exists),
         "coverage where bounded": share(covers, bounded),
@@ -666,7 +665,10 @@ def cells() -> list[Cell]:
         if place % EVERY == 1:
             grid += [Cell(name, n, price, "replace_one", False) for n, price in sized]
         if place % EVERY == 0:
-            grid += [Cell(name, n, PRICES[price], "add_remove", True) for n, price in product(SHUFFLED_SIZES, SHUFFLED_PRICES)]
+            grid += [
+                Cell(name, n, PRICES[price], "add_remove", True)
+                for n, price in product(SHUFFLED_SIZES, SHUFFLED_PRICES)
+            ]
     return grid
 
 

@@ -31,8 +31,8 @@ import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, NotProvedError, OptionError, PrivacyUnitError, ReleaseError
 from dpinfer.regression.inference import Fit
 from dpinfer.results.base import PrivateResults
-from validation.common.cells import kept
-from validation.common.claims import Claim
+from validation.common.study import kept
+from validation.common.rules import Claim
 from validation.common.outputs import OUTPUT, Options, write_table
 
 COUNT, CHUNK = 10_000, 100

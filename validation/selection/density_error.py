@@ -44,6 +44,7 @@ CANDIDATES = [CELLS // width for width in WIDTHS if CELLS % width == 0]
 
 CHOSEN_ROWS = (1_000, 100_000)
 
+
 @dataclass(frozen=True)
 class Design:
     """A density on [0, 1] by its distribution function."""
@@ -185,8 +186,14 @@ def slopes(table: pd.DataFrame) -> pd.DataFrame:
     for (design, path), part in table.groupby(["design", "path"], sort=False):
         x = np.log(part["n"].to_numpy(dtype=float))
         x -= x.mean()
-        fitted = {name: float(x @ np.log(part[column]) / (x @ x)) if len(part) > 1 else np.nan for name, column in (
-            ("chosen bins", "error"), ("best bins", "error of the best"), ("without noise", "error without noise"))}
+        fitted = {
+            name: float(x @ np.log(part[column]) / (x @ x)) if len(part) > 1 else np.nan
+            for name, column in (
+                ("chosen bins", "error"),
+                ("best bins", "error of the best"),
+                ("without noise", "error without noise"),
+            )
+        }
         error = np.sqrt((x**2 * (part["ratio error"] / part["ratio"]) ** 2).sum()) / max(x @ x, 1e-300)
         rows.append({"design": design, "path": path, **fitted, "its error": float(error)})
     return pd.DataFrame(rows)

@@ -235,7 +235,9 @@ def ranges(_: tuple, drawn: Drawn) -> dict:
 def draw_centre(cell: tuple[str, str, int], rng: np.random.Generator, replicates: int) -> Drawn:
     """Errors of the centre 0."""
     population, bounds, n = cell
-    return {"errors": np.array([trimmed_errors(WIDE[bounds], n, population == "normal", rng) for _ in range(replicates)])}
+    return {
+        "errors": np.array([trimmed_errors(WIDE[bounds], n, population == "normal", rng) for _ in range(replicates)])
+    }
 
 
 def centres(_: tuple, drawn: Drawn) -> dict:

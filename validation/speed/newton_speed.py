@@ -11,7 +11,7 @@ from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
 from validation.common.timing import REST, bars, peak_memory
 

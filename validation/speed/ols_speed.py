@@ -10,7 +10,7 @@ import pandas as pd
 import statsmodels.api as sm
 
 import dpinfer as dpi
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
 from validation.common.timing import REST, bars, in_turns, peak_memory
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.statistics.combination import measured_queries
 from dpinfer.statistics.tails import critical_value
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
 
 EPSILONS = np.round(np.arange(0.1, 5.01, 0.05), 2)

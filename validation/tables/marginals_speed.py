@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, limits, new_figure, write_table
 from validation.engines.many_rows import FULL, bare_scan, load, timed
 

@@ -22,7 +22,7 @@ from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_
 from dpinfer.release import NoiseLaw
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.statistics.nulls import Alternative
-from validation.common.claims import Claim
+from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_table
 from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, exact_probability
 

@@ -114,7 +114,9 @@ STUDIES = dict(zip(QUANTITIES, (table_cells, group_means, residuals, coefficient
 def draw(cell: tuple[str, int, Any, str], rng: np.random.Generator, replicates: int) -> Drawn:
     """Whether all joint intervals hold, whether all single ones do, their widths, and how many they are."""
     quantity, n, price, neighbors = cell
-    joint, single, truth = STUDIES[quantity](n, price, neighbors, replicates, [int(one) for one in rng.integers(2**31, size=2)])
+    joint, single, truth = STUDIES[quantity](
+        n, price, neighbors, replicates, [int(one) for one in rng.integers(2**31, size=2)]
+    )
     width = np.diff(joint, axis=-1)[..., 0], np.diff(single, axis=-1)[..., 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(np.isfinite(width[0]) & np.isfinite(width[1]) & (width[1] > 0), width[0] / width[1], np.nan)
