@@ -14,9 +14,9 @@ import dpinfer as dpi
 from dpinfer.studies.audit_pairs import served, setting_of, strong
 from validation.audit.event_searches import searched
 from validation.audit.planted import BUGS, SCHEMA
-from validation.common.cells import measured
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
+from validation.common.study import measured
 
 REPEATS = 3
 CELLS = [(name, planted, repeat) for name in BUGS for planted in (True, False) for repeat in range(REPEATS)]

@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.cells import measured
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
+from validation.common.study import measured
 
 AUTO = 20_000
 """Runs from which the audit is left to choose fewer where many numbers are released."""

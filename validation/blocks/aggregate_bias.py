@@ -91,7 +91,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     for (model, kind), group in table.groupby(["model", "estimate"], sort=False):
         (order, error), right = slope(group), -1.0 if kind == "plain" else -2.0
         if np.isfinite(order):
-            found.append(Claim(f"order of a block's bias, {kind}: slope of log bias on log rows", str(model), f"{order:.2f}",
+            found.append(Claim(f"order of a block's bias, {kind}: slope of log bias on log rows", str(model),
+                               f"{order:.2f}",
                                order <= right + max(0.15, 3 * error), error=f"{error:.2f}"))  # fmt: skip
     return found
 

@@ -189,14 +189,16 @@ STUDY = Study(
     (
         Rule("least coverage of 95% intervals: sample and aggregate", "coverage", where=corrected),
         Rule("", "unbounded", "size", "cap", where=clear),
-        Rule("largest mean width over the oracle's where the signal is at least 3: sample and aggregate", "width / oracle",
+        Rule("largest mean width over the oracle's where the signal is at least 3: sample and aggregate",
+             "width / oracle",
              "width", 1.1, where=clear),
     ),
     axes=lambda cells: {"design": POPULATIONS[cells[0].population].name, "n": cells[0].n, "blocks": cells[0].blocks},
     by=("price", "asked", "correction", "parameter"), also=claims, quick=2,
     figure=scatter("kappa", {"coverage": 0.95, "RMSE": np.nan}, ["design", "aggregator", "correction"],
                    label="signal over noise of the variance between blocks"),
-    notes=("Judged are cells with half-block correction; uncorrected blocks are shown for comparison. Oracle: the sampling "
-           f"variance of the blocks' plain mean and the median noise; widths count where the signal is at least {KAPPA:g}; not "
+    notes=("Judged are cells with half-block correction; uncorrected blocks are shown for comparison. Oracle: the "
+           f"sampling variance of the blocks' plain mean and the median noise; widths count where the signal is at "
+           f"least {KAPPA:g}; not "
            "computed for Laplace noise.",),
 )  # fmt: skip

@@ -49,7 +49,8 @@ def draw(cell: tuple[str, float, int], rng: np.random.Generator, count: int) -> 
 def summary(cell: tuple[str, float, int], drawn: Drawn) -> dict:
     """Mean squared error over the bound."""
     (rule, power, n), (error, covered) = cell, drawn["found"].T
-    return {"blocks": blocks_of(rule, n), "epsilon": FACTOR * n**-power, "MSE / bound": float((error**2).mean() * n / RATE**2),
+    return {"blocks": blocks_of(rule, n), "epsilon": FACTOR * n**-power,
+            "MSE / bound": float((error**2).mean() * n / RATE**2),
             "bias / standard error": float(error.mean() / error.std()), "coverage": float(covered.mean())}  # fmt: skip
 
 
@@ -66,7 +67,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
         if len(part) > 1:
             ratio = part["MSE / bound"].to_numpy()
             found.append(
-                Claim(f"MSE over the Cramer-Rao bound at the largest n, epsilon = {FACTOR:g} n^-{power:g}, {rule} blocks",
+                Claim(f"MSE over the Cramer-Rao bound at the largest n, epsilon = {FACTOR:g} n^-{power:g}, {rule} "
+                      f"blocks",
                       f"exponential rate, from {ratio[0]:.3g} at n = {part['n'].iloc[0]:,}", f"{ratio[-1]:.3g}",
                       ratio[-1] < ratio[0] if falls else ratio[-1] > 1.5,
                       error=f"{ratio[-1] * np.sqrt(2 / part['replicates'].iloc[0]):.2g}")
@@ -75,10 +77,11 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
 
 
 STUDY = Study(
-    "aggregate_efficiency", [(rule, power, n) for rule in SIZES for power in POWERS for n in SIZES[rule]], draw, summary,
+    "aggregate_efficiency", [(rule, power, n) for rule in SIZES for power in POWERS for n in SIZES[rule]], draw,
+    summary,
     axes=lambda cell: dict(zip(("blocks rule", "a", "n"), cell, strict=True)), most=200, also=claims, quick=9,
     figure=lambda table: lines(table, "blocks rule", "n", {"MSE / bound": "o-"}, color="a", log=True),
-    notes=("Exponential rate, maximum likelihood in each block, pure epsilon-DP with epsilon = 5 n^-a. The bound is the square "
-           "of the rate over n. The source's condition, epsilon n^(1/4) to infinity, holds for a < 1/4 with the square root of "
-           "n blocks; with half-block correction more blocks are allowed.",),
+    notes=("Exponential rate, maximum likelihood in each block, pure epsilon-DP with epsilon = 5 n^-a. The bound is "
+           "the square of the rate over n. The source's condition, epsilon n^(1/4) to infinity, holds for a < 1/4 "
+           "with the square root of n blocks; with half-block correction more blocks are allowed.",),
 )  # fmt: skip

@@ -191,7 +191,7 @@ def groups() -> list[tuple[Cell, ...]]:
     return [tuple(one for one in CELLS if (one.population, one.n, blocks_of(one)) == key) for key in keys]
 
 
-def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     """What is claimed of forecasts and messages."""
     count = int(table["replicates"].max())
     own = table["region"].str.startswith("(")  # every parameter has a scale of its own, as forecasts assume
@@ -229,8 +229,9 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
 
 STUDY = Study(
     "aggregate_forecast", groups, draw, summary, by=("region", "price"), most=2000, quick=3, also=claims,
-    axes=lambda cells: {"design": POPULATIONS[cells[0].population].name, "n": cells[0].n, "blocks": blocks_of(cells[0])},
-    notes=("Forecasts are those of explain: a probability is the mean over coefficients, or that of any of them; errors "
-           "are over the sampling error, root mean square; overall with the region as wide as it is in spreads between "
-           "blocks. A message is untrue where it does not hold of the blocks without noise.",),
+    axes=lambda cells: {"design": POPULATIONS[cells[0].population].name, "n": cells[0].n,
+                        "blocks": blocks_of(cells[0])},
+    notes=("Forecasts are those of explain: a probability is the mean over coefficients, or that of any of them; "
+           "errors are over the sampling error, root mean square; overall with the region as wide as it is in "
+           "spreads between blocks. A message is untrue where it does not hold of the blocks without noise.",),
 )  # fmt: skip

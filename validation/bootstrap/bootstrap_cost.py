@@ -19,8 +19,8 @@ from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
 from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
 
 DELTA = 1e-6
 MUS, SIZES = (0.3, 1.0, 2.0), (10, 50, 200, 1000)

@@ -230,7 +230,7 @@ def draw(place: int, rng: np.random.Generator, count: int) -> Drawn:
     found = []
     for _ in range(count):
         columns = design.draw(rng, design.n)
-        inference = (results := release(design, design.asked, columns, rng).infer()).inference
+        inference = release(design, design.asked, columns, rng).infer().inference
         lower, upper = inference.intervals(np.eye(len(inference.names)), 1 - design.level)[design.place]
         sums = measured.rows.encode(columns).sum(axis=1) / measured.rows.unit
         plain = inference.statistic(sums[None])[0, design.place]
@@ -238,7 +238,8 @@ def draw(place: int, rng: np.random.Generator, count: int) -> Drawn:
         rival = (np.nan, np.nan)
         if beside is not None:
             rival = release(design, beside, columns, rng).infer().conf_int(alpha=1 - design.level).iloc[design.place]
-        found.append((plain if np.isnan(design.truth) else design.truth, inference.params[design.place], lower, upper, plain,
+        found.append((plain if np.isnan(design.truth) else design.truth, inference.params[design.place], lower, upper,
+                      plain,
                       slope @ inference.sums.noise @ slope, float(bool(inference.flags)), *rival))  # fmt: skip
     return {"found": np.array(found)}
 
@@ -257,7 +258,8 @@ def summary(place: int, drawn: Drawn) -> dict[str, Any]:
         "bias / standard error": float((estimate - truth).mean() / np.sqrt(total)),
         "coverage": float(((lower <= truth) & (truth <= upper)).mean()), "width": float(ratio * oracle),
         "error of width": float(error * oracle), "width / oracle": float(ratio),
-        "error of width / oracle": float(np.hypot(error, ratio / np.sqrt(2 * len(rows)))), "sampling / noise": sampling / one,
+        "error of width / oracle": float(np.hypot(error, ratio / np.sqrt(2 * len(rows)))),
+        "sampling / noise": sampling / one,
         "flagged": float(flagged.mean()), "unbounded": float(1 - np.isfinite(upper - lower).mean()),
         "gram covers": np.nan if design.rival is None else float(((low <= truth) & (truth <= high)).mean()),
         "runs": len(rows), "clear": not own and sampling >= one, "widest": WIDEST.get(place, np.nan), "cap": 0.001,
@@ -311,7 +313,8 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     """What was published, and what is exact."""
     scalars = exact()
     write_table(scalars, "bootstrap_coverage_exact", options, ["By quadrature; 95% intervals, the default."],
-                lines(scalars, "replicates", "sampling / noise", {"coverage": "-", "width / oracle": "--"}, log=True))  # fmt: skip
+                lines(scalars, "replicates", "sampling / noise", {"coverage": "-", "width / oracle": "--"},
+                      log=True))  # fmt: skip
     least = float(scalars.loc[scalars["replicates"] == 50, "coverage"].min())
     found = [Claim("least exact coverage of the bootstrap's default 95% interval", "one number, B = 50, any ratio",
                    f"{least:.4f}", least >= 0.94)]  # fmt: skip
@@ -320,7 +323,8 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
         design = f"{row['design']}, n = 10,000, {row['price']}, B = {row['replicates B']}"
         said = "deconvolution; Wang, Cheng & Awan"
         found += [
-            Claim("coverage of the bootstrap's 90% interval", design, f"{row['coverage']:.4f}", row["held"], kind="coverage",
+            Claim("coverage of the bootstrap's 90% interval", design, f"{row['coverage']:.4f}", row["held"],
+                  kind="coverage",
                   published=f"{covers:.3f} ({said})", replicates=row["runs"], threshold="at least 0.9"),
             Claim("mean width of the bootstrap's 90% interval", design, f"{row['width']:.4f}",
                   row["width"] <= row["widest"] + 3 * row["error of width"], published=f"{wide:.4f} ({said})",
@@ -343,15 +347,16 @@ STUDY = (
             Rule("least coverage of the bootstrap's 95% intervals, end to end", "coverage", limit="level",
                  where=lambda table: table["level"] == 0.95),
             Rule("", "unbounded", "size", "cap", where=lambda table: table["clear"].astype(bool)),
-            Rule("largest mean width over the oracle's where sampling outweighs noise: bootstrap", "width / oracle", "width",
+            Rule("largest mean width over the oracle's where sampling outweighs noise: bootstrap", "width / oracle",
+                 "width",
                  1.1, where=lambda table: table["clear"].astype(bool) & (table["level"] == 0.95)),
         ),
         axes=lambda place: {"design": DESIGNS[place].name, "n": DESIGNS[place].n,
                             "replicates B": DESIGNS[place].asked.replicates, "price": str(DESIGNS[place].price)},
         figure=scatter("sampling / noise", {"coverage": 0.95, "width / oracle": 1.1}, "design"), also=claims,
-        notes=("The kernel runs end to end, with simulated noise. Oracle: knows the sampling variance and the noise. Widths "
-               "count where the sampling variance is at least the noise variance of one release. Least squares on "
-               "cross-products (same rows, same price) takes errors to spread equally.",),
+        notes=("The kernel runs end to end, with simulated noise. Oracle: knows the sampling variance and the noise. "
+               "Widths count where the sampling variance is at least the noise variance of one release. Least "
+               "squares on cross-products (same rows, same price) takes errors to spread equally.",),
     ),
     Study("bootstrap_coverage_direct", [*product(DIRECTLY, ROWS)], draw_direct, beside, most=500, quick=3,
           axes=lambda cell: {"estimate": cell[0], "n": cell[1]}, also=rival_claims,

@@ -15,8 +15,8 @@ from scipy.special import logsumexp
 
 from dpinfer.privacy.units import zcdp_epsilon
 from dpinfer.resampling.inference import PROBABILITIES, floored_variances, mixture_isf
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 
 N, RHO, SIZE, TOP = 500, 0.5, 50, 100.0
 SENSITIVITY = TOP / N

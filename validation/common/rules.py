@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -48,7 +49,7 @@ def looks_of(replicates: int) -> tuple[int, ...]:
 def batches_of(replicates: int) -> list[tuple[int, int]]:
     """Return first replicate and size of each batch, none of which crosses a look."""
     ends = (0, *looks_of(replicates))
-    starts = [start for low, high in zip(ends, ends[1:], strict=False) for start in range(low, high, BATCH)]
+    starts = [start for low, high in pairwise(ends) for start in range(low, high, BATCH)]
     return [(start, stop - start) for start, stop in zip(starts, (*starts[1:], ends[-1]), strict=True)]
 
 
@@ -213,7 +214,8 @@ class Rule:
             spread = rows.get(f"error of {self.column}")
             error = "" if spread is None else f"{spread.iloc[place]:.3f}"
         return Claim(what, self.design, shown, not broken.any(), published=self.published, error=error, kind=kind,
-                     threshold=f"at {asked} {nominal}" if nominal != "inf" else "", worst=named(rows.iloc[place], by), cells=len(rows),
+                     threshold=f"at {asked} {nominal}" if nominal != "inf" else "", worst=named(rows[by].astype(object).iloc[place], by),
+                     cells=len(rows),
                      failed=int(broken.sum()), tail=tail, replicates=most)  # fmt: skip
 
 

@@ -21,7 +21,8 @@ DISCRETE_CAP = 1.25
 KEPT = ("estimate", "error", "lower", "upper", "pvalue", "flagged", "failed", "truth", "oracle", "ordinary", "kappa",
         "spread")  # fmt: skip
 BY = ("privacy", "term")
-SHOWN = ("coverage", "coverage where determined", "not determined", "rejection", "width", "unbounded", "flagged", "failures",
+SHOWN = ("coverage", "coverage where determined", "not determined", "rejection", "width", "unbounded", "flagged",
+         "failures",
          "empirical SE", "mean squared error")  # fmt: skip
 
 

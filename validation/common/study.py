@@ -7,9 +7,9 @@ go on.
 
 from __future__ import annotations
 
+import ast
 import math
 import pickle
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, is_dataclass, replace
 from functools import cache, cached_property, partial
@@ -29,7 +29,6 @@ from validation.common.outputs import Options, write_table
 from validation.common.rules import ALARM, FAILED, LOOKS, OPEN, Claim, Rule, batches_of, looks_of
 
 ROOT = Path(__file__).parents[2]
-_IMPORT = re.compile(r"^\s*from (validation[\w.]*) import \(?([\w, \n]+)", re.MULTILINE)
 
 ENOUGH = 1000
 """Replicates of what is shown and not judged."""
@@ -44,12 +43,13 @@ def sources_of(module: str) -> frozenset[Path]:
     waiting, found = [module], {*(ROOT / "validation" / "common").glob("*.py")}
     while waiting:
         path = ROOT.joinpath(*waiting.pop().split(".")).with_suffix(".py")
-        if path.exists() and path not in found or path.stem == module.rpartition(".")[2]:
-            found.add(path)
-            for base, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
-                waiting += [one for one in (base, *(f"{base}.{name.strip()}" for name in names.split(",")))
-                            if ROOT.joinpath(*one.split(".")).with_suffix(".py") not in found]  # fmt: skip
-    return frozenset(path for path in found if path.exists())
+        if not path.exists() or (path in found and path.parent.name != "common"):
+            continue
+        found.add(path)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.parent.name != "common" else ():
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("validation"):
+                waiting += [str(node.module), *(f"{node.module}.{one.name}" for one in node.names)]
+    return frozenset(path for one in found for path in (one, one.with_suffix(".toml")) if path.exists())
 
 
 @cache
@@ -84,6 +84,16 @@ def in_parallel(calls: Sequence[Callable[[], Any]], options: Options, name: str)
 def kept_all(name: str, parts: Mapping[str, Callable[[], Any]], options: Options) -> list[Any]:
     """Return all parts of a study, as `kept` each."""
     return in_parallel([partial(kept, name, part, options, compute) for part, compute in parts.items()], options, name)
+
+
+def measured(
+    name: str, cells: Sequence[Any], measure: Callable[[Any, int, int, int], dict], options: Options
+) -> pd.DataFrame:
+    """Return the row that ``measure(cell, place, replicates, seed)`` gives of each cell, as `kept` each."""
+    parts = {
+        str(place): partial(measure, cell, place, options.replicates, options.seed) for place, cell in enumerate(cells)
+    }
+    return pd.DataFrame(kept_all(name, parts, options))
 
 
 def mean_ratio(values: np.ndarray, against: float | np.ndarray = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -167,15 +177,7 @@ class Study:
                   f"left as soon as the answer is clear; exact procedures fail the table with probability {ALARM:g} "
                   "at most."] if self.rules else []  # fmt: skip
         write_table(table, self.name, options, [*judged, *told], self.figure(table) if self.figure else None)
-        claims = []
-        for place, rule in enumerate(self.rules):
-            if rule.what:
-                silent = takewhile(
-                    lambda one: not one[0].what, zip(self.rules[place + 1 :], failed[place + 1 :], strict=True)
-                )
-                broken = np.logical_or.reduce([failed[place], *(one for _, one in silent)])
-                claims += rule.claims(table, pd.Series(broken, index=table.index), by)
-        return [*claims, *(self.also(table, options) if self.also else ())]
+        return [*claims_of(self.rules, table, failed, by), *(self.also(table, options) if self.also else ())]
 
     def measure(self, options: Options) -> tuple[pd.DataFrame, list[pd.Series]]:
         """Return the rows of all cells, and for each rule which of them fail."""
@@ -246,6 +248,24 @@ def _draw(draw: Callable, cell: Any, seed: list[int], count: int) -> Drawn:
     if short:
         raise ValueError(f"{', '.join(short)}: not a row for each of {count} replicates")
     return found
+
+
+def claims_of(rules: Sequence[Rule], table: pd.DataFrame, failed: Sequence[pd.Series], by: list[str]) -> list[Claim]:
+    """Return the claims of rules, of each the rows that fail; a rule without words is a part of the claim before it."""
+    claims = []
+    for place, rule in enumerate(rules):
+        if rule.what:
+            silent = takewhile(lambda one: not one[0].what, zip(rules[place + 1 :], failed[place + 1 :], strict=True))
+            broken = np.logical_or.reduce([failed[place], *(one for _, one in silent)])
+            claims += rule.claims(table, pd.Series(broken, index=table.index), by)
+    return claims
+
+
+def judged_once(rules: Sequence[Rule], table: pd.DataFrame, by: list[str]) -> list[Claim]:
+    """Judge a table that is looked at once, all rows and rules together."""
+    tests = sum(rule.tests(table) for rule in rules)
+    failed = [pd.Series(rule.verdicts(table, tests, 0, 1) == FAILED, index=table.index) for rule in rules]
+    return claims_of(rules, table, failed, by)
 
 
 def studied(module: Any, options: Options) -> list[Claim]:

@@ -12,8 +12,8 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.schema import Column
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 
 ROWS = 6000
 PRICE = dpi.ZCDP(1e4)

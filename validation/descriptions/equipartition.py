@@ -65,8 +65,10 @@ def summary(cell: tuple[str, int], drawn: Drawn) -> dict:
     price, results = variances(unit, parts)
     return {
         "price of each": str(share_of(PRICES[unit], parts)), "a ledger grants k": fits(unit, parts),
-        "variance by the price": price, "variance measured": float(drawn["error"].var()), "variance in the results": results,
-        "over one query": float(drawn["error"].var()) / first, "by the price": price / first, "in the results": results / first,
+        "variance by the price": price, "variance measured": float(drawn["error"].var()),
+        "variance in the results": results,
+        "over one query": float(drawn["error"].var()) / first, "by the price": price / first,
+        "in the results": results / first,
         "stated": parts if unit == "pure" else 1,
     }  # fmt: skip
 
@@ -83,7 +85,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
                                f"k from 1 to {PARTS[-1]}, total of a bounded column",
                                f"stated x {ratio[(ratio - 1).abs().idxmax()]:.4f}",
                                (ratio - 1).abs().max() < 5 * error + 0.002 and np.abs(known).max() < 2e-3
-                               and part["a ledger grants k"].all(), published=source, error=f"{error:.4f}"))  # fmt: skip
+                               and part["a ledger grants k"].all(), published=source,
+                               error=f"{error:.4f}"))  # fmt: skip
     return found
 
 
@@ -91,8 +94,9 @@ STUDY = Study(
     "equipartition", [(unit, parts) for unit in PRICES for parts in PARTS], draw, summary, also=claims, quick=6,
     axes=lambda cell: dict(zip(("unit", "queries"), cell, strict=True)),
     figure=lambda table: lines(table, "unit", "queries", {"over one query": "o-", "stated": "k:"}),
-    notes=("The total of a column bounded by 0 and 1, asked once for the whole budget, or k times for an equal share of "
-           "it and averaged; variance of the noise in the average over that of the single query: measured, by the "
-           "library's prices, and as results of combine(releases) report it. Under advanced composition the paper states "
-           f"ln(1/delta) whatever k is ({np.log(1 / DELTA):.1f} for delta = {DELTA:g}); no ledger here composes that way.",),
+    notes=("The total of a column bounded by 0 and 1, asked once for the whole budget, or k times for an equal share "
+           "of it and averaged; variance of the noise in the average over that of the single query: measured, by the "
+           "library's prices, and as results of combine(releases) report it. Under advanced composition the paper "
+           f"states ln(1/delta) whatever k is ({np.log(1 / DELTA):.1f} for delta = {DELTA:g}); no ledger here "
+           f"composes that way.",),
 )  # fmt: skip

@@ -49,7 +49,7 @@ def anderson(samples: np.ndarray) -> np.ndarray:
 
 
 def draw(k: int, rng: np.random.Generator, replicates: int) -> Drawn:
-    """P-values of both tests, statistics beside those of normal samples, and squares; k = 0 is a normal sample itself."""
+    """P-values of both tests, statistics beside those of normal samples, and squares; k = 0 is a normal sample."""
     if k:
         law, step = law_of(k)
         drawn = np.stack([law.rvs(SIZE, rng)[:, 0] for _ in range(replicates)]) * step
@@ -76,16 +76,19 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
         share = float(rows.loc[10, name])
         error = float(np.sqrt(share * (1 - share) / count))  # the published figures have an error that is not told
         held = abs(share - published) < 4 * error + 0.01 and abs(rows.loc[0, name] - (1 - LEVEL)) < 4 * error + 0.005
-        found.append(Claim(f"{name} does not reject normality at .05", f"{SIZE} averages of 10 Laplace draws", f"{share:.4f}",
+        found.append(Claim(f"{name} does not reject normality at .05", f"{SIZE} averages of 10 Laplace draws",
+                           f"{share:.4f}",
                            held, published=f"{published:.3f} (Honaker, section 4, its two figures interchanged)",
                            error=f"{error:.4f}"))  # fmt: skip
     told, error = float(rows.loc[10, "normal told from it"]), 0.5 / np.sqrt(count)
     worst, chance = float((table["ratio"] - 1).abs().max()), np.sqrt(5 / (SIZE * count))
     return [
         *found,
-        Claim("a normal sample is told from averages of 10 Laplace draws by the Shapiro-Wilk statistic", f"two samples of {SIZE}",
+        Claim("a normal sample is told from averages of 10 Laplace draws by the Shapiro-Wilk statistic",
+              f"two samples of {SIZE}",
               f"{told:.4f}", told < 0.55 + 4 * error, published="below .55 (Honaker, figure 3)", error=f"{error:.4f}"),
-        Claim("variance of the average over 2 k (D/eps)^2, worst k", f"k from {DRAWS[0]} to {DRAWS[-1]}", f"{1 + worst:.4f}",
+        Claim("variance of the average over 2 k (D/eps)^2, worst k", f"k from {DRAWS[0]} to {DRAWS[-1]}",
+              f"{1 + worst:.4f}",
               worst < 5 * chance + 0.001, published="1 (Honaker, eq. 11)", error=f"{chance:.4f}"),
     ]  # fmt: skip
 
@@ -93,7 +96,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
 STUDY = Study(
     "laplace_average", (*DRAWS, 0), draw, summary, axes=lambda k: {"draws": k}, most=3000, quick=9, also=claims,
     figure=lambda table: lines(table[table["draws"] > 0].assign(all="shares"), "all", "draws",
-                               dict.fromkeys([*PUBLISHED, "normal told from it"], "o-"), ylabel=f"share of samples of {SIZE}"),
+                               dict.fromkeys([*PUBLISHED, "normal told from it"], "o-"),
+                               ylabel=f"share of samples of {SIZE}"),
     notes=(
         f"Samples of {SIZE} noisy counts, each the average of k Laplace draws at epsilon/k (epsilon = {EPSILON:g}): "
         f"the share that a test of normality at {LEVEL:g} does not reject, and how often the Shapiro-Wilk statistic of "

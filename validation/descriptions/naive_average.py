@@ -48,7 +48,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     direct, ratio = large["noise on the average"].mean(), large["ratio to stated"].mean()
     expected = float(np.sqrt(1 + (population("age").truth["Intercept"] / CAP) ** 2))
     return [
-        Claim("error of the average age, noise on the average (times eps)", "ages capped at 115, any n", f"{direct:.1f}",
+        Claim("error of the average age, noise on the average (times eps)", "ages capped at 115, any n",
+              f"{direct:.1f}",
               abs(direct / 162.6 - 1) < 0.01 + slack, published="163 (Kifer's talk)"),
         Claim("the same, noisy sum over noisy count, over 325 / (eps n)", "n from 100 to 100,000", f"{ratio:.3f}",
               abs(ratio / expected - 1) < 0.01 + slack, published="1 (Kifer's talk, noise of the sum alone)"),
@@ -59,7 +60,8 @@ STUDY = Study(
     "naive_average", SIZES, draw, summary, axes=lambda n: {"n": n}, also=claims, quick=8,
     figure=lambda table: lines(table.assign(all="average age under 1-DP"), "all", "n",
                                {"noise on the average": "o-", "sum over count": "s-", "centred sum over count": "^-",
-                                "stated 325/(eps n)": "k--"}, log=True, ylabel="standard deviation of the error (years)"),
+                                "stated 325/(eps n)": "k--"}, log=True,
+                                ylabel="standard deviation of the error (years)"),
     notes=(
         "Standard deviations of the error of the average age of a group of n voters, epsilon = 1, add or remove one. "
         "The stated 325/(eps n) counts the noise of the sum alone; the noise of the count, times the average age, "

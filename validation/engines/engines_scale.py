@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from dpinfer.kernel.sources import Pass, Slice, Source
 from dpinfer.kernel.sums import sum_batches
-from validation.common.rules import Claim
 from validation.common.outputs import OUTPUT, Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.engines.many_rows import asked, file_rows, load, rows_on_disk, timed
 from validation.engines.parts import parts_noted
 

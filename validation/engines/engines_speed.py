@@ -19,8 +19,8 @@ import pyarrow.dataset as pads
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.engines.many_rows import COLUMNS, asked, bare_scan, file_rows, first_files, load, rows_on_disk, timed
 
 Action = Callable[[], Any]

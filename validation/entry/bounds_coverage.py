@@ -197,7 +197,8 @@ def claimed(what: str, *, rounds: bool) -> tuple[Rule, ...]:
         return (table["margin"] == "1") & ((table["asked"] == "ols, rounds") == rounds)
 
     name = f"least coverage of 95% intervals within bounds that were found privately: {what}"
-    return (Rule(name, "coverage", quantities="quantities", where=where, design=f"rho = {TOTAL:g}, {FOR_BOUNDS:g} of it for bounds"),
+    return (Rule(name, "coverage", quantities="quantities", where=where, design=f"rho = {TOTAL:g}, {FOR_BOUNDS:g} of "
+                                                                                f"it for bounds"),
             Rule("", "coverage where determined", count="determined", where=where))  # fmt: skip
 
 
@@ -212,8 +213,8 @@ STUDY = Study(
         f"Price rho = {TOTAL:g}, of which bounds take {FOR_BOUNDS:g}; with declared bounds all of it is for the fit. "
         "False alarm 0.001. Data sets of one size with the same bounds are fitted at once; regressions by rounds are "
         "fitted one by one, by the library's own row sums with seeded noise.",
-        "An interval that is not determined is the whole line, and counts as covering; coverage among the others stands "
-        "beside it, and is judged too.",
+        "An interval that is not determined is the whole line, and counts as covering; coverage among the others "
+        "stands beside it, and is judged too.",
         "Widths are medians, of regressions by rounds means of all that are finite.",
         "Coverage is of the worst coefficient (of regressions the slope), of the law without bounds.",
     ),

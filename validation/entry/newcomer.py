@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import statsmodels.api as sm
 
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS, MOST_LINES = 180, 15

@@ -47,8 +47,7 @@ def predicted(price: str, columns: int) -> float:
 
 def draw(cell: tuple[str, int, int], rng: np.random.Generator, replicates: int) -> Drawn:
     """Release the quality of n rows: sizes of errors of counts, and of shares of missing cells."""
-    price, columns, n = cell
-    asked, exact = measured(cell)
+    columns, (asked, exact) = cell[1], measured(cell)
     released = noisy(asked, np.tile(exact, (replicates, 1)), rng).values  # noqa: PD011
     total = released[:, :-1].sum(axis=1) / columns
     shares = released[:, 3:-1:5] / total[:, None]  # of every column the missing cells
@@ -91,7 +90,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     design = f"{len(table)} cells: prices, {min(WIDTHS)} to {max(WIDTHS)} columns, n = 1,000 to 1,000,000"
     return [
         Claim("margins of counts, largest deviation from the formula", design, f"{off:.2%}", off < 0.02 + slack / 5),
-        Claim("margins of shares, largest deviation from the formula", f"{len(clear)} cells with a margin below 10 points",
+        Claim("margins of shares, largest deviation from the formula", f"{len(clear)} cells with a margin below 10 "
+                                                                       f"points",
               f"{share:.2%}", share < 0.03 + slack),
     ]  # fmt: skip
 
@@ -99,7 +99,9 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
 STUDY = Study(
     "quality_noise", [*product(PRICES, WIDTHS, SIZES)], draw, summary, most=2000, also=claims, quick=12,
     axes=lambda cell: dict(zip(("price", "columns", "n"), cell, strict=True)),
-    figure=lambda table: lines(table, "columns", "n", {"margin of a share": "-", "measured share": "o"}, color="price", log=True),
-    notes=("Half widths of 95% intervals under add_remove: of a count, and of a share of .15, by formula beside the .95 quantile "
-           "of the sizes of errors. The last column is the share that four standard deviations of the noise make.",),
+    figure=lambda table: lines(table, "columns", "n", {"margin of a share": "-", "measured share": "o"}, color="price",
+                               log=True),
+    notes=("Half widths of 95% intervals under add_remove: of a count, and of a share of .15, by formula beside the "
+           ".95 quantile of the sizes of errors. The last column is the share that four standard deviations of the "
+           "noise make.",),
 )  # fmt: skip

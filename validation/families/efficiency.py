@@ -44,7 +44,8 @@ def cases() -> list[Case]:
     return [
         Case(law.family, "next to nothing is clamped", law,
              dpi.expfam("x", family=dpi.Binomial(10) if law.family == "binomial" else law.family, inference="wald"),
-             dict(law.truth), lambda _, law=law: column(law), n, (PRICE,), extra={"bound": tuple(bound(law, column(law)) / n)})
+             dict(law.truth), lambda _, law=law: column(law), n, (PRICE,),
+             extra={"bound": tuple(bound(law, column(law)) / n)})
         for law in LAWS for n in SIZES
     ]  # fmt: skip
 

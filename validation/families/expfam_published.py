@@ -31,7 +31,8 @@ def design(name: str, law: str, mean: float, asked: Any, bounds: tuple[float, fl
     middle = sum(bounds) / 2
     schema = dpi.Schema(x=dpi.Real(*bounds, missing=middle, impossible=middle))
     truth = {term: true for term, (true, _, _) in published.items()}
-    return Case(name, "", partial(drawn, law=law, mean=mean), asked, truth, lambda _: schema, n, (price,), "replace_one",
+    return Case(name, "", partial(drawn, law=law, mean=mean), asked, truth, lambda _: schema, n, (price,),
+                "replace_one",
                 level=level, extra={"published": published})  # fmt: skip
 
 

@@ -73,10 +73,10 @@ def draw_slopes(cell: tuple[int, int], rng: np.random.Generator, replicates: int
 def summary(cell: tuple[int, int], drawn: Drawn) -> list[dict[str, Any]]:
     """Coverage and width of both, for every max_rows."""
     people = people_of(cell[0], len(drawn[str(KEPT[0])]))
-    return [_measures(*cell, most, drawn[str(most)], people) for most in KEPT]
+    return [_measures(cell[1], most, drawn[str(most)], people) for most in KEPT]
 
 
-def _measures(place: int, n: int, most: int, found: np.ndarray, people: Population) -> dict[str, Any]:
+def _measures(n: int, most: int, found: np.ndarray, people: Population) -> dict[str, Any]:
     """Coverage and width of both, of the same data sets at the same price, each over its own oracle."""
     lower, upper, noise, flagged = found[:, :4].T
     direct = template(most)[3]

@@ -94,12 +94,15 @@ def summary(cell: Cell, drawn: Drawn) -> list[dict[str, Any]]:
         rows.append({
             "quantity": cell[2], "term": term, "max_rows": int(most), "neighbors": neighbors, "price": price,
             "coverage": covers(one["lower"], one["upper"], one["truth"]), "width / oracle": float(ratio),
-            "error of width / oracle": float(error), "unbounded": float(1 - np.isfinite(one["upper"] - one["lower"]).mean()),
+            "error of width / oracle": float(error),
+            "unbounded": float(1 - np.isfinite(one["upper"] - one["lower"]).mean()),
             "coverage if independent": covers(one["naive lower"], one["naive upper"], one["truth"]),
             "covers the uncut mean": covers(one["lower"], one["upper"], one["uncut"]) if cell[2] == "mean" else np.nan,
             "truth": float(one["truth"].mean()), "kappa": kappa, "noise s.d.": one["noise"].mean(),
-            "sampling s.d.": one["sampling"].mean(), "flagged": float(one["flagged"].mean()), "uncut": one["uncut"].mean(),
-            "clear": bool(np.isfinite(kappa) and kappa >= RULES.kappa and cell[2] != "slope"), "cap": RULES.unbounded_cap,
+            "sampling s.d.": one["sampling"].mean(), "flagged": float(one["flagged"].mean()),
+            "uncut": one["uncut"].mean(),
+            "clear": bool(np.isfinite(kappa) and kappa >= RULES.kappa and cell[2] != "slope"),
+            "cap": RULES.unbounded_cap,
         })  # fmt: skip
     return rows
 
@@ -136,8 +139,10 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     ols = table[table["quantity"] == "slope"]
     if len(ols):
         low, high = ols["width / oracle"].min(), ols["width / oracle"].max()
-        found.append(Claim("mean width of ols over the oracle's: people, sampling variance times max_rows", f"{len(ols)} cells",
-                           f"{low:.2f}-{high:.2f}; coverage at least {ols['coverage'].min():.4f}", ols["held"].all()))  # fmt: skip
+        found.append(Claim("mean width of ols over the oracle's: people, sampling variance times max_rows",
+                           f"{len(ols)} cells",
+                           f"{low:.2f}-{high:.2f}; coverage at least {ols['coverage'].min():.4f}",
+                           ols["held"].all()))  # fmt: skip
     worst = table[(table["design"] == ALIKE) & (table["max_rows"] == max(KEPT)) & (table["n"] == max(SIZES))]
     worst = worst[worst["quantity"] != "total of the data"].dropna(subset="coverage if independent")
     if len(worst):
@@ -148,7 +153,8 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
                            naive.min() < 0.9))  # fmt: skip
     agreed = checks(options)
     found.append(Claim("sums and intervals of the study of people are the library's",
-                       f"{agreed.sums:,} sums, {agreed.intervals:,} intervals", "equal" if agreed.equal else "different",
+                       f"{agreed.sums:,} sums, {agreed.intervals:,} intervals",
+                       "equal" if agreed.equal else "different",
                        agreed.equal and abs(agreed.chosen) < 4))  # fmt: skip
     return found
 
@@ -188,11 +194,13 @@ STUDY = (
         axes=lambda cell: {"design": DESIGNS[cell[0]].name, "n": cell[1]},
         by=("quantity", "term", "max_rows", "neighbors", "price"), also=claims, figure=figure_of,
         notes=(
-            "What is estimated: a person with N rows counts with min(N, max_rows) of them, chosen by a public hash. A mean "
-            "is that of these rows over people, E[sum of kept rows] / E[number of kept rows], and so is a proportion; a "
-            "slope is that of the kept rows; a total is that of the kept rows of so many people on average. Where numbers "
-            "of rows are related to values, this is not the mean of all rows ('uncut'). Truths and sampling variances by "
-            "person are from a million people a design, with a seed of their own; the slope is .5 whatever is kept.",
+            "What is estimated: a person with N rows counts with min(N, max_rows) of them, chosen by a public hash. A "
+            "mean is that of these rows over people, E[sum of kept rows] / E[number of kept rows], and so is a "
+            "proportion; a slope is that of the kept rows; a total is that of the kept rows of so many people on "
+            "average. Where numbers of rows are related to values, this is not the mean of all rows ('uncut'). "
+            "Truths and sampling "
+            "variances by person are from a million people a design, with a seed of their own; the slope is .5 "
+            "whatever is kept.",
             "'coverage if independent' is what the same releases would give if rows were taken as independent, at the "
             "first price: slopes with the sampling variance of independent rows, the others with that variance known.",
             "Of a person with more rows the first ones stand for those that the hash keeps.",
@@ -201,14 +209,16 @@ STUDY = (
     Study(
         "people_coverage_slopes", [*product(range(len(DESIGNS)), SIZES)], slopes.draw_slopes, slopes.summary,
         (
-            Rule("least coverage of the bootstrap's slope by person, and of ols at the same price", "bootstrap coverage",
+            Rule("least coverage of the bootstrap's slope by person, and of ols at the same price",
+                 "bootstrap coverage",
                  design=f"24 cells, {slopes.PRICE}"),
             Rule("", "ols coverage"),
         ),
         axes=lambda cell: {"design": DESIGNS[cell[0]].name, "n": cell[1]}, by=("max_rows",), most=1000,
-        notes=(f"Slopes at {slopes.PRICE} under add_remove, the bootstrap with 50 replicates and least squares of the same rows. "
-               "Mean widths are over data sets where both are bounded. 'design effect' is the true sampling variance over that "
-               "of independent rows; the intervals of least squares take it to be max_rows. Oracles know the true one, and the "
-               "noise.",),
+        notes=(f"Slopes at {slopes.PRICE} under add_remove, the bootstrap with 50 replicates and least squares of the "
+               f"same rows. "
+               "Mean widths are over data sets where both are bounded. 'design effect' is the true sampling variance "
+               "over that of independent rows; the intervals of least squares take it to be max_rows. Oracles know "
+               "the true one, and the noise.",),
     ),
 )  # fmt: skip

@@ -30,6 +30,7 @@ ABOVE, CLOSER, LIKELY = 1.15, 0.8, 0.8
 SLOW_SHARE = 2
 """Those families have so many times fewer replicates, and claims of their own."""
 
+
 def one_of_each() -> list[PlanDesign]:
     """Return a design of each family with a closed form."""
     return list({design.family: design for design in reversed(DESIGNS) if design.family not in SLOW}.values())
@@ -46,7 +47,8 @@ def solution(design: PlanDesign) -> tuple[dict[str, Any], Any]:
     predicted = planned(design, n=design.n, privacy=design.privacy, **effect)
     term, target = design.term or "test", {"power": LIKELY}
     row: dict[str, Any] = {"predicted width": width_of(predicted, term), "target": LIKELY,
-                           "predicted power": float(predicted.power[term]) if effect or not design.term else np.nan}  # fmt: skip
+                           "predicted power": float(predicted.power[term]) if effect or not design.term
+                           else np.nan}  # fmt: skip
     if design.term:
         alone = float(predicted.frame.loc[term, "without noise"])
         row["target"] = ABOVE * alone if design.solved == "privacy" else CLOSER * row["predicted width"]
@@ -119,7 +121,8 @@ def power_error(power: float, replicates: int) -> float:
 def judged(table: pd.DataFrame) -> pd.DataFrame:
     """Relative error of widths, error of powers, relative error at the solution, and what is allowed of each."""
     errors = [
-        power_error(power, count) for power, count in zip(table["measured power"], table.get("of each", table["replicates"]), strict=True)
+        power_error(power, count)
+        for power, count in zip(table["measured power"], table.get("of each", table["replicates"]), strict=True)
     ]
     return pd.DataFrame(
         {
@@ -170,12 +173,13 @@ def _held(table: pd.DataFrame, named: pd.Series, what_of: str) -> list[Claim]:
 
 STUDY = Study(
     "plan_accuracy", DESIGNS, draw_plan, summary, most=1000, also=claims,
-    axes=lambda design: {"family": design.family, "n": design.n, "privacy": str(design.privacy), "neighbors": design.neighbors},
+    axes=lambda design: {"family": design.family, "n": design.n, "privacy": str(design.privacy),
+                         "neighbors": design.neighbors},
     quick=lambda design: design in one_of_each(),
     figure=lambda table: scatter("family", {"width": 0.0, "power": 0.0, "met": 0.0}, "solved")(
         pd.concat([table[["family", "solved"]], judged(table)], axis=1)),
     notes=("Widths are medians, of 95% intervals. Power is of the two-sided test of zero at the true value, left out "
-           "where every such test rejects; of chi-squared tests that of the test. The target of a solved price is a width "
-           "1.15 times that of sampling alone, of solved rows .8 times the predicted one, of a test a power of .8. "
-           f"Seconds are of processor time. {SLOW[0]}, {SLOW[1]} and {SLOW[2]}: half of the replicates.",),
+           "where every such test rejects; of chi-squared tests that of the test. The target of a solved price is a "
+           "width 1.15 times that of sampling alone, of solved rows .8 times the predicted one, of a test a power of "
+           f".8. Seconds are of processor time. {SLOW[0]}, {SLOW[1]} and {SLOW[2]}: half of the replicates.",),
 )  # fmt: skip

@@ -80,7 +80,8 @@ def summary(name: str, drawn: Drawn) -> list[dict[str, Any]]:
         width = planned(name, pilot)[list(drawn)].to_numpy()
         away = width / middle - 1
         worst = int((np.abs(away) - ALLOWANCE * spread / middle).argmax())
-        rows.append({"pilot": pilot, "terms": len(middle), "worst term": list(drawn)[worst], "planned width": width[worst],
+        rows.append({"pilot": pilot, "terms": len(middle), "worst term": list(drawn)[worst],
+                     "planned width": width[worst],
                      "measured width": middle[worst], "error": away[worst],
                      "Monte Carlo error": spread[worst] / middle[worst]})  # fmt: skip
     return rows
@@ -94,12 +95,15 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     return [Claim("largest error of a planned median width on real rows, relative", "RAND health insurance experiment",
                   f"{abs(worst['error']):.4f}", (above <= WIDTH).all(), error=f"{worst['Monte Carlo error']:.4f}",
                   threshold=f"at most {WIDTH:g}, and {ALLOWANCE:g} Monte Carlo errors", worst=str(worst["question"]),
-                  cells=len(known), failed=int((above > WIDTH).sum()), replicates=int(known["replicates"].iloc[0]))]  # fmt: skip
+                  cells=len(known), failed=int((above > WIDTH).sum()),
+                  replicates=int(known["replicates"].iloc[0]))]  # fmt: skip
 
 
 STUDY = Study(
-    "plan_real", [*QUESTIONS], draw_widths, summary, by=("pilot",), most=400, also=claims, axes=lambda name: {"question": name},
+    "plan_real", [*QUESTIONS], draw_widths, summary, by=("pilot",), most=400, also=claims,
+    axes=lambda name: {"question": name},
     quick=lambda name: name in QUICK,
-    notes=(f"n = {ROWS:,}, {PRICE}. Pilots: all rows, {PILOT:,} of them, or a release of these at the same price. Errors are "
+    notes=(f"n = {ROWS:,}, {PRICE}. Pilots: all rows, {PILOT:,} of them, or a release of these at the same price. "
+           f"Errors are "
            "relative, of the median width, and of the worst term.",),
 )  # fmt: skip

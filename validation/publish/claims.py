@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from validation.common.rules import ALARM, GAP, LOOKS, MISSED, SEED, SPENT, TAIL, Claim, Kind
 from validation.common.outputs import OUTPUT
 from validation.common.pages import Column, output, section, table, text
+from validation.common.rules import SEED, TAIL, Claim, Kind
+from validation.common.simulated import RULES
 from validation.reasons import REASONS
 from validation.scripts import SCRIPTS, TIMED, module_of
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.studies import Rules
-from validation.common.claims import replicates_of
 from validation.common.pages import Column, grouped, output, picture, section, table, text
 from validation.entry.newcomer import SCRIPT
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
@@ -227,7 +226,8 @@ def aggregate() -> str:
     }
     return text(
         grouped(found, ["design", "n", "blocks", "price", "aggregator", "correction"], columns),
-        f"{replicates_of(found):,} replicates; `python -m validation --only aggregate_coverage`, which judges the "
+        f"{int(found['replicates'].max()):,} replicates; `python -m validation --only aggregate_coverage`, which "
+        f"judges the "
         "corrected ones; every parameter is in `validation/output/aggregate_coverage.csv`.",
         picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
         "Bias of a block against its rows, plain and corrected (`python -m validation --only aggregate_bias`):",

@@ -123,7 +123,8 @@ def claimed(which: str, *, sparse: bool) -> tuple[Rule, ...]:
         return table["sparse"] == sparse
 
     return (
-        Rule(f"least coverage of 95% intervals of a slope of counts, unmarked fits: {which}", "slopes", count="clear fits",
+        Rule(f"least coverage of 95% intervals of a slope of counts, unmarked fits: {which}", "slopes",
+             count="clear fits",
              quantities=3, where=where, design=f"n 300-10,000, rho .1-.5, {which}"),
         Rule("", "intercept", limit=0.95 - OF_INTERCEPT, count="clear fits", where=where),
         Rule("", "width / oracle", "value", WIDEST, where=where),
@@ -140,7 +141,8 @@ STUDY = Study(
         "coverage and width; the share of them is at most 5% where rows times rho are at least 1,000.",
         f"Of means below {SPARSE:g} nothing is claimed: of sparse counts that spread more than their law noise hides "
         "too many, and many fits say so. Cells that fail for it stand as failed.",
-        f"Slopes cover .95, the intercept {OF_INTERCEPT:g} less; median width over that of an oracle at most {WIDEST:g}. The "
+        f"Slopes cover .95, the intercept {OF_INTERCEPT:g} less; median width over that of an oracle at most "
+        f"{WIDEST:g}. The "
         "oracle knows the standard deviation of the estimator itself.",
     ),
 )  # fmt: skip

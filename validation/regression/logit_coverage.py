@@ -212,9 +212,11 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
         "error of width": float(width[bounded[:, 1], 1].std() / np.sqrt(max(bounded[:, 1].sum(), 1))),
         "Wald size": size(drawn["wald"]), "score size": size(drawn["score"]), "joint size": size(drawn["joint"]),
         "by Wald": float(np.isfinite(drawn["wald"][:, 0]).mean()), "clear fits": int(clear.sum()),
-        "flagged fits": int(flagged.sum()), "Wald fits": int(np.isfinite(drawn["wald"][:, 0]).sum()), "terms": cell.p + 1,
+        "flagged fits": int(flagged.sum()), "Wald fits": int(np.isfinite(drawn["wald"][:, 0]).sum()),
+        "terms": cell.p + 1,
         "of": "grid, few flagged" if main and few else "grid" if main else "beta" if cell.kind == "beta" else "wrong",
-        "of wrong": cell.kind in ("quadratic", "far out"), "asked of slopes": BETA_COVERAGE if cell.kind == "beta" else cell.level,
+        "of wrong": cell.kind in ("quadratic", "far out"),
+        "asked of slopes": BETA_COVERAGE if cell.kind == "beta" else cell.level,
         "asked of others": cell.level if cell.kind == "beta" else LEAST, "alpha": alpha,
     }  # fmt: skip
 
@@ -246,8 +248,10 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
               worst="; ".join(f"n = {one.n:,}, p = {one.p}, rho = {one.rho:g}" for one in failed.itertuples())),
     ]  # fmt: skip
     return found + [
-        Claim("coverage and width of 90% intervals of a slope, logit", "slope 2, x uniform on [-1, 1], n = 1,000, GDP(.5)",
-              f"{beta['slope']:.3f} at {beta['width']:.3f}", beta["held"] and beta["width"] - FAR * beta["error of width"] <= BETA_WIDTH,
+        Claim("coverage and width of 90% intervals of a slope, logit", "slope 2, x uniform on [-1, 1], n = 1,000, "
+                                                                       "GDP(.5)",
+              f"{beta['slope']:.3f} at {beta['width']:.3f}",
+              beta["held"] and beta["width"] - FAR * beta["error of width"] <= BETA_WIDTH,
               published=".889 at .604 (pure, epsilon 1)", error=f"{np.sqrt(0.09 / beta['replicates']):.4f}")
         for beta in table[table["of"] == "beta"].to_dict("records")
     ]  # fmt: skip
@@ -267,9 +271,9 @@ STUDY = Study(
                    label="n rho"),
     also=claims,
     notes=(
-        "Errors of slopes are over those of maximum likelihood, as RMSE and by medians; coverage is that of the worst slope "
-        "and of the intercept, of fits that are flagged and of those that are not.",
-        f"Slopes of unflagged fits cover .95, intercepts and flagged fits {LEAST:g}; errors are at most {WORSE:g} times the "
-        f"target, by medians where more than {FLAGGED:.0%} are flagged.",
+        "Errors of slopes are over those of maximum likelihood, as RMSE and by medians; coverage is that of the worst "
+        "slope and of the intercept, of fits that are flagged and of those that are not.",
+        f"Slopes of unflagged fits cover .95, intercepts and flagged fits {LEAST:g}; errors are at most {WORSE:g} "
+        f"times the target, by medians where more than {FLAGGED:.0%} are flagged.",
     ),
 )  # fmt: skip

@@ -90,7 +90,8 @@ def summary(_: float, drawn: Drawn) -> list[dict[str, Any]]:
     return [
         {"term": term, "reading": reading,
          "coverage": float(((ends[:, place, 0] <= truth[place + 1]) & (truth[place + 1] <= ends[:, place, 1])).mean()),
-         "median width": float(np.nanmedian(np.diff(ends[:, place]))), "no interval": float(np.isnan(ends[:, place, 0]).mean())}
+         "median width": float(np.nanmedian(np.diff(ends[:, place]))),
+         "no interval": float(np.isnan(ends[:, place, 0]).mean())}
         for reading, ends in drawn.items() for place, term in enumerate(NAMES[1:])
     ]  # fmt: skip
 
@@ -134,5 +135,6 @@ STUDY = Study(
           where=lambda table: table["reading"] == "dpinfer", design=f"fair, n = {ROWS:,}, rho .01 to 3"),),
     axes=lambda rho: {"price": f"ZCDP({rho:g})"}, by=("term", "reading"), figure=picture, also=claims,
     notes=(f"{ROWS:,} rows drawn with replacement from statsmodels' fair data, add_remove; rate_marriage on educ and "
-           "religious. Both readings have the same noisy cross-products. A reading that gives no interval does not cover.",),
+           "religious. Both readings have the same noisy cross-products. A reading that gives no interval does not "
+           "cover.",),
 )  # fmt: skip

@@ -129,7 +129,7 @@ def replicates(
     count: int,
     *,
     level: float = 0.95,
-    more: Callable[[Any], dict[str, Any]] = lambda fit: {},
+    more: Callable[[Any], dict[str, Any]] = lambda _: {},
 ) -> dict[str, np.ndarray]:
     """Draw data sets, fit each, and return ends of intervals, errors and more, with a row per replicate.
 

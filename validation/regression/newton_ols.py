@@ -128,7 +128,7 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
     truth, oracle = population(cell.kind)
     ends, width = drawn["ends"], np.ptp(drawn["ends"], axis=-1)
     covered, left = covers(ends, truth), ~(drawn["noted"][:, None] | ~np.isfinite(width))
-    mean, error = mean_ratio(width, 2 * stats.norm.ppf(0.975) * oracle / np.sqrt(cell.n))
+    mean, _ = mean_ratio(width, 2 * stats.norm.ppf(0.975) * oracle / np.sqrt(cell.n))
     unmarked = [covered[left[:, j], j].mean() for j in (1, 2, 3) if left[:, j].any()]
     ratio, _ = rmse_ratio(drawn["error"], drawn["ordinary"])
     marked = float((~left).mean(axis=0).max())
@@ -153,7 +153,8 @@ def claimed(which: str, *, wrong: bool) -> tuple[Rule, ...]:
         return table["wrong"] == wrong
 
     return (
-        Rule(f"least coverage of 95% intervals of a slope, least squares by rounds: {which}", "judged slope", quantities=3,
+        Rule(f"least coverage of 95% intervals of a slope, least squares by rounds: {which}", "judged slope",
+             quantities=3,
              where=where, design=f"n 500-50,000, rho .05-.5, {2 if wrong else 9} designs"),
         Rule("", "judged intercept", limit=0.95 - OF_INTERCEPT, where=where),
         Rule("", "judged marks", "share", MOST_MARKED, where=where),
@@ -168,8 +169,9 @@ STUDY = Study(
         {"worst slope": 0.95, "width / oracle": 1.1}, "kind", label="n rho",
     )(table[table["price"].isin(PRICES)]),
     notes=(
-        f"Slopes cover unless all fits are flagged, intercepts {OF_INTERCEPT:g} less; where n rho is at least {CLEAR:g}, a "
-        f"term is flagged or not determined in at most {MOST_MARKED:.0%} of fits. Nothing is claimed for wrong models with "
+        f"Slopes cover unless all fits are flagged, intercepts {OF_INTERCEPT:g} less; where n rho is at least "
+        f"{CLEAR:g}, a term is flagged or not determined in at most {MOST_MARKED:.0%} of fits. Nothing is claimed "
+        f"for wrong models with "
         "rows far out: few rows decide, and noise hides them. Widths, of finite intervals, are over those of the "
         "population's sandwich, without a cap.",
     ),

@@ -109,8 +109,10 @@ STUDY = Study(
     (
         Rule("least coverage of 95% intervals of a regression clustered by person", "coverage", quantities=4,
              design=f"ols and logit, {MOST} dependent rows of a person at most, both relations"),
-        Rule("largest RMSE over that without privacy, 2,000 people, rho = .5, add_remove", "RMSE / without privacy", "value",
-             np.inf, where=lambda table: (table["rho"] == 0.5) & (table["neighbors"] == "add_remove"), design="the same"),
+        Rule("largest RMSE over that without privacy, 2,000 people, rho = .5, add_remove", "RMSE / without privacy",
+             "value",
+             np.inf, where=lambda table: (table["rho"] == 0.5) & (table["neighbors"] == "add_remove"),
+             design="the same"),
     ),
     notes=(f"People have 1 to {MOST} rows, max_rows={MOST}; errors of a person's rows have the correlation {ALIKE:g}. "
            "Coverage is that of the worst coefficient.",),

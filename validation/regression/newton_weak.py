@@ -91,14 +91,18 @@ WHERE = f"{len(DESIGNS)} populations, n 1,000 and 10,000, epsilon .1 and 1, rho 
 STUDY = Study(
     "newton_weak", cells, draw, summary,
     (
-        Rule("least coverage of 95% intervals of a coefficient, least squares by rounds where noise dominates", "coverage",
+        Rule("least coverage of 95% intervals of a coefficient, least squares by rounds where noise dominates",
+             "coverage",
              quantities="coefficients", design=WHERE),
-        Rule("size at .05 of tests of a coefficient, least squares by rounds where noise dominates", "size", "size", 0.05,
+        Rule("size at .05 of tests of a coefficient, least squares by rounds where noise dominates", "size", "size",
+             0.05,
              quantities="coefficients", design=WHERE),
-        Rule("size at .05 of the joint test of slopes, least squares by rounds where noise dominates", "joint size", "size",
+        Rule("size at .05 of the joint test of slopes, least squares by rounds where noise dominates", "joint size",
+             "size",
              0.05, design=WHERE),
     ),
     figure=scatter("price", {"coverage": 0.95, "size": 0.05, "joint size": 0.05}, ["data", "n"]),
-    notes=("Rows are drawn with replacement from a population whose own least squares line is the truth. Noise dominates "
-           "nearly all of these fits. Coverage and size: of the worst coefficient; joint size: of the test of all slopes.",),
+    notes=("Rows are drawn with replacement from a population whose own least squares line is the truth. Noise "
+           "dominates nearly all of these fits. Coverage and size: of the worst coefficient; joint size: of the test "
+           "of all slopes.",),
 )  # fmt: skip

@@ -100,7 +100,8 @@ def cases() -> list[Case]:
     ]
     grid += [(Kind(*one), (1000, 10000), zcdp[1:]) for one in (("loose", 1), ("collinear", 5), ("rare", 2))]
     return [
-        Case(kind.regressors, "", kind, dpi.ols("y ~ " + " + ".join(kind.names), method="gram"), kind.truth, kind.schema,
+        Case(kind.regressors, "", kind, dpi.ols("y ~ " + " + ".join(kind.names), method="gram"), kind.truth,
+             kind.schema,
              n, prices, neighbors, contrasts=kind.contrasts)
         for kind, sizes, prices in grid for neighbors in NEIGHBORS for n in sizes
     ]  # fmt: skip
@@ -142,7 +143,7 @@ def published(b: float, n: int) -> Case:
                 (dpi.GDP(1.0),), "replace_one", extra={"b": b})  # fmt: skip
 
 
-def test_claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+def claims_of_tests(table: pd.DataFrame, _: Options) -> list[Claim]:
     """State what the slope tests show: sizes in .042-.058, power at least .99."""
     found = []
     for row in table.to_dict("records"):
@@ -198,7 +199,8 @@ def implied(case: Case, drawn: Drawn) -> list[dict]:
     told = 2 * stats.norm.cdf(normal * ratio) - 1
     slope = 2 * normal * stats.norm.pdf(normal * ratio)
     return [{"width / oracle": ratio, "coverage": row["coverage"], "coverage that the width implies": told,
-             "away": (row["coverage"] - told) / np.hypot(np.sqrt(told * (1 - told) / count), slope * row["error of width / oracle"])}]  # fmt: skip
+             "away": (row["coverage"] - told) / np.hypot(np.sqrt(told * (1 - told) / count),
+                                                         slope * row["error of width / oracle"])}]  # fmt: skip
 
 
 def oracle_claims(table: pd.DataFrame, _: Options) -> list[Claim]:
@@ -224,12 +226,13 @@ STUDY = (
         ),
         axes=lambda case: {"n": case.n, "slopes": case.generate.slopes, "regressors": case.name,
                            "neighbors": case.neighbors},
-        by=("price",), figure=scatter("kappa", {"worst": 0.95, "width / oracle": RULES.width_cap}, ["regressors", "slopes"]),
+        by=("price",), figure=scatter("kappa", {"worst": 0.95, "width / oracle": RULES.width_cap},
+                                      ["regressors", "slopes"]),
         notes=("Coverage is that of the worst slope.",),
     ),
     Study("ols_slope_test", [published(0.0, 200), published(0.0, 5000), published(0.4, 200)], simulated.draw,
-          simulated.rows, axes=lambda case: {"n": case.n, "b": case.extra["b"]}, also=test_claims),
+          simulated.rows, axes=lambda case: {"n": case.n, "b": case.extra["b"]}, also=claims_of_tests),
     Study("ols_oracle", strained, simulated.draw, implied, axes=lambda case: {"errors": case.name}, also=oracle_claims,
-          notes=("Intervals of r times the oracle's width cover 2 Phi(1.96 r) - 1, as far as estimates are normal: where "
-                 "the standard errors of a design are wrong, the width over the oracle's says so.",)),
+          notes=("Intervals of r times the oracle's width cover 2 Phi(1.96 r) - 1, as far as estimates are normal: "
+                 "where the standard errors of a design are wrong, the width over the oracle's says so.",)),
 )  # fmt: skip

@@ -70,7 +70,8 @@ class Rows:
 def case(rows: Rows, price: float) -> Case:
     """Return the regression on rows at a price."""
     return Case("", "", rows, dpi.ols(FORMULA, method="gram"), TRUTH, lambda _: rows.schema, N, (dpi.ZCDP(price),),
-                extra={"rows of the level": rows.few, "its mean": "extreme" if rows.extreme else "middle", "rho": price})  # fmt: skip
+                extra={"rows of the level": rows.few, "its mean": "extreme" if rows.extreme else "middle",
+                       "rho": price})  # fmt: skip
 
 
 def cases() -> list[Case]:
@@ -97,7 +98,8 @@ def summary(one: Case, drawn: Drawn) -> dict:
     return {
         "coverage": min(row["coverage"] for row in found), "mean coverage": np.mean([row["coverage"] for row in found]),
         "without the level": min(row["coverage"] for row in known.values()), "width / without": ratios[place],
-        "error of width / without": ratios[place] * np.hypot(*apart), "unbounded": max(row["unbounded"] for row in found),
+        "error of width / without": ratios[place] * np.hypot(*apart),
+        "unbounded": max(row["unbounded"] for row in found),
         "cap": np.nan if one.generate.extreme else CAPS.get(one.generate.few, np.nan),
     }  # fmt: skip
 
@@ -105,16 +107,19 @@ def summary(one: Case, drawn: Drawn) -> dict:
 STUDY = Study(
     "rare_levels", cases, draw, summary,
     (
-        Rule("least coverage of 95% intervals of the terms beside a near-empty level", "coverage", quantities=len(TRUTH),
+        Rule("least coverage of 95% intervals of the terms beside a near-empty level", "coverage",
+             quantities=len(TRUTH),
              design=f"a level of {ROWS[0]}-{ROWS[-1]} rows of {N:,}, rho {PRICES[0]:g}-{PRICES[-1]:g}"),
         Rule("", "unbounded", "value", 1e-9),
-        Rule("largest mean width beside a near-empty level over that without the level", "width / without", "width", "cap",
+        Rule("largest mean width beside a near-empty level over that without the level", "width / without", "width",
+             "cap",
              where=lambda table: table["cap"].notna()),
     ),
     axes=lambda one: dict(one.extra),
     figure=scatter("rows of the level", {"coverage": 0.95, "width / without": np.nan}, ["rho", "its mean"], log=False),
     notes=(
-        "All intervals of the other terms are bounded; mean width over that of the same regression without the level at most "
+        "All intervals of the other terms are bounded; mean width over that of the same regression without the level "
+        "at most "
         + ", ".join(f"{cap:g} ({rows} rows)" for rows, cap in CAPS.items())
         + ". The level has seven others beside it; its own interval is left out. An extreme level has its mean near "
         "the end of the declared range: what it adds to the width is reported, and has no cap, for its coefficient "

@@ -32,7 +32,7 @@ from validation.common.outputs import Options, write_table
 from validation.common.rules import Claim, Rule
 from validation.common.study import Drawn, Study
 from validation.regression.newton_draws import Drawer, encoded
-from validation.regression.real_populations import POPULATIONS, STATSMODELS, Population
+from validation.regression.real_populations import POPULATIONS, Population
 
 BELOW, FAR_BELOW = 0.015, 0.05
 """How far coverage may fall below that of the non-private interval, and how far where no flag names the coefficient."""
@@ -54,7 +54,7 @@ WORST_ERROR = 5.0
 """Largest RMSE ratio of replicates whose interval is bounded."""
 
 ALPHA, SIZE_ABOVE = 0.05, 0.015
-"""Level of tests, and one less that of intervals; how far the size of a test may lie above that of the non-private test, or of alpha."""
+"""Level of tests; how far the size of one may lie above that of the test without privacy, or the level."""
 
 SIZES = (1000, 2000, 5000, 20_000)
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), PURE: dpi.PureDP(1)}
@@ -609,23 +609,32 @@ SLOPES = at("slope")
 PURE_SLOPES = at("slope", privacy=PURE, n=PURE_N, coefficients=lambda k: k <= PURE_COEFFICIENTS)
 PURE_TOLD = f"of slopes on real data, {PURE}, n = {PURE_N:,}, at most {PURE_COEFFICIENTS} coefficients"
 RULES = (
-    Rule("coverage of 95% intervals of slopes on real data, beside the non-private ones", "coverage", limit="least coverage",
+    Rule("coverage of 95% intervals of slopes on real data, beside the non-private ones", "coverage",
+         limit="least coverage",
          where=SLOPES),
-    Rule("coverage of slopes on real data where the noise share is below .5, at most .99 and two Monte Carlo errors", "coverage",
+    Rule("coverage of slopes on real data where the noise share is below .5, at most .99 and two Monte Carlo errors",
+         "coverage",
          "share", MOST_COVERAGE, where=at("slope", noise_share=lambda share: share < LIGHT_NOISE)),
-    Rule("coverage of slopes on real data where no flag names them, beside the non-private ones less .05", "coverage unflagged",
-         limit="least unflagged", count="unflagged fits", where=at("slope", unflagged_fits=lambda count: count >= FEWEST)),
-    Rule("coverage of 95% intervals of average effects and predictions on real data, beside the non-private ones", "coverage",
+    Rule("coverage of slopes on real data where no flag names them, beside the non-private ones less .05",
+         "coverage unflagged",
+         limit="least unflagged", count="unflagged fits",
+         where=at("slope", unflagged_fits=lambda count: count >= FEWEST)),
+    Rule("coverage of 95% intervals of average effects and predictions on real data, beside the non-private ones",
+         "coverage",
          limit="least coverage", where=at(["effect", "prediction"])),
-    *(Rule(f"share of unbounded intervals of slopes on real data where n rho is at least {least:g}", "unbounded", "share", most,
-           where=at("slope", n_rho=lambda information, least=least: information >= least)) for least, most in UNBOUNDED.items()),
+    *(Rule(f"share of unbounded intervals of slopes on real data where n rho is at least {least:g}", "unbounded",
+           "share", most,
+           where=at("slope", n_rho=lambda information, least=least: information >= least)) for least,
+           most in UNBOUNDED.items()),
     Rule(f"share of unbounded intervals {PURE_TOLD}", "unbounded", "share", PURE_UNBOUNDED, where=PURE_SLOPES),
     Rule(f"median width over the non-private one {PURE_TOLD}", "width ratio", "width", PURE_WIDTH, where=PURE_SLOPES),
-    *(Rule(f"worst {name} over the non-private one of slopes on real data, {price}, n = {n:,}", f"{name} ratio", kind, worst,
+    *(Rule(f"worst {name} over the non-private one of slopes on real data, {price}, n = {n:,}", f"{name} ratio", kind,
+           worst,
            where=at("slope", privacy=price, n=n))
       for name, kind, asked in (("width", "width", WIDTHS), ("RMSE", "value", ERRORS))
       for (price, n), (_, worst) in asked.items()),
-    Rule("RMSE over the non-private one of slopes on real data where the interval is bounded", "RMSE ratio where bounded", "value",
+    Rule("RMSE over the non-private one of slopes on real data where the interval is bounded",
+         "RMSE ratio where bounded", "value",
          WORST_ERROR, where=at("slope", unbounded=lambda share: share < 0.95)),
     *(Rule(f"size at .05 of {what}", column, "size", "most size", where=at(quantity, mode))
       for what, quantity, mode, column in (
@@ -734,7 +743,8 @@ STUDY = Study(
     by=("regression", "mode", "neighbors", "n", "privacy", "quantity", "term"),
     quick=lambda cell: (cell.name, cell.n, cell.shuffled) in QUICK_CELLS and cell.price == "ZCDP(0.5)",
     notes=(
-        f"{len(POPULATIONS)} regressions on data sets of statsmodels and others. Rows are drawn with replacement; the truth is "
+        f"{len(POPULATIONS)} regressions on data sets of statsmodels and others. Rows are drawn with replacement; the "
+        f"truth is "
         "statsmodels' fit of all rows. Unbounded intervals count as covering.",
         "Huber's and quantile regressions are judged by the truth of statsmodels, though ours estimates the scale "
         "otherwise and smooths the check function. The non-private quantile regression is smoothed, too, but less.",

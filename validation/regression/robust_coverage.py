@@ -161,7 +161,8 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
     wide = np.nanmedian(widths, axis=0) if np.isfinite(widths).any() else np.full(4, np.inf)
     share = float(np.median(drawn["share"]))
     return {
-        "kind": "Huber" if cell.model == "huber" else "quantile", "intercept": covered[0], "worst slope": covered[1:].min(),
+        "kind": "Huber" if cell.model == "huber" else "quantile", "intercept": covered[0],
+        "worst slope": covered[1:].min(),
         "worst": covered.min(), "width / oracle": float(wide.max()),
         "error of width / oracle": 1.25 * float(np.nanstd(widths[:, np.argmax(wide)])) / np.sqrt(len(widths)),
         "bias / oracle": float(bias[np.argmax(np.abs(bias))]), "noise share": share,
@@ -196,11 +197,13 @@ STUDY = Study(
     (
         Rule("least coverage of 95% intervals, {part} regression", "worst", split="kind", quantities=4,
              design="88 cells: n 2,000-10,000, four laws of errors, four units, both relations"),
-        Rule("largest median width over the oracle's where noise is small, {part} regression", "width / oracle", "width",
+        Rule("largest median width over the oracle's where noise is small, {part} regression", "width / oracle",
+             "width",
              WIDTH_CAP, split="kind", where=lambda table: table["noise share"] <= SMALL_NOISE),
     ),
     figure=scatter("noise share", {"worst": 0.95, "width / oracle": WIDTH_CAP}, ["kind", "errors"], log=False),
     also=equality_claim,
-    notes=(f"Coverage of the intercept and of every slope; where noise is at most {SMALL_NOISE:.0%} of the variance, median "
-           f"width at most {WIDTH_CAP:g} times the oracle's, who knows the true density at the quantile and has no noise.",),
+    notes=(f"Coverage of the intercept and of every slope; where noise is at most {SMALL_NOISE:.0%} of the variance, "
+           f"median width at most {WIDTH_CAP:g} times the oracle's, who knows the true density at the quantile and "
+           f"has no noise.",),
 )  # fmt: skip

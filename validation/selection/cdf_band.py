@@ -176,7 +176,8 @@ STUDY = Study(
     quick=2, axes=lambda design: {"population": design.source.name, "n": design.n, "price": str(design.price),
                          "neighbors": design.neighbors},
     figure=scatter("n", {"coverage": 0.95, "over DKW": 1.0}, ["population", "price"]), also=claims,
-    notes=(f"95% bands, at every edge of {LEAVES:,} leaves (whole numbers: one to a leaf); {DRAWS} simulated draws with public "
-           f"seed {SEED}, as by default. DKW: the band without privacy, sqrt(ln(2 / .05) / (2 n)). The errors' quantile: 95% "
+    notes=(f"95% bands, at every edge of {LEAVES:,} leaves (whole numbers: one to a leaf); {DRAWS} simulated draws "
+           f"with public seed {SEED}, as by default. DKW: the band without privacy, sqrt(ln(2 / .05) / (2 n)). The "
+           f"errors' quantile: 95% "
            "of the largest error in these replicates.",),
 )  # fmt: skip

@@ -261,17 +261,20 @@ def rate_claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     """Exact for best bins; for chosen ones not refuted."""
     rates = slopes(table)
     told = ("Slopes of log error on log n, over n = 1e3, 1e4, 1e5, 1e6. At the fixed prices noise fades as n grows, so "
-            "that errors fall faster than without noise; at epsilon = n^(-1/3) noise and sampling keep their proportion "
-            f"where bins have a bias. {EXACT.capitalize()} have none in ten bins: noise then fades there too.")  # fmt: skip
+            "that errors fall faster than without noise; at epsilon = n^(-1/3) noise and sampling keep their "
+            f"proportion where bins have a bias. {EXACT.capitalize()} have none in ten bins: noise then fades there "
+            "too.")  # fmt: skip
     write_table(rates, "density_error_slopes", options, [told])
     falling, bent = rates["path"] == FALLING, rates["design"] != EXACT
     smooth = rates["design"].isin(SMOOTH)
     best, chosen = rates["best bins"] - rates["without noise"], rates["chosen bins"] - rates["without noise"]
     near = chosen - REFUTED * rates["its error"]
     cases = (
-        ("within .05 of that without noise, best bins, epsilon = n^(-1/3)", "designs", falling & bent, best.abs(), best.abs()),
+        ("within .05 of that without noise, best bins, epsilon = n^(-1/3)", "designs", falling & bent, best.abs(),
+         best.abs()),
         ("at most .05 above that without noise, best bins, every price", "paths", best.notna(), best, best),
-        ("within .05 of that without noise, chosen bins, smooth, epsilon = n^(-1/3)", "paths", falling & smooth, chosen.abs(),
+        ("within .05 of that without noise, chosen bins, smooth, epsilon = n^(-1/3)", "paths", falling & smooth,
+         chosen.abs(),
          chosen.abs() - REFUTED * rates["its error"]),
         ("at most .05 above that without noise, chosen bins, fixed prices", "paths", ~falling, chosen, near),
     )  # fmt: skip
@@ -287,22 +290,26 @@ STUDY = (
         "density_error", errors_of, draw, summary,
         (
             judged("the best fixed number: smooth, noise at most doubles its error", "ratio", *SMOOTH),
-            judged("the best fixed number: steps at tenths, n >= 1e5, PureDP(1) and ZCDP(.5)", "ratio", EXACT, large=True),
+            judged("the best fixed number: steps at tenths, n >= 1e5, PureDP(1) and ZCDP(.5)", "ratio", EXACT,
+                   large=True),
             judged("the best candidate: steps anywhere, n >= 1e5, PureDP(1) and ZCDP(.5)", "ratio to the candidates",
                    "steps anywhere", large=True),
         ),
         axes=lambda cell: {"design": cell.design.name, "path": cell.path, "privacy": str(cell.price), "n": cell.n},
         early=False, most=500, quick=20, also=rate_claims,
-        figure=lambda table: lines(table, "design", "n", {"error": "o-", "error of the best": ":"}, color="path", log=True),
-        notes=("Every release is by the mechanism itself. The best is the least exact expected error of a fixed number of bins "
-               "(every one up to 100, then steps of 3%) at the whole price, that of the candidates the least among the numbers "
-               "that may be chosen. Samples have a fixed size n, which is confidential (add_remove).",),
+        figure=lambda table: lines(table, "design", "n", {"error": "o-", "error of the best": ":"}, color="path",
+                                   log=True),
+        notes=("Every release is by the mechanism itself. The best is the least exact expected error of a fixed number "
+               "of bins (every one up to 100, then steps of 3%) at the whole price, that of the candidates the least "
+               "among the numbers that may be chosen. Samples have a fixed size n, which is confidential "
+               "(add_remove).",),
     ),
     Study(
         "density_error_coverage", covered, draw_coverage, coverage,
-        (Rule("least pointwise coverage of 95% intervals, {part} bins", "least coverage", split="bins", quantities="intervals"),),
+        (Rule("least pointwise coverage of 95% intervals, {part} bins", "least coverage", split="bins",
+              quantities="intervals"),),
         axes=lambda cell: {"bins": cell.path, "design": cell.design.name, "privacy": str(cell.price), "n": cell.n},
-        notes=("Coverage of 95% intervals for the mean density in a bin, of each bin in the best fixed number, or of the bins "
-               f"chosen around {len(POINTS)} points.",),
+        notes=("Coverage of 95% intervals for the mean density in a bin, of each bin in the best fixed number, or of "
+               f"the bins chosen around {len(POINTS)} points.",),
     ),
 )  # fmt: skip

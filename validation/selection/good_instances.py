@@ -305,7 +305,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     for what in ("value", "rank"):
         ratio = table[f"{what}, times"]
         better = int((ratio >= 1).sum())
-        found.append(Claim(f"medians: cells in which the choice errs no more in {what} than smooth sensitivity at its best",
+        found.append(Claim(f"medians: cells in which the choice errs no more in {what} than smooth sensitivity at its "
+                           f"best",
                            design, f"{better} of {len(table)}, middle {ratio.median():.1f} times",
                            better >= MOST * len(table) and ratio.median() > LEAST_GAIN,
                            threshold=f"{MOST:.0%} of cells, middle above {LEAST_GAIN:g}", cells=len(table),
@@ -314,18 +315,24 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
 
 
 STUDY = (
-    Study("good_instances", [*product(SHAPES, WIDE, SIZES)], draw, summary, by=("price",), most=400, also=claims, quick=6,
+    Study("good_instances", [*product(SHAPES, WIDE, SIZES)], draw, summary, by=("price",), most=400, also=claims,
+          quick=6,
           axes=lambda cell: {"shape": cell[0].name, "bounds": cell[1], "n": cell[2]},
           figure=lambda table: lines(table, "price", "n", {"value, times": "o-"}, color="shape", log=True),
-          notes=("Mean distance from the sample's median, in rows and in value, where a row is replaced and n is odd. Choice: "
-                 "the exponential mechanism on the distance in rank, for all of the price. Smooth: noise scaled to the smooth "
-                 "sensitivity of the median, the best of all laws and constants of the grid for this cell and this error.",)),
+          notes=("Mean distance from the sample's median, in rows and in value, where a row is replaced and n is odd. "
+                 "Choice: the exponential mechanism on the distance in rank, for all of the price. Smooth: noise "
+                 "scaled to the smooth sensitivity of the median, the best of all laws and constants of the grid for "
+                 "this cell and this error.",)),
     Study("good_instances_ranges", [*product(SHAPES, (101, 1_001))], draw_range, ranges, most=80, quick=2,
           axes=lambda cell: {"shape": cell[0].name, "n": cell[1]},
-          notes=("Root mean squared error of the range between the quartiles over the sample's, PureDP(1), replace_one. Two "
-                 "choices: half of the price each. One choice: the inverse sensitivity mechanism of the range itself.",)),
-    Study("good_instances_centres", [*product(("normal", "t, 2 degrees of freedom"), WIDE, SIZES)], draw_centre, centres,
+          notes=("Root mean squared error of the range between the quartiles over the sample's, PureDP(1), "
+                 "replace_one. Two choices: half of the price each. One choice: the inverse sensitivity mechanism of "
+                 "the range itself.",
+                 )),
+    Study("good_instances_centres", [*product(("normal", "t, 2 degrees of freedom"), WIDE, SIZES)], draw_centre,
+          centres,
           most=80, quick=2, axes=lambda cell: dict(zip(("population", "bounds", "n"), cell, strict=True)),
-          notes=("Median absolute error of the centre over that of the 10% trimmed mean, PureDP(1), replace_one. Mean, found "
-                 "bounds: a quarter of the price for dpi.bounds, the rest for dpi.mean. rlm: Huber's, by rounds.",)),
+          notes=("Median absolute error of the centre over that of the 10% trimmed mean, PureDP(1), replace_one. Mean, "
+                 "found bounds: a quarter of the price for dpi.bounds, the rest for dpi.mean. rlm: Huber's, by "
+                 "rounds.",)),
 )  # fmt: skip

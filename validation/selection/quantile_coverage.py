@@ -221,7 +221,7 @@ def summary(cells: tuple[Cell, ...], drawn: Drawn) -> list[dict]:
     """A row for each price, quantile and kind of ends."""
     tables = []
     for cell, found in zip(cells, drawn.values(), strict=True):
-        oracles, (ratio, error) = oracle(cell), mean_ratio(found[..., 2])
+        oracles, (_, error) = oracle(cell), mean_ratio(found[..., 2])
         for place, ends in enumerate(ENDS if cell.source.continuous else ENDS[:1]):
             below, above, width, flagged, whole = found[:, :, place].mean(axis=0).T
             table = pd.DataFrame({
@@ -298,11 +298,13 @@ STUDY = Study(
     figure=scatter("sampling / noise sd", {"coverage": 0.95, "width / oracle": WIDTH_CAP}, ["ends", "clear"]),
     notes=(
         f"Flagged intervals are included. Mean width at most {WIDTH_CAP:g} times that of an oracle who knows the "
-        "distribution, and both variances at every value, where the column has a density, the oracle's interval is within "
-        "the bounds, noise does not dominate (its mean variance in the rank over the oracle's interval is no larger than "
-        f"that of sampling) and, but for continuous=True, a leaf is at most {NARROW:.0%} of the oracle's interval.",
+        "distribution, and both variances at every value, where the column has a density, the oracle's interval is "
+        "within the bounds, noise does not dominate (its mean variance in the rank over the oracle's interval is no "
+        f"larger than that of sampling) and, but for continuous=True, a leaf is at most {NARROW:.0%} of the oracle's "
+        f"interval.",
         "continuous=True takes rows to lie evenly within a leaf. It is judged where that is true at the quantile but "
-        f"for {EVEN:g} standard deviations of sampling: not where the density breaks off within a leaf or the quantile is a "
+        f"for {EVEN:g} standard deviations of sampling: not where the density breaks off within a leaf or the quantile "
+        f"is a "
         "bound at which values are clamped.",
         "Noisy counts are drawn directly.",
     ),

@@ -128,7 +128,8 @@ def summary(cell: tuple[int, int], drawn: Drawn) -> list[dict]:
     size, kind = np.sqrt(np.nanmean(drawn["errors"] ** 2, axis=0)), "value" if studied()[cell[0]].continuous else "rank"
     return [
         {"error of": kind, "price": str(price), "method": method, "median": float(size[i, j, 1]),
-         "quartiles": float(np.sqrt((size[i, j, [0, 2]] ** 2).mean())), "over the sample's": size[i, j, 1] / size[i, 0, 1]}
+         "quartiles": float(np.sqrt((size[i, j, [0, 2]] ** 2).mean())),
+         "over the sample's": size[i, j, 1] / size[i, 0, 1]}
         for i, price in enumerate(PRICES) for j, method in enumerate(METHODS)
     ]  # fmt: skip
 
@@ -170,19 +171,23 @@ def sized(sizes: tuple[int, ...], most: int, name: str, **options: Any) -> Study
     return Study(
         name, [(place, n) for place in range(len(studied())) for n in sizes], draw, summary, most=most, early=False,
         rules=tuple(
-            Rule(f"largest error of the private median over the sample median's: {method}", "over the sample's", "value", cap,
+            Rule(f"largest error of the private median over the sample median's: {method}", "over the sample's",
+                 "value", cap,
                  where=lambda table, method=method: (table["method"] == method) & (table["n"] >= LARGE)
                  & (table["error of"] == "value"), design=f"n = {LARGE:,} and more")
             for method, cap in MOST.items()
         ),
         axes=lambda cell: {"population": studied()[cell[0]].name, "bounds": studied()[cell[0]].bounds, "n": cell[1]},
         by=("price", "method"),
-        figure=lambda table: lines(table.pivot_table("median", ["population", "bounds", "n", "price"], "method").reset_index(),
+        figure=lambda table: lines(table.pivot_table("median", ["population", "bounds", "n", "price"],
+                                                     "method").reset_index(),
                                    ["population", "bounds"], "n",
-                                   {"sample quantile": "k-", "exponential": "o-", "tree": "s--"}, color="price", log=True),
-        notes=("Root mean squared errors over the standard deviation of the sample quantile (of a discrete column: of its rank, "
-               "where a value within a leaf of one that occurs counts as that one). Exponential: each quartile alone at the "
-               "whole price, of which the choice has a quarter. Tree: all from one tree at the price.",),
+                                   {"sample quantile": "k-", "exponential": "o-", "tree": "s--"}, color="price",
+                                   log=True),
+        notes=("Root mean squared errors over the standard deviation of the sample quantile (of a discrete column: of "
+               "its rank, where a value within a leaf of one that occurs counts as that one). Exponential: each "
+               "quartile alone at the whole price, of which the choice has a quarter. Tree: all from one tree at the "
+               "price.",),
         **options,
     )  # fmt: skip
 
@@ -195,7 +200,8 @@ def many_claims(table: pd.DataFrame, _: Options) -> list[Claim]:
         by_n = table.groupby("n")[f"over 99 {kind}"].max()
         shown, sizes = ", ".join(f"{value:.2f}" for value in by_n), ", ".join(f"{n:,}" for n in by_n.index)
         found.append(Claim(f"error of 99 quantiles from one tree over 99 {kind} at 1/99 of the price (at most 1/3)",
-                           f"n = {sizes}; judged from {FROM:,}", shown, (told[f"over 99 {kind}"] <= THIRD).all()))  # fmt: skip
+                           f"n = {sizes}; judged from {FROM:,}", shown,
+                           (told[f"over 99 {kind}"] <= THIRD).all()))  # fmt: skip
     return found
 
 
@@ -207,7 +213,8 @@ STUDY = (
          for n, price in product(MANY_SIZES, MANY_PRICES)],
         draw_many, many, most=4, also=many_claims, quick=3,
         axes=lambda cell: {"population": studied()[cell[0]].name, "n": cell[1], "price": str(cell[2])},
-        notes=("Root mean squared error over the quantiles .01, .02, ..., .99, in rows of rank within the sample: what privacy "
-               "alone does. 99 releases have 1/99 of the price each, with the exponential mechanism a quarter of that.",),
+        notes=("Root mean squared error over the quantiles .01, .02, ..., .99, in rows of rank within the sample: what "
+               "privacy alone does. 99 releases have 1/99 of the price each, with the exponential mechanism a quarter "
+               "of that.",),
     ),
 )  # fmt: skip

@@ -104,7 +104,8 @@ def summary(cell: tuple[int, Any, str], drawn: Drawn) -> list[dict[str, Any]]:
     errors, sampling, taken, rows = size[:, :-1] / size[:, -1:], np.sqrt(n) / 2, taken_share(price, neighbors, n), []
     for share, found in zip(SHARES, errors.T, strict=True):
         half = Z * float(np.hypot(sampling, noise_of_rank(price, share, neighbors)))
-        rows.append({"share": share, "taken": share == taken, "error": float(np.median(found)), "largest": float(found.max()),
+        rows.append({"share": share, "taken": share == taken, "error": float(np.median(found)),
+                     "largest": float(found.max()),
                      "half width": half / (Z * sampling), "tells": half < n / 2})  # fmt: skip
     return rows
 
@@ -132,8 +133,10 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
 STUDY = Study(
     "quantile_split", [*product(SIZES, PRICES, NEIGHBORS)], draw, summary, most=400, also=claims,
     axes=lambda cell: {"neighbors": cell[2], "price": str(cell[1]), "n": cell[0]}, by=("share",),
-    figure=scatter("half width", {"error": 1.0}, ["neighbors", "share"], label="half width of the interval, over no privacy"),
-    notes=(f"Medians of {len(STUDIED)} populations: middle and largest of their root mean squared errors, over that of the "
-           "sample median. Half width: that of the 95% interval in rank, over that without privacy; it tells something where "
-           "it is less than half of the rows. Share: of the price, for the choice; taken: by the library.",),
+    figure=scatter("half width", {"error": 1.0}, ["neighbors", "share"], label="half width of the interval, over no "
+                                                                               "privacy"),
+    notes=(f"Medians of {len(STUDIED)} populations: middle and largest of their root mean squared errors, over that of "
+           f"the "
+           "sample median. Half width: that of the 95% interval in rank, over that without privacy; it tells something "
+           "where it is less than half of the rows. Share: of the price, for the choice; taken: by the library.",),
 )  # fmt: skip

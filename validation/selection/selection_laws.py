@@ -19,8 +19,8 @@ from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.sampling import SimulatedDraws, private_choice
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.accounting import choice_scale
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.selection.selection_exact import (
     CANDIDATES,
     EXACT,

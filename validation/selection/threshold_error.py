@@ -98,7 +98,8 @@ def curve(cell: tuple[int, int], drawn: Drawn) -> dict:
     stage = stage_of(k, 1, "add_remove")
     formula = pair_tail(distance, stage.law.shared, stage.law.scales[0])
     apart = abs(drawn["wrong"].mean() - formula) / np.sqrt(formula * (1 - formula) / count)
-    return {"measured": drawn["wrong"].mean(), "formula": formula, "noisy counts": count_tail(distance, k / PRICE.epsilon),
+    return {"measured": drawn["wrong"].mean(), "formula": formula,
+            "noisy counts": count_tail(distance, k / PRICE.epsilon),
             "apart": apart if formula * count > 20 else np.nan}  # fmt: skip
 
 
@@ -115,15 +116,17 @@ STUDY = (
     Study(
         "threshold_error", DESIGNS, draw, summary,
         (
-            Rule("largest share of wrong answers at the distance from which 95% are said to be right", "wrong there", "share",
+            Rule("largest share of wrong answers at the distance from which 95% are said to be right", "wrong there",
+                 "share",
                  BETA, design=TOLD),
             Rule("largest share of runs with any wrong answer at the joint distance", "any wrong there", "share", BETA,
                  design=TOLD),
         ),
         axes=lambda cell: dict(zip(("queries", "answers", "neighbors"), cell, strict=True)), also=gain,
-        notes=(f"{PRICE}; a row may meet all conditions. At the distances of the formula at most {BETA:.0%} may be wrong. "
-               "Any wrong: the last queries, as many as are answered, are above, all others below. Counts: discrete Laplace "
-               "noise of scale k / epsilon on each, compared with the threshold, exactly.",),
+        notes=(f"{PRICE}; a row may meet all conditions. At the distances of the formula at most {BETA:.0%} may be "
+               f"wrong. "
+               "Any wrong: the last queries, as many as are answered, are above, all others below. Counts: discrete "
+               "Laplace noise of scale k / epsilon on each, compared with the threshold, exactly.",),
     ),
     Study(
         "threshold_error_curve", [*product(CURVES, (1, 2, 4, 6, 8, 10, 15, 25, 50, 100, 200, 400))], draw_curve, curve,

@@ -13,8 +13,8 @@ import statsmodels.formula.api as smf
 import dpinfer as dpi
 from dpinfer.resampling.models import newton
 from validation.blocks.block_designs import POPULATIONS
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, in_turns
 
 ROWS, BLOCKS = 1_000_000, 500

@@ -15,8 +15,8 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, dominating_mu, noise_mu
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import REST, in_turns, seconds
 
 ROWS, REPLICATES, FEW = 1_000_000, 200, 20

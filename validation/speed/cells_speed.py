@@ -13,8 +13,8 @@ import pyarrow as pa
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
 from dpinfer.schema import Column
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, seconds
 
 ROWS = 500_000

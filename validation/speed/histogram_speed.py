@@ -8,8 +8,8 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, in_turns
 
 ROWS, BINS = 10_000_000, 1000

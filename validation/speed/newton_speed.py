@@ -11,8 +11,8 @@ from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import REST, bars, peak_memory
 
 ROWS, QUICK_ROWS, REGRESSORS = 1_000_000, 100_000, 10

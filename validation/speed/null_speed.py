@@ -11,8 +11,8 @@ from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import simulate
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import seconds
 
 DRAWS = 100_000

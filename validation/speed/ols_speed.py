@@ -10,8 +10,8 @@ import pandas as pd
 import statsmodels.api as sm
 
 import dpinfer as dpi
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import REST, bars, in_turns, peak_memory
 
 ROWS, REGRESSORS = 1_000_000, 10

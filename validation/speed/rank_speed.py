@@ -14,9 +14,9 @@ from dpinfer.distributions.rank_statistics import (
     TwoDistributions,
 )
 from dpinfer.statistics.nulls import NullModel, simulate
-from validation.common.rules import Claim
 from validation.common.leaves import noise_at
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, seconds
 
 DRAWS = 100_000

@@ -9,8 +9,8 @@ import dpinfer as dpi
 from dpinfer.kernel.quantiles import FAN_OUT
 from dpinfer.kernel.rows.tree import RANK
 from dpinfer.kernel.sampling import private_choice, private_noise
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, in_turns
 
 ROWS, LEVELS = 1_000_000, 20

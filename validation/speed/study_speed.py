@@ -10,8 +10,8 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.studies import population
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars
 
 ROWS = 1000

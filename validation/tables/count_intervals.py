@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.statistics.combination import measured_queries
 from dpinfer.statistics.tails import critical_value
-from validation.common.rules import Claim
 from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
 
 EPSILONS = np.round(np.arange(0.1, 5.01, 0.05), 2)
 CELLS = (1, 2, 5, 20, 100)

@@ -130,7 +130,8 @@ def summary(_: tuple, drawn: Drawn) -> list[dict]:
         coverage, (ratio, error) = found[..., 0].mean(axis=0, dtype=float), mean_ratio(found[..., 1].astype(float))
         place, widest = int(coverage.argmin()), int(np.nan_to_num(ratio, nan=-1.0).argmax())
         rows.append({
-            "quantity": quantity, "estimates": len(coverage), "coverage": coverage[place], "mean coverage": coverage.mean(),
+            "quantity": quantity, "estimates": len(coverage), "coverage": coverage[place],
+            "mean coverage": coverage.mean(),
             "width / oracle": ratio[widest], "error of width / oracle": error[widest],
             "flagged": found[:, place, 2].mean(dtype=float),
         })  # fmt: skip
@@ -140,11 +141,13 @@ def summary(_: tuple, drawn: Drawn) -> list[dict]:
 STUDY = Study(
     "marginals_coverage", designs, draw, summary,
     (
-        Rule("least coverage of 95% intervals from marginals: {part}", "coverage", split="quantity", quantities="estimates",
+        Rule("least coverage of 95% intervals from marginals: {part}", "coverage", split="quantity",
+             quantities="estimates",
              design="designs x prices x relations x rows"),
         Rule("mean width of intervals from marginals over the oracle's", "width / oracle", "width", WIDTH_CAP),
     ),
-    axes=named, by=("quantity",), figure=scatter("n", {"coverage": 0.95, "width / oracle": WIDTH_CAP}, ["quantity", "amount"]),
+    axes=named, by=("quantity",), figure=scatter("n", {"coverage": 0.95, "width / oracle": WIDTH_CAP},
+                                                 ["quantity", "amount"]),
     notes=(
         "Each row is the estimate of its quantity that is covered least. Truth is the count of the rows, or what the "
         "population expects.",

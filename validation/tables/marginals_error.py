@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.statistics.inference import Released
 from dpinfer.tables.marginal_inference import centered_margins, subsets_of
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_table
+from validation.common.rules import Claim
 
 CENSUS = (2, 5, 7, 16, 4, 9, 2, 12, 6, 10)
 """Levels of ten columns like those of a census: over 96 million cells."""

@@ -86,7 +86,8 @@ def summary(cell: tuple[str, str], drawn: Drawn) -> list[dict[str, Any]]:
     subsets = {" x ".join(names): subset for names, subset in zip(plan.marginals, plan.workload, strict=True)}
     return [
         {"marginal": name, "cells": found.shape[1] - 1, "coverage": float(found[:, 1:].mean(axis=0).min()),
-         "standard error": truth.cell_variance(subsets[name]) ** 0.5, "error / formula": float(found[:, 0].mean() ** 0.5)}
+         "standard error": truth.cell_variance(subsets[name]) ** 0.5,
+         "error / formula": float(found[:, 0].mean() ** 0.5)}
         for name, found in drawn.items()
     ]  # fmt: skip
 
@@ -127,7 +128,8 @@ STUDY = Study(
           design="28 marginals x 3 prices x 2 relations"),),
     axes=lambda cell: dict(zip(("price", "neighbors"), cell, strict=True)), by=("marginal",), figure=figure_of,
     also=error_claim, quick=2,
-    notes=(f"28 pairs of eight columns, {np.prod([high - low + 1 for low, high in LEVELS.values()]):,} cells in all, 944 "
-           "rows. coverage is that of the least covered cell of the marginal. error / formula: root mean squared error of the "
-           "unbiased cells over their standard error.",),
+    notes=(f"28 pairs of eight columns, {np.prod([high - low + 1 for low, high in LEVELS.values()]):,} cells in all, "
+           f"944 "
+           "rows. coverage is that of the least covered cell of the marginal. error / formula: root mean squared error "
+           "of the unbiased cells over their standard error.",),
 )  # fmt: skip

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.rules import Claim
 from validation.common.outputs import Options, limits, new_figure, write_table
+from validation.common.rules import Claim
 from validation.engines.many_rows import FULL, bare_scan, load, timed
 
 LEVELS = (2, 3, 4, 5, 6, 8, 8, 8, 10, 10)

@@ -79,6 +79,7 @@ STUDY = Study(
     (Rule("largest size at .05 of chi-squared tests from marginals", "size", "size", LEVEL,
           design="4 tables, n 100 to 20,000"),),
     axes=named, by=("test",), figure=scatter("n", {"size": LEVEL}, ["test", "amount"]),
-    notes=(f"{DRAWS} simulated tables behind each p-value. A test may be conservative: uneven margins, few rows, and much "
+    notes=(f"{DRAWS} simulated tables behind each p-value. A test may be conservative: uneven margins, few rows, and "
+           f"much "
            "noise.",),
 )  # fmt: skip

@@ -162,8 +162,8 @@ STUDY = Study(
     notes=(
         "`whole range` is the share of intervals that are every value the measure can take, because a noisy margin "
         "(for w: the noisy number of rows) is below 2.5 standard deviations of its noise; `width` and `mean estimate` "
-        "are of the others. Coverage of the residuals is that of the worst cell of the table whose expected count is at "
-        f"least {FEWEST:g} and the noise's standard deviation; `all cells` is that of the worst of all.",
+        "are of the others. Coverage of the residuals is that of the worst cell of the table whose expected count is "
+        f"at least {FEWEST:g} and the noise's standard deviation; `all cells` is that of the worst of all.",
         "Laplace noise is that of the pure differential privacy that implies the rho: epsilon = sqrt(2 rho).",
     ),
 )  # fmt: skip

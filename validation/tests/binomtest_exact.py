@@ -22,8 +22,8 @@ from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_
 from dpinfer.release import NoiseLaw
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.statistics.nulls import Alternative
-from validation.common.rules import Claim
 from validation.common.outputs import Options, new_figure, write_table
+from validation.common.rules import Claim
 from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, exact_probability
 
 PRICES = (dpi.PureDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5))

@@ -174,13 +174,16 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
 STUDY = (
     Study("chisquare_power", POINTS, draw, summary, also=claims, quick=7,
           axes=lambda point: {"design": point.name, "n": point.n, "rho": point.rho},
-          notes=(f"Level {LEVEL:g}, replace_one with public n; the null's quantile from {NULL_DRAWS} times as many draws. "
-                 "`error` is the Monte Carlo standard error of the difference to the known value, itself taken to be from "
-                 f"{KNOWN_FROM:,} replicates; `limit` is the power of the projected statistic from its noncentral limit.",)),
+          notes=(f"Level {LEVEL:g}, replace_one with public n; the null's quantile from {NULL_DRAWS} times as many "
+                 f"draws. "
+                 "`error` is the Monte Carlo standard error of the difference to the known value, itself taken to be "
+                 f"from {KNOWN_FROM:,} replicates; `limit` is the power of the projected statistic from its noncentral "
+                 f"limit.",)),
     Study("chisquare_power_lost", [*product(LOSSES, CURVE)], draw_losses, lost, by=("statistic",),
           axes=lambda cell: {"design": cell[0][0], "rho": cell[0][3], "n": cell[1]},
           figure=lambda table: lines(table, "design", "n", {"power": "k-", "lost against projected": "o-"},
                                      color="statistic", log=True),
-          notes=("Power at level .05 of three statistics with simulated nulls: unprojected weighs all d directions by the "
-                 "full covariance, the noisy total among them. A negative loss is a gain over the projected statistic.",)),
+          notes=("Power at level .05 of three statistics with simulated nulls: unprojected weighs all d directions by "
+                 "the full covariance, the noisy total among them. A negative loss is a gain over the projected "
+                 "statistic.",)),
 )  # fmt: skip

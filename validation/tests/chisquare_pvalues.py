@@ -112,7 +112,8 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     error = np.sqrt(first * (1 - first) / count)
     least = ours.loc[fits, "KS p-value"].min()
     return [
-        Claim("size of the naive chi-squared test at .05; .74 expected", "goodness of fit, d = 4, n = 1000, rho = .00125",
+        Claim("size of the naive chi-squared test at .05; .74 expected", "goodness of fit, d = 4, n = 1000, rho = "
+                                                                         ".00125",
               f"{first:.3f}", abs(first - 0.74) < 0.02 + 4 * error, error=f"{error:.3f}"),
         Claim("least p-value of the Kolmogorov-Smirnov test that p-values are uniform (not rejected at 1e-4)",
               "goodness of fit, d = 4, n = 1000 and 10,000, both statistics", f"{least:.3g}", least > LEVEL),
@@ -124,8 +125,10 @@ STUDY = Study(
     (Rule("largest size at .05, independence and two samples", "size at .05", "share", 0.05,
           where=lambda table: (table["test"] != "goodness of fit") & (table["method"] != "naive"),
           design="2x2, n = 1000 and 10,000, rho = .00125, both statistics"),),
-    axes=lambda design: {"test": design.name, "n": design.n}, by=("method",), quick=6, early=False, figure=figure_of, also=claims,
-    notes=(f"{PRICE}, replace_one, the number of rows public (sizes of two samples only through the noisy table); {DRAWS} "
-           "simulated releases behind each of our p-values. The Kolmogorov-Smirnov test of a Monte Carlo p-value spreads "
-           "it evenly over its step of 1/1000.",),
+    axes=lambda design: {"test": design.name, "n": design.n}, by=("method",), quick=6, early=False, figure=figure_of,
+    also=claims,
+    notes=(f"{PRICE}, replace_one, the number of rows public (sizes of two samples only through the noisy table); "
+           f"{DRAWS} "
+           "simulated releases behind each of our p-values. The Kolmogorov-Smirnov test of a Monte Carlo p-value "
+           "spreads it evenly over its step of 1/1000.",),
 )  # fmt: skip

@@ -81,7 +81,8 @@ STUDY = (
         axes=lambda cell: {"test": cell[0], "population": cell[1], "n": cell[2], "price": str(cell[3]),
                            "neighbors": cell[4]},
         figure=scatter("n", {f"size at {level:g}": level for level in LEVELS}, "test"),
-        notes=(f"{DRAWS} draws behind each p-value; `hidden` is the share of tables in which a fitted count is small or "
+        notes=(f"{DRAWS} draws behind each p-value; `hidden` is the share of tables in which a fitted count is small "
+               f"or "
                "hidden by noise, so that three fits are tried.",),
     ),
     Study("loglinear_power", [*product(EFFECTS, (2000,), (dpi.ZCDP(0.05), dpi.ZCDP(0.005)))], draw_power, quick=10,

@@ -15,8 +15,8 @@ import dpinfer as dpi
 from dpinfer.descriptions.mean_test_inference import GroupMeans, spread_pvalues
 from dpinfer.descriptions.mean_tests import MeanComparison, f_oneway, ttest_1samp, ttest_ind, ttest_rel
 from dpinfer.descriptions.results import UNEQUAL
-from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.privacy import NEIGHBORS
+from dpinfer.statistics.nulls import batch_pvalues
 from validation.common.leaves import DRAWS, LEVELS, size_rules, sizes_of
 from validation.common.outputs import Options, lines, scatter
 from validation.common.rules import Claim, Rule
@@ -190,13 +190,15 @@ class Cell:
         """Columns that name the design."""
         design = self.design
         return {"test": design.test + ("" if design.equal_var else ", Welch"), "alternative": design.alternative,
-                "rows": " ".join(map(str, design.sizes)), "values": self.law.name, "sd ratio": design.ratio}  # fmt: skip
+                "rows": " ".join(map(str, design.sizes)), "values": self.law.name,
+                "sd ratio": design.ratio}  # fmt: skip
 
 
 def cells() -> list[Cell]:
     """Every design and law, at prices and relations in turns."""
     return [
-        Cell(design, law, tuple((price, NEIGHBORS[(index // 2 + turn) % 2]) for turn, price in enumerate(PRICES[index % 3 :: 3])))
+        Cell(design, law, tuple((price, NEIGHBORS[(index // 2 + turn) % 2]) for turn,
+                                price in enumerate(PRICES[index % 3 :: 3])))
         for index, (law, design) in enumerate(product(LAWS, DESIGNS))
     ]  # fmt: skip
 
@@ -227,7 +229,8 @@ def summary(_: Cell, drawn: Drawn) -> list[dict]:
             known = {f"ordinary at {level:g}": np.nan if np.isnan(plain).all() else float((plain <= level).mean())
                      for level in LEVELS}  # fmt: skip
             flagged = np.nan if np.isnan(found[:, 1]).all() else float((found[:, 1] < UNEQUAL).mean())
-            rows.append({"price": price, "neighbors": neighbors, "noise share": found[0, 2], **sizes_of(found[:, 0]), **known,
+            rows.append({"price": price, "neighbors": neighbors, "noise share": found[0, 2], **sizes_of(found[:, 0]),
+                         **known,
                          "flagged": flagged})  # fmt: skip
     return rows
 
@@ -278,7 +281,8 @@ def power_claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     lost = (at[UNTOUCHED] - at[str(POWER_PRICES[-1])]).max()
     error = np.sqrt(0.5 / table["replicates"].iloc[0])
     return [Claim(f"largest power lost to noise at {POWER_PRICES[-1]}",
-                  f"four tests, difference of {EFFECTS[3]:g} sd, level .05", f"{lost:.3f}", lost <= 0.1 + (3 * error if options.quick else 0),
+                  f"four tests, difference of {EFFECTS[3]:g} sd, level .05", f"{lost:.3f}",
+                  lost <= 0.1 + (3 * error if options.quick else 0),
                   error=f"{error:.3f}")]  # fmt: skip
 
 
@@ -287,7 +291,8 @@ STUDY = (
         "mean_tests", cells, draw, summary,
         (
             *size_rules("largest size of the tests of means at {level:g}"),
-            Rule("largest share of releases with equal variances that are flagged as unequal", "flagged", "share", FALSE_FLAGS,
+            Rule("largest share of releases with equal variances that are flagged as unequal", "flagged", "share",
+                 FALSE_FLAGS,
                  design="36 designs with equal_var=True"),
         ),
         axes=lambda cell: cell.axes, by=("price", "neighbors"),
@@ -299,6 +304,7 @@ STUDY = (
           notes=("Two groups, the smaller one of the larger variance. Sizes at .05.",)),
     Study("mean_tests_power", [*product(POWER, EFFECTS)], draw_power, most=2000, quick=28, also=power_claims,
           axes=lambda cell: {"test": cell[0].test, "effect": float(cell[1])},
-          figure=lambda table: lines(table, "test", "effect", {UNTOUCHED: "k-", **{str(one): "o-" for one in POWER_PRICES}},
+          figure=lambda table: lines(table, "test", "effect",
+                                     {UNTOUCHED: "k-", **{str(one): "o-" for one in POWER_PRICES}},
                                      ylabel="power at .05")),
 )  # fmt: skip

@@ -167,8 +167,9 @@ STUDY = (
                            "leaves": best_leaves(noise_at(dpi.PureDP(cell[0]), "replace_one").variance)},
         figure=lambda table: lines(table, ["test", "epsilon"], "n", dict.fromkeys(POWERS, "o-"), log=True,
                                    ylabel="power at .05"),
-        notes=(f"Groups of equal sizes, the last shifted by {EFFECT:g} standard deviations; PureDP, replace_one, n public. "
-               f"Noise on the statistic: Couch et al. (2019), delta {DELTA:g} for the first test; its critical values, and "
+        notes=(f"Groups of equal sizes, the last shifted by {EFFECT:g} standard deviations; PureDP, replace_one, n "
+               f"public. Noise on the statistic: Couch et al. (2019), delta {DELTA:g} for the first test; its "
+               f"critical values, and "
                "those without privacy, are quantiles of as many draws under the hypothesis.",),
     ),
     Study(

@@ -117,7 +117,7 @@ def symmetric(triangles: Array, width: int) -> Array:
 
 
 def tested(kind: Kind, price: Privacy, sums: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Rejections (R, 2) by the simulated null, p-values by the limiting distribution, and kappa, of one release each."""
+    """Rejections (R, 2) by the simulated null, p-values by the limiting distribution, and kappa."""
     model, measured = kind.model(price)
     noise = measured.law.rvs(len(sums), rng) * np.asarray(measured.steps)
     gram = sums + symmetric(noise, sums.shape[-1])
@@ -184,8 +184,9 @@ STUDY = (
         axes=lambda cell: {"regressors": cell[0].name, "slopes": cell[0].slopes, "tested": cell[0].tested,
                            "neighbors": cell[0].neighbors, "n": cell[1]},
         by=("price",),
-        figure=lambda table: scatter("kappa", {f"size at {LEVELS[0]:g}": LEVELS[0], f"limiting at {LEVELS[0]:g}": LEVELS[0]},
-                                     "regressors")(table),
+        figure=scatter("kappa", {f"size at {LEVELS[0]:g}": LEVELS[0],
+                                               f"limiting at {LEVELS[0]:g}": LEVELS[0]},
+                                     "regressors"),
         notes=(f"Simulated null of {DRAWS} draws. The limiting test refers the same score statistic to F, and counts "
                "Laplace noise by its own law.",),
     ),

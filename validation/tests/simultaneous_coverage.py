@@ -86,7 +86,7 @@ def residuals(n: int, price: Any, neighbors: str, replicates: int, seed: list[in
     counts = np.random.default_rng(seed).multinomial(n, shares, size=replicates)
     cells = TABLE.cells(n, price, neighbors, counts, [*seed, 1])
     model = Independence((3, 4), cells.noise.law, cells.nobs)  # type: ignore[arg-type]
-    parts = [residual_table(model, one, alpha=ALPHA, simultaneous=True) for one in cells.values]  # noqa: PD011  (counts, and no Series)
+    parts = [residual_table(model, one, alpha=ALPHA, simultaneous=True) for one in cells.values]
     joint = np.stack([np.stack([part.lower, part.upper], axis=-1) for part in parts])
     single = residual_table(model, cells.values, alpha=ALPHA)
     truth = residual_table(model, n * shares).standardised
@@ -137,6 +137,6 @@ STUDY = Study(
           design="cells of a table, means of groups, residuals, log-linear coefficients; two sizes, three prices"),),
     axes=lambda cell: {"quantity": cell[0], "n": cell[1], "price": str(cell[2]), "neighbors": cell[3]},
     figure=scatter("quantity", {"coverage": 0.95, "single, together": 0.95}, "price"),
-    notes=("`single, together` is the share of releases in which all single 95% intervals hold; `width / single` compares "
-           "mean widths.",),
+    notes=("`single, together` is the share of releases in which all single 95% intervals hold; `width / single` "
+           "compares mean widths.",),
 )  # fmt: skip
