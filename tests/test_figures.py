@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from validation.common.pages import ROOT, block
-from validation.publish import rounds, trusted
 from validation.publish.__main__ import SECTIONS
 from validation.publish.claims import RESULTS
 from validation.reasons import REASONS
@@ -17,8 +16,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GIVEN = tomllib.loads((Path(__file__).parent / "given_numbers.toml").read_text(encoding="utf-8"))
 """Constants of design that prose may state, by page, with what they are; those of "every page" first."""
 
-OTHERS = {*((rounds.PAGE, name) for name in rounds.PARTS), (trusted.PAGE, "trusted"), (ROOT / "README.md", "table")}
-"""Sections with a test of their own, and the README's example, whose noise is drawn anew."""
+OTHERS = {(ROOT / "README.md", "table")}
+"""The README's example, whose noise is drawn anew."""
 
 _SECTION = r"<!-- ([\w-]+): made by .*?<!-- end of \1 -->"
 _NOT_PROSE = (
@@ -65,11 +64,6 @@ def found(page):
 @pytest.mark.parametrize(("page", "name"), SECTIONS, ids=lambda part: part if isinstance(part, str) else part.stem)
 def test_sections_are_what_the_committed_outputs_say(page, name):
     assert block(page, name).read() == SECTIONS[page, name]().strip(), "run python -m validation.publish"
-
-
-@pytest.mark.parametrize("name", rounds.PARTS)
-def test_constants_of_regressions_are_those_of_the_code(name):
-    assert rounds.block(name).read() == rounds.PARTS[name](), "run python -m validation.publish.rounds"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -214,9 +214,9 @@ class Rule:
             spread = rows.get(f"error of {self.column}")
             error = "" if spread is None else f"{spread.iloc[place]:.3f}"
         return Claim(what, self.design, shown, not broken.any(), published=self.published, error=error, kind=kind,
-                     threshold=f"at {asked} {nominal}" if nominal != "inf" else "", worst=named(rows[by].astype(object).iloc[place], by),
-                     cells=len(rows),
-                     failed=int(broken.sum()), tail=tail, replicates=most)  # fmt: skip
+                     threshold=f"at {asked} {nominal}" if nominal != "inf" else "",
+                     worst=named(rows[by].astype(object).iloc[place], by), cells=len(rows), failed=int(broken.sum()),
+                     tail=tail, replicates=most)  # fmt: skip
 
 
 def named(row: pd.Series, by: list[str]) -> str:

@@ -39,8 +39,7 @@ def selection() -> str:
         "lower bound": "{lower bound:.3f}",
     }
     return text(
-        "Expected error, exactly, over gaps of .02 to 40 noise scales (`python -m "
-        "validation.selection.selection_laws`):",
+        "Expected error, exactly, over gaps of .02 to 40 noise scales (`python -m validation --only selection_laws`):",
         table(lost, errors),
         "The bound of lecture notes on what a choice may lack from the best score, 4 (ln d + t)/ε for scores that "
         "a row moves by one, at ε = 1; `accuracy`, and the least bound that can hold; and the exact probability of "

@@ -13,7 +13,6 @@ from validation.entry.newcomer import SCRIPT
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
 from validation.planning.plan_real import PILOT, PRICE, ROWS
 from validation.regression import naive_regression
-from validation.scripts import module_of
 
 ABSENT = "no such cell"
 KAPPA = Rules().kappa
@@ -108,7 +107,7 @@ def peers() -> str:
     }
     return text(
         "Root mean squared error of slopes over that of the fit without privacy, at equal budgets (`python -m "
-        "validation.regression.newton_peers`; replicates, versions and designs are in "
+        "validation --only newton_peers`; replicates, versions and designs are in "
         "`validation/output/newton_peers.md`). mu is that of Gaussian differential privacy.",
         table(output("newton_peers"), columns),
         picture("Errors of slopes by five private methods over those of ordinary fits", "newton_peers"),
@@ -150,9 +149,9 @@ def by_design(name: str) -> Callable[[], str]:
         }
         return text(
             grouped(last, ["design", "bounds"], columns),
-            f"{len(first)} cells and quantities at {int(first['replicates'].iloc[0]):,} replicates, made by "
-            f"`python -m {module_of(name)}`. Rerun at ten times the replicates: {int((found['run'] == 'rerun').sum())}"
-            f"; not held in the end: {int((~last['held']).sum())}.",
+            f"{len(first)} cells and quantities at {int(first['replicates'].max()):,} replicates, made by "
+            f"`python -m validation --only {name}`. Rerun at ten times the replicates: "
+            f"{int((found['run'] == 'rerun').sum())}; not held in the end: {int((~last['held']).sum())}.",
         )
 
     return body
@@ -309,6 +308,7 @@ def people() -> str:
     kept = output("people_coverage_kept")
     found = output("people_coverage", ["design", "term", "quantity", "max_rows", "n", "neighbors", "price"])
     slopes = output("people_coverage_slopes", ["design", "max_rows", "n"])
+    found["covers"] = found.get("covers", found["held"] if "held" in found else True)
     keeps = {
         "rows of a person": "{design}",
         "max_rows": "{max_rows}",
@@ -425,7 +425,14 @@ def first_minutes() -> str:
 
 
 def _bounds() -> pd.DataFrame:
-    return output("bounds_coverage", dtype={"margin": str})
+    found = output("bounds_coverage", dtype={"margin": str})
+    keys, known = ["asked", "law", "n"], found["determined"].clip(lower=1).astype(int)
+    declared = found[found["margin"] == "declared"].set_index(keys)["width"].replace(np.inf, np.nan)
+    ratio = found["width"].to_numpy() / declared.reindex(pd.MultiIndex.from_frame(found[keys])).to_numpy()
+    found["width / declared"] = found.get("width / declared", pd.Series(ratio))
+    for name, counts in (("least", found["replicates"].astype(int)), ("least determined", known)):
+        found[name] = [Rules().least_coverage(count, 0.95) for count in counts]
+    return found
 
 
 def _cell(one: pd.Series) -> str:
@@ -542,7 +549,7 @@ def planning() -> str:
     return text(
         f"{len(found)} designs with {int(found['replicates'].max()):,} replicates each "
         f"({int(found['replicates'].min()):,} of regressions by rounds and medians), by `python -m "
-        "validation.planning.plan_accuracy`: the predicted median width over the one that `coverage_study` "
+        "validation --only plan_accuracy`: the predicted median width over the one that `coverage_study` "
         "measures, less one; the predicted power less the measured one; and the width (of tests the power) that is "
         "measured at the solved price or number of rows, over the target, less one.",
         grouped(found, "family", columns),

@@ -57,8 +57,7 @@ def tests() -> str:
         "and one of expectation 2; n from 100 to 100,000; rho from .00125 to .5 and eps of .1 and 1; both relations. "
         f"Designs run again at ten times the replicates: {int((found['run'] == 'rerun').sum()) // 4}. Means: 10,000 "
         f"replicates; regression: {int(joint['replicates'].iloc[0]):,}. 199 draws behind each p-value. Made by `python "
-        "-m validation.tests.chisquare_size`, `validation.tests.mean_tests` and "
-        "`validation.tests.regression_tests`; every design, with "
+        "-m validation --only` with `chisquare_size`, `mean_tests` and `regression_tests`; every design, with "
         "the size that would be too large, is in `validation/output/`.",
         picture("P-values under the null hypothesis against uniform quantiles", "chisquare_pvalues"),
         table(output("chisquare_power"), {"design": "{design}", "n": "{n:,}", "rho": "{rho:g}"}
@@ -97,7 +96,7 @@ def loglinear() -> str:
         sizes_of(sizes, "test", "{test}", "cells"),
         f"{int(sizes['replicates'].iloc[0]):,} replicates, 199 draws behind each p-value; 2 x 3 x 2 cells, even, with "
         "rare levels, and with nearly all rows in one; n from 100 to 10,000; both relations. Made by `python -m "
-        "validation.tests.loglinear_size`.",
+        "validation --only loglinear_size`.",
         picture("Sizes, and power beside the ordinary test", "loglinear_size"),
     )
 

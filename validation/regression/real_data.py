@@ -30,7 +30,7 @@ from dpinfer.regression.results import GLMResults
 from dpinfer.results.base import PrivateResults
 from validation.common.outputs import Options, write_table
 from validation.common.rules import Claim, Rule
-from validation.common.study import Drawn, Study
+from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import Drawer, encoded
 from validation.regression.real_populations import POPULATIONS, Population
 
@@ -65,7 +65,7 @@ EVERY = 3
 QUICK_CELLS = (
     ("fair affair", 2000, False),
     ("fair affair, logit", 2000, False),
-    ("fair affair, probit", 2000, True),
+    ("fair affair, logit", 1000, True),
     ("fair children, poisson", 2000, False),
     ("randhie visits, short", 5000, False),
     ("randhie visits, linear", 5000, False),
@@ -562,9 +562,13 @@ def measured_of(one: dict[str, np.ndarray]) -> dict[str, float]:
     def share(which: np.ndarray, among: np.ndarray) -> float:
         return float(which[among].mean()) if among.any() else np.nan
 
-    def ratio(among: np.ndarray) -> float:
+    def ratio(name: str, among: np.ndarray) -> dict[str, float]:
         among = among & exists & np.isfinite(error)
-        return float(np.sqrt((error[among] ** 2).mean() / (plain_error[among] ** 2).mean())) if among.any() else np.nan
+        if among.sum() < 2:
+            return {name: np.nan, f"error of {name}": np.nan}
+        return dict(
+            zip((name, f"error of {name}"), map(float, rmse_ratio(error[among], plain_error[among])), strict=True)
+        )
 
     typical = float(np.median(plain_width[exists])) / (2 * NORMAL) if exists.any() else np.nan
     relative = np.where(bounded, width, np.inf)[exists] / plain_width[exists]
@@ -579,8 +583,9 @@ def measured_of(one: dict[str, np.ndarray]) -> dict[str, float]:
         "coverage unflagged": share(covers, silent),
         "non-private coverage unflagged": share(plain_covers, silent & exists),
         "width ratio": float(np.median(relative)) if exists.any() else np.nan,
-        "RMSE ratio": ratio(np.ones_like(bounded)),
-        "RMSE ratio where bounded": ratio(bounded),
+        "error of width ratio": 1.25 * float(np.std(relative[np.isfinite(relative)])) / np.sqrt(max(exists.sum(), 1)),
+        **ratio("RMSE ratio", np.ones_like(bounded)),
+        **ratio("RMSE ratio where bounded", bounded),
         "largest error": float(np.nanmax(np.abs(error))) / typical if np.isfinite(error).any() else np.nan,
         "noise share": float(np.nanmedian(one["noise"])) if "noise" in one else np.nan,
         "size": rejected(one["p"]) if "p" in one else np.nan,
