@@ -308,7 +308,7 @@ def people() -> str:
     kept = output("people_coverage_kept")
     found = output("people_coverage", ["design", "term", "quantity", "max_rows", "n", "neighbors", "price"])
     slopes = output("people_coverage_slopes", ["design", "max_rows", "n"])
-    found["covers"] = found.get("covers", found["held"] if "held" in found else True)
+    found["covers"] = found.get("covers", found.get("held", True))
     keeps = {
         "rows of a person": "{design}",
         "max_rows": "{max_rows}",
@@ -573,6 +573,6 @@ def real_rows() -> str:
     return text(
         grouped(found, "question", columns),
         f"RAND health insurance experiment, n = {ROWS:,}, {PRICE}: the planned median width of the worst term over "
-        f"the measured one, less one, by {int(found['replicates'].iloc[0]):,} replicates. "
+        f"the measured one, less one, by {int(found['replicates'].max()):,} replicates. "
         "`python -m validation --only plan_real`.",
     )
