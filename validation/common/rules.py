@@ -38,7 +38,7 @@ TAIL = 0.01
 
 Kind = Literal["coverage", "size", "width", "exact", "value", "time"]
 SHARES = ("coverage", "size", "share")
-OPEN, HELD, FAILED = 0, 1, 2
+OPEN, HELD, FAILED, UNASKED = 0, 1, 2, 3
 
 
 def looks_of(replicates: int) -> tuple[int, ...]:
@@ -181,13 +181,13 @@ class Rule:
         return np.rint(value * count).to_numpy(), count.to_numpy(), limit
 
     def verdicts(self, table: pd.DataFrame, tests: float, look: int, looks: int) -> np.ndarray:
-        """Return `OPEN`, `HELD` or `FAILED` for every row; what is not judged holds."""
+        """Return `OPEN`, `HELD` or `FAILED` for every row, or `UNASKED` where nothing is asked of it."""
         if self.kind in SHARES:
             found = judge_shares(*self._shares(table), tests, look, looks)
         else:
             errors = table.get(f"error of {self.column}", pd.Series(np.nan, table.index))
             found = judge_ratios(table[self.column], errors, self._limits(table), tests, look, looks)
-        return np.where(self.judged(table), found, HELD)
+        return np.where(self.judged(table), found, UNASKED)
 
     def claims(self, table: pd.DataFrame, failed: pd.Series, by: list[str]) -> list[Claim]:
         """State the rows of a table that is done, whose verdicts are known, as a claim or, split, as several."""

@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 import dpinfer
 from validation.common.outputs import Options, write_table
-from validation.common.rules import ALARM, FAILED, LOOKS, OPEN, Claim, Rule, batches_of, looks_of
+from validation.common.rules import ALARM, FAILED, LOOKS, OPEN, UNASKED, Claim, Rule, batches_of, looks_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,7 +142,7 @@ class Study:
         Whether cells are left as soon as their answer is clear; cells that are shown alone have `ENOUGH` replicates.
     figure : callable, optional
         Draws the table.
-    notes : callable or tuple of str
+    notes : tuple of str
     also : callable, optional
         ``also(table, options)`` returns further claims.
     """
@@ -159,7 +159,7 @@ class Study:
     most: int = LOOKS[-1]
     early: bool = True
     figure: Callable[[pd.DataFrame], Figure] | None = None
-    notes: tuple[str, ...] | Callable[[pd.DataFrame], Iterable[str]] = ()
+    notes: tuple[str, ...] = ()
     also: Callable[[pd.DataFrame, Options], Iterable[Claim]] | None = None
 
     @cached_property
@@ -171,20 +171,18 @@ class Study:
         """Measure the cells, write table and figure, and return the claims."""
         table, failed = self.measure(options)
         by = [*self._axes(self.grid[0]), *self.by]
-        told = self.notes(table) if callable(self.notes) else self.notes
         judged = [f"Cells and quantities: {len(table)}; failed: {int((~table['held']).sum())}. Judged after "
-                  f"{', '.join(f'{look:,}' for look in looks_of(min(options.replicates, self.most)))} replicates, "
+                  f"{', '.join(f'{look:,}' for look in self._looks(options))} replicates, "
                   f"left as soon as the answer is clear; exact procedures fail the table with probability {ALARM:g} "
                   "at most."] if self.rules else []  # fmt: skip
-        write_table(table, self.name, options, [*judged, *told], self.figure(table) if self.figure else None)
+        write_table(table, self.name, options, [*judged, *self.notes], self.figure(table) if self.figure else None)
         return [*claims_of(self.rules, table, failed, by), *(self.also(table, options) if self.also else ())]
 
     def measure(self, options: Options) -> tuple[pd.DataFrame, list[pd.Series]]:
         """Return the rows of all cells, and for each rule which of them fail."""
-        places, most = self._places(options), min(options.replicates, self.most)
-        looks = looks_of(most) if self.rules and self.early else (most,)
+        places, looks = self._places(options), self._looks(options)
         waiting, rows, verdicts = list(places), {}, {}
-        batches, tests, at = batches_of(most), 0.0, 0
+        batches, tests, at = batches_of(looks[-1]), 0.0, 0
         for look, reached in enumerate(looks):
             due = [partial(self._batch, place, batch, options) for place in waiting for batch in batches
                    if at <= batch[0] < reached]  # fmt: skip
@@ -200,7 +198,9 @@ class Study:
             if reached < ENOUGH and self.rules:
                 found[:, ~np.any([rule.judged(table) for rule in self.rules], axis=0)] = OPEN
             ends = np.cumsum([len(rows[place]) for place in waiting])[:-1]
-            verdicts |= dict(zip(waiting, np.split(found, ends, axis=1), strict=True))
+            for place, now in zip(waiting, np.split(found, ends, axis=1), strict=True):  # what is decided stays so
+                before = verdicts.get(place, np.full_like(now, OPEN))
+                verdicts[place] = np.where(np.isin(before, (OPEN, UNASKED)), now, before)
             waiting = [place for place in waiting if (verdicts[place] == OPEN).any()]
             if not waiting:
                 break
@@ -208,6 +208,10 @@ class Study:
         broken = np.concatenate([verdicts[place] for place in places], axis=1) == FAILED
         table["held"] = ~broken.any(axis=0) if self.rules else True
         return table, [pd.Series(one, index=table.index) for one in broken]
+
+    def _looks(self, options: Options) -> tuple[int, ...]:
+        most = min(options.replicates, self.most)
+        return looks_of(most) if self.rules and self.early else (most,)
 
     def _places(self, options: Options) -> list[int]:
         every = range(len(self.grid))

@@ -40,7 +40,6 @@ PRIVATE = 0.3
 LONGEST = 60
 """Seconds of the processor that a fit may take with all that follows."""
 
-LISTED = 40
 REFUSALS = (FormulaError, NotProvedError, OptionError, PrivacyUnitError)
 """Errors that public facts may raise, before anything is charged."""
 

@@ -73,11 +73,6 @@ def tables(n: int, cells: np.ndarray, noise: CountNoise, size: int, rng: np.rand
     return rng.multinomial(n, cells, size=size) + noise.rvs((size, cells.size), rng)
 
 
-def power_of(statistic, null: np.ndarray, moved: np.ndarray) -> float:
-    """Share of statistics under the alternative above the null's quantile."""
-    return float(np.mean(statistic(moved) > np.quantile(statistic(null), 1 - LEVEL)))
-
-
 def draw(point: Point, rng: np.random.Generator, replicates: int) -> Drawn:
     """Statistics under the hypothesis and under the alternative, and p-values of the test on the rows."""
     noise = noise_at(dpi.ZCDP(point.rho), "replace_one")
