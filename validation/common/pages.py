@@ -63,8 +63,12 @@ def section(page: str, name: str) -> Callable[[Callable[[], str]], Callable[[], 
 def output(name: str, by: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
     """Return a committed table, of cells named ``by`` columns the run that decides."""
     found = pd.read_csv(OUTPUT / f"{name}.csv", **options)
-    found["run"] = found.get("run", "first")
     return found if by is None else found.drop_duplicates([*by], keep="last")
+
+
+def first_run(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table but for reruns, which tables of before the sequential rule have."""
+    return found[found["run"] == "first"] if "run" in found else found
 
 
 def text(*parts: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.studies import Rules
-from validation.common.pages import Column, grouped, output, picture, section, table, text
+from validation.common.pages import Column, first_run, grouped, output, picture, section, table, text
 from validation.entry.newcomer import SCRIPT
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
 from validation.planning.plan_real import PILOT, PRICE, ROWS
@@ -80,7 +80,7 @@ def real() -> str:
 def regression() -> str:
     """Coverage and width by kind of design, for the page on regression."""
     coverage = output("ols_coverage")
-    first = coverage[coverage["run"] == "first"].sort_values(["regressors", "slopes"], kind="stable")
+    first = first_run(coverage).sort_values(["regressors", "slopes"], kind="stable")
     first = first.assign(unit=first["price"].str.replace(r"\(.*", "", regex=True))
     columns: dict[str, Column] = {
         "regressors": "{regressors}",
@@ -132,7 +132,7 @@ def by_design(name: str) -> Callable[[], str]:
 
     def body() -> str:
         found, last = output(name), output(name, ["design", "bounds", "neighbors", "n", "privacy", "term"])
-        first = found[found["run"] == "first"]
+        first = first_run(found)
         last["clear"] = last["kappa"].fillna(np.inf) >= KAPPA
         declared = last["bounds"] == "as declared"
         last["shown"] = last["design"].where(declared, last["design"] + ", " + last["bounds"] + " bounds")

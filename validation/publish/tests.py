@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from validation.common.pages import Column, grouped, output, picture, section, table, text
+from validation.common.pages import Column, first_run, grouped, output, picture, section, table, text
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 POWERS = ("counts", "noise on the statistic", "no privacy")
@@ -202,7 +202,7 @@ def marginals() -> str:
         "pure: contrasts": others("pure", "sum", "contrasts"),
     }
     replaced = error[error["price"] == "zcdp"]["replace_one over add_remove"]
-    coverage, sizes = (one[one["run"] == "first"] for one in (coverage, sizes))
+    coverage, sizes = (first_run(one) for one in (coverage, sizes))
     covered = {
         "of what": "{quantity}",
         "designs": "{cells}",
