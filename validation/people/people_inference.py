@@ -15,6 +15,7 @@ from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from dpinfer.statistics.arrays import symmetric
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import intervals
+from validation.common.rules import LOOKS
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 
 QUESTIONS: dict[str, Any] = {
@@ -53,6 +54,7 @@ def measured(name: str, most: int | None, neighbors: str = "add_remove", price: 
     return QUESTIONS[name].measurement(price or dpi.ZCDP(0.1), schema=schema, neighbors=neighbors)
 
 
+@cache
 def population(place: int, sets: int) -> Population:
     """Average over people drawn with a seed of their own."""
     rng, people, found, values, first = np.random.default_rng([20261122, place]), 0, {}, [], np.zeros(2)
@@ -78,6 +80,11 @@ def population(place: int, sets: int) -> Population:
         {most: _of_slope(parts) for most, parts in values.items()},
         float(first[0] / first[1]),
     )
+
+
+def people_of(place: int, replicates: int) -> Population:
+    """Return what is true of the people of a design; a quick run averages over fewer of them."""
+    return population(place, 500 if replicates >= LOOKS[0] else 40)
 
 
 def _of_slope(parts: np.ndarray) -> float:

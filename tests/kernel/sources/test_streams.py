@@ -324,7 +324,7 @@ def test_only_a_few_batches_are_in_hand():
                 assert len(taken) - len(done) <= 2 * 4 + 1
                 yield batch
 
-    watched = Watched(pd.DataFrame({"x": np.arange(1000.0)}))
+    watched = Watched({"x": np.arange(1000.0)}, 1000)
     done.extend(map_batches(watched, ["x"], lambda _, batch: batch.start, threads=2, most=10))
     assert done == taken == list(range(0, 1000, 10))
 
