@@ -51,7 +51,7 @@ numpydoc_xref_aliases = {
     "DescriptionResults": "dpinfer.results.descriptions.DescriptionResults",
     "ExpFam": "dpinfer.families.question.ExpFam",
     "Explanation": "dpinfer.procedures.procedure.Explanation",
-    "FamilyResults": "dpinfer.families.results.FamilyResults",
+    "FamilyResults": "dpinfer.families.question.FamilyResults",
     "Gram": "dpinfer.regression.linear.Gram",
     "Measurement": "dpinfer.kernel.measurement.Measurement",
     "MeanPrediction": "dpinfer.results.MeanPrediction",

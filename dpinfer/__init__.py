@@ -40,8 +40,7 @@ from dpinfer.studies import audit, coverage_study, plan, power, privacy_cost
 from dpinfer.tables.chi_squared import chi2_contingency, chisquare
 from dpinfer.tables.linear_queries import linear_queries
 from dpinfer.tables.loglinear import loglinear
-from dpinfer.tables.marginals import marginals
-from dpinfer.tables.workload import workload
+from dpinfer.tables.marginals import marginals, workload
 
 __all__ = [
     "GDP",

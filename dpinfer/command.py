@@ -14,8 +14,6 @@ from dpinfer.writing import write_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pandas as pd
-
     Command = Callable[[argparse.Namespace], int]
 
 __all__ = ["exit_code", "main"]
@@ -39,18 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         line is printed.
     """
     asked = _parser().parse_args(argv)
-    ended = [NOTHING]
-
-    def run() -> None:
-        ended[0] = asked.run(asked)
-
     target = getattr(asked, "out", None)
     writing = "" if target is None else f" or write {target}"
-    return exit_code(run, f"cannot read {asked.file}{writing}") or ended[0]
+    return exit_code(lambda: asked.run(asked), f"cannot read {asked.file}{writing}")
 
 
-def exit_code(run: Callable[[], None], failing: str) -> int:
-    """Run a command, and return its exit code: 0, or 2 after an error, of which one line is printed.
+def exit_code(run: Callable[[], int], failing: str) -> int:
+    """Run a command, and return its exit code: its own, or 2 after an error, of which one line is printed.
 
     Parameters
     ----------
@@ -59,13 +52,11 @@ def exit_code(run: Callable[[], None], failing: str) -> int:
         What could not be done where files cannot be read or written.
     """
     try:
-        run()
+        return run()
     except DPInferError as error:
         message = " ".join(str(error).split())
     except OSError as error:
         message = f"{failing}: {error.strerror or error}"
-    else:
-        return 0
     sys.stderr.write(f"dpinfer: error: {message}\n")
     return 2
 
@@ -78,9 +69,11 @@ def _ledger(asked: argparse.Namespace) -> int:
 
     ledger = Ledger.open(asked.file)
     if asked.action == "show":
-        _say(ledger)
-    else:
-        _print_frame(ledger.charges() if asked.action == "charges" else ledger.releases(), asked.csv)
+        return _say(ledger)
+    frame = ledger.charges() if asked.action == "charges" else ledger.releases()
+    if not asked.csv:
+        return _say(frame.to_string() if len(frame) else "nothing so far")
+    sys.stdout.write(frame.to_csv())
     return NOTHING
 
 
@@ -88,11 +81,7 @@ def _release(asked: argparse.Namespace) -> int:
     import dpinfer as dpi  # noqa: PLC0415  (registers all procedures)
 
     release = dpi.read_release(asked.file)
-    if asked.action == "show":
-        _say(release)
-        return NOTHING
-    _say(release.infer(**dict(asked.option or ())).summary())
-    return NOTHING
+    return _say(release if asked.action == "show" else release.infer(**dict(asked.option or ())).summary())
 
 
 def _draft(asked: argparse.Namespace) -> int:
@@ -126,18 +115,28 @@ def _audit(asked: argparse.Namespace) -> int:
     return NOTHING if found.passed else FOUND
 
 
-def _print_frame(frame: pd.DataFrame, csv: bool) -> None:
-    if csv:
-        sys.stdout.write(frame.to_csv())
-    else:
-        _say(frame.to_string() if len(frame) else "nothing so far")
-
-
-def _say(what: object) -> None:
+def _say(what: object) -> int:
     sys.stdout.write(f"{what}\n")
+    return NOTHING
 
 
 # What can be asked
+
+
+_GROUPS = {"ledger": "what a ledger file says", "release": "what a saved release says", "schema": "schemas of files"}
+
+_FILES = "CSV, Parquet, Arrow, Stata, SPSS, Table Schema or DDI"
+_COMMANDS: tuple[tuple[str, str, Command, str], ...] = (
+    ("ledger show", "print the budget, what is spent of it and what remains", _ledger, "a ledger"),
+    ("ledger charges", "print all charges", _ledger, "a ledger"),
+    ("ledger releases", "print the releases that the ledger keeps", _ledger, "a ledger"),
+    ("release show", "print what was measured, at what price, with what noise", _release, "a release"),
+    ("release infer", "infer from it, and print the summary: free, and without rows", _release, "a release"),
+    ("schema draft", "write a draft of a schema from names and declared types alone, to be filled in", _draft, _FILES),
+    ("schema check", "compare a codebook with the declared types of a table", _check, "a codebook"),
+    ("audit", "try to show that what a release asked for gives away more than its price states", _audit, "a release"),
+)
+"""Every command, what it does, the function that does it, and what its file is."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -145,55 +144,32 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dpinfer {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    ledger = _actions(commands, "ledger", "what a ledger file says")
-    _action(ledger, "show", "print the budget, what is spent of it and what remains", _ledger, "a ledger")
-    for name, said in (("charges", "print all charges"), ("releases", "print the releases that the ledger keeps")):
-        one = _action(ledger, name, said, _ledger, "a ledger")
-        one.add_argument("--csv", action="store_true", help="as comma-separated values")
+    def added(under: Any, name: str, said: str) -> argparse.ArgumentParser:
+        one: argparse.ArgumentParser = under.add_parser(name, help=said, description=f"{said[0].upper()}{said[1:]}.")
+        return one
 
-    release = _actions(commands, "release", "what a saved release says")
-    _action(release, "show", "print what was measured, at what price, with what noise", _release, "a release")
-    one = _action(
-        release, "infer", "infer from it, and print the summary: free, and without rows", _release, "a release"
-    )
+    actions: dict[str, Any] = {"": commands}
+    for name, said in _GROUPS.items():
+        group = added(commands, name, said)
+        actions[name] = group.add_subparsers(required=True, metavar="ACTION", dest="action")
+    made = {}
+    for name, said, run, file in _COMMANDS:
+        group_name, _, action = name.rpartition(" ")
+        made[name] = added(actions[group_name], action, said)
+        made[name].add_argument("file", type=Path, metavar="FILE", help=file)
+        made[name].set_defaults(run=run)
+    for name in ("ledger charges", "ledger releases"):
+        made[name].add_argument("--csv", action="store_true", help="as comma-separated values")
     told = "an option of the inference, such as inference=wald or target=data; may be repeated"
-    one.add_argument("--option", type=_pair, action="append", metavar="NAME=VALUE", help=told)
-
-    schema = _actions(commands, "schema", "schemas of files")
-    said = "write a draft of a schema from names and declared types alone, to be filled in"
-    files = "CSV, Parquet, Arrow, Stata, SPSS, Table Schema or DDI"
-    one = _action(schema, "draft", said, _draft, files)
+    made["release infer"].add_argument("--option", type=_pair, action="append", metavar="NAME=VALUE", help=told)
     told = "take the types of a Parquet or Arrow file: they were fixed before the rows came (default: blank)"
-    one.add_argument("--types", choices=["declared"], help=told)
-    one.add_argument("--out", type=Path, metavar="PATH", help="where to write it; a file that is there is kept")
-    one = _action(schema, "check", "compare a codebook with the declared types of a table", _check, "a codebook")
-    one.add_argument(
-        "table", type=Path, metavar="TABLE", help="Parquet or Arrow, whose types were fixed before the rows"
-    )
-
-    said = "try to show that what a release asked for gives away more than its price states"
-    one = commands.add_parser("audit", help=said, description=_sentence(said))
-    one.add_argument("file", type=Path, metavar="FILE", help="a release")
-    one.add_argument("--runs", type=int, metavar="N", help="draws on each of two neighbours, at least 200")
-    one.set_defaults(run=_audit)
+    made["schema draft"].add_argument("--types", choices=["declared"], help=told)
+    told = "where to write it; a file that is there is kept"
+    made["schema draft"].add_argument("--out", type=Path, metavar="PATH", help=told)
+    told = "Parquet or Arrow, whose types were fixed before the rows"
+    made["schema check"].add_argument("table", type=Path, metavar="TABLE", help=told)
+    made["audit"].add_argument("--runs", type=int, metavar="N", help="draws on each of two neighbours, at least 200")
     return parser
-
-
-def _actions(commands: Any, name: str, said: str) -> Any:
-    return commands.add_parser(name, help=said, description=_sentence(said)).add_subparsers(
-        required=True, metavar="ACTION", dest="action"
-    )
-
-
-def _action(actions: Any, name: str, said: str, run: Command, file: str) -> argparse.ArgumentParser:
-    one: argparse.ArgumentParser = actions.add_parser(name, help=said, description=_sentence(said))
-    one.add_argument("file", type=Path, metavar="FILE", help=file)
-    one.set_defaults(run=run)
-    return one
-
-
-def _sentence(said: str) -> str:
-    return f"{said[0].upper()}{said[1:]}."
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -105,7 +105,12 @@ def type_of(given: object) -> str:
 
 def names_of(given: Iterable[object]) -> str:
     """Write what stands where names are expected: texts as they are, of anything else the type."""
-    return cut(", ".join(one if isinstance(one, str) else kind_of(one) for one in given))
+    return cut(", ".join(map(name_or_kind, given)))
+
+
+def name_or_kind(given: object) -> str:
+    """Return a text as it is; of anything else write the type."""
+    return given if isinstance(given, str) else kind_of(given)
 
 
 def named(given: object) -> str:
@@ -169,8 +174,7 @@ class UnknownColumnError(SchemaError):
     """
 
     def __init__(self, name: str, known: Iterable[str], where: str = "the schema") -> None:
-        self.name = name if isinstance(name, str) else kind_of(name)
-        self.known = tuple(one if isinstance(one, str) else kind_of(one) for one in known)
+        self.name, self.known = name_or_kind(name), tuple(map(name_or_kind, known))
         super().__init__(f"{named(name)} is not in {where}; it has: {', '.join(self.known) or 'no columns'}")
 
 

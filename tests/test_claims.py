@@ -1,6 +1,6 @@
-"""The rule by which tables of the validation scripts are judged."""
+"""The rule by which tables of the validation scripts are judged, and the machine that draws, judges and stores."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -9,136 +9,160 @@ import pytest
 from scipy import stats
 
 from validation.__main__ import Ran, completed, write_results
-from validation.common.cells import kept
-from validation.common.claims import RULES, Claim, largest_size, largest_width, least_coverage
-from validation.common.outputs import OUTPUT, Options
-from validation.entry.bounds_coverage import determined, judged
+from validation.common.outputs import Options
+from validation.common.rule_errors import ends
+from validation.common.rules import (
+    ALARM,
+    FAILED,
+    GAP,
+    HELD,
+    LOOKS,
+    MISSED,
+    OPEN,
+    SPENT,
+    Claim,
+    Rule,
+    batches_of,
+    judge_ratios,
+    judge_shares,
+    looks_of,
+)
+from validation.common.study import Study, judged_once, kept, sources_of
 from validation.publish.claims import read_results
-from validation.scripts import SCRIPTS, TIMED
+from validation.scripts import SCRIPTS, TIMED, module_of
 
-N = 5000
+LAST = len(LOOKS) - 1
+OPTIONS = {"seed": 1, "jobs": 1, "command": "python -m validation --quick"}
+
+
+def test_looks_spend_the_alarm_and_what_is_missed_leaves_the_power():
+    assert sum(SPENT) == pytest.approx(1)
+    assert sum(MISSED) < 0.1
+    assert len(SPENT) == len(MISSED) == len(LOOKS)
+    assert looks_of(5000) == LOOKS
+    assert looks_of(700) == (250, 500)
+    assert looks_of(60) == (60,)
+
+
+def test_batches_make_up_the_looks():
+    starts = np.array(batches_of(5000))
+    assert starts[:, 1].sum() == 5000
+    assert {0, *LOOKS} <= {*starts[:, 0], 5000}
+    np.testing.assert_array_equal(starts[1:, 0], starts[:-1].sum(axis=1))
+
+
+@pytest.mark.parametrize("tests", [1, 100, 1000])
+def test_tables_of_exact_procedures_fail_rarely_and_short_coverage_is_found(tests):
+    exact, mean = ends(0.05, 0.05, tests)
+    short, _ = ends(0.07, 0.05, tests)
+    assert tests * exact[FAILED] <= ALARM
+    assert short[FAILED] >= 0.9
+    assert mean < 1500
+
+
+def test_the_errors_of_the_rule_are_those_of_simulated_cells():
+    rng, short = np.random.default_rng(3), np.zeros(4000, dtype=int)
+    misses, alive = np.zeros(4000, dtype=int), np.ones(4000, dtype=bool)
+    for look, step in enumerate(np.diff((0, *LOOKS))):
+        misses += rng.binomial(step, 0.07, 4000)
+        verdict = judge_shares(misses, LOOKS[look], 0.05, 10, look, len(LOOKS))
+        short[alive & (verdict == FAILED)] = 1
+        alive &= verdict == OPEN
+    assert short.mean() == pytest.approx(ends(0.07, 0.05, 10)[0][FAILED], abs=0.02)
+
+
+def test_a_quick_run_can_fail():
+    assert judge_shares(40, 60, 0.05, 1000, 0, 1) == FAILED
+    assert judge_shares(3, 60, 0.05, 1000, 0, 1) == HELD
+    assert judge_ratios(1.5, 0.05, 1.1, 100, 0, 1) == FAILED
+
+
+def test_ratios_are_refuted_or_clear_and_open_between():
+    assert judge_ratios([1.3, 1.0, 1.1], [0.01] * 3, 1.1, 10, 0, len(LOOKS)).tolist() == [FAILED, HELD, OPEN]
+    assert judge_ratios([1.11], [0.01], 1.1, 10, LAST, len(LOOKS)).tolist() == [HELD]
 
 
 def table(**columns):
     cells = len(next(iter(columns.values())))
-    return pd.DataFrame({"n": np.arange(cells), "replicates": N, "run": "first", **columns})
+    return pd.DataFrame({"n": np.arange(cells), "replicates": 5000, **columns})
 
 
-def test_the_threshold_is_that_of_the_replicates():
-    for count, least in ((5000, "0.9376"), (1000, f"{stats.binom.ppf(5e-5, 1000, 0.95) / 1000:.4f}")):
-        claim = least_coverage("c", table(coverage=[0.95, 0.96]).assign(replicates=count), by=["n"], held=None)
-        assert claim.threshold == f"at least {least}"
-        assert claim.replicates == count
-        assert claim.error == f"{np.sqrt(0.0475 / count):.4f}"
+def claim(found, **rule):
+    return judged_once((Rule("c", **rule),), found, ["n"])[0]
 
 
-@pytest.mark.parametrize(("worst", "held"), [(0.9376, True), (0.9374, False)])
-def test_one_cell_below_the_threshold_breaks_the_claim_and_is_named(worst, held):
-    claim = least_coverage("c", table(coverage=[0.95, worst, 0.96]), by=["n"], held=None)
-    assert claim.held is held
-    assert claim.failed == (0 if held else 1)
-    assert claim.worst == "n = 1"
-    assert claim.ours == f"{worst:.4f}"
+def test_one_cell_that_is_short_breaks_the_claim_and_is_named():
+    short = claim(table(coverage=[0.95, 0.93, 0.96]), column="coverage")
+    assert (short.held, short.failed, short.worst, short.ours) == (False, 1, "n = 1", "0.9300")
+    assert claim(table(coverage=[0.95, 0.945, 0.96]), column="coverage").held
 
 
-def test_a_table_of_unequal_replicates_is_refused():
-    uneven = table(coverage=[0.95, 0.95]).assign(replicates=[5000, 2500])
-    with pytest.raises(ValueError, match="one rule a table: its cells have 2500, 5000 replicates"):
-        least_coverage("c", uneven, by=["n"], held=None)
-    with pytest.raises(ValueError, match="one rule a table"):
-        largest_size("c", uneven, "coverage", by=["n"], level=0.05)
-    with pytest.raises(ValueError, match="one rule a table"):
-        largest_width("c", uneven, "coverage", by=["n"])
+def test_sizes_and_caps_may_differ_by_row_and_missing_values_are_not_judged():
+    sizes = claim(table(size=[0.05, 0.2, np.nan], level=[0.05, 0.05, 0.01]), column="size", kind="size", limit="level")
+    assert (sizes.cells, sizes.failed, sizes.threshold) == (2, 1, "at most 0.05")
+    wide = table(ratio=[1.2, 1.2], cap=[1.25, 1.1], **{"error of ratio": [0.001, 0.001]})
+    assert claim(wide, column="ratio", kind="width", limit="cap").worst == "n = 1"
+    assert claim(table(coverage=[np.nan]), column="coverage").ours == "no cell"
 
 
-def test_columns_that_do_not_name_the_cells_are_refused():
-    with pytest.raises(ValueError, match="kind do not name the cells"):
-        least_coverage("c", table(coverage=[0.95, 0.95], kind=["a", "a"]), by=["kind"], held=None)
-
-
-def test_the_rerun_decides_and_may_have_more_replicates():
-    runs = pd.concat(
-        [table(coverage=[0.95, 0.93]), table(coverage=[0.95, 0.944])[1:].assign(run="rerun", replicates=10 * N)]
-    )
-    claim = least_coverage("c", runs, by=["n"], held=None)
-    assert claim.held
-    assert claim.cells == 2
-    assert claim.ours == "0.9440"
-    assert claim.tail == 1  # of the first runs
-
-
-def test_a_column_may_ask_for_more_than_coverage():
-    claim = least_coverage("c", table(coverage=[0.95, 0.95], held=[True, False]), by=["n"])
-    assert not claim.held
-    assert claim.failed == 1
-
-
-def test_cells_without_coverage_are_left_out_and_none_is_no_failure():
-    assert least_coverage("c", table(coverage=[0.95, np.nan]), by=["n"], held=None).cells == 1
-    nothing = least_coverage("c", table(coverage=[np.nan, np.nan]), by=["n"], held=None)
-    assert (nothing.cells, nothing.ours) == (0, "no cell")
-
-
-def intervals(coverage, lost):
-    """Cells of the study of bounds: (m,) coverage and shares of intervals that are not determined."""
-    cells = {"asked": "ols", "law": "t", "n": np.arange(len(lost)), "margin": 1, "width": 1.0, "replicates": 2000}
-    return pd.DataFrame({**cells, "coverage": coverage, "not determined": lost})
-
-
-def test_coverage_within_found_bounds_is_judged_among_determined_intervals_too():
-    found = judged(intervals([0.9805, 0.95, 0.929, 1.0, 0.996], [0.896, 0.0, 0.0, 1.0, 0.9]))
-    np.testing.assert_allclose(found["coverage where determined"], [39 * 13 / 624, 0.95, 0.929, np.nan, 0.96])
-    assert found["determined"].tolist() == [208, 2000, 2000, 0, 200]
-    assert found["least determined"].tolist()[0] == stats.binom.ppf(5e-5, 208, 0.95) / 208
-    assert found["held"].tolist() == [False, True, False, True, True]
-    assert found["verdict"][0].startswith("coverage where determined below")
-    assert found["verdict"][2].startswith("coverage below")
-
-
-def test_the_committed_study_of_bounds_is_as_its_script_judges_it():
-    stored = pd.read_csv(OUTPUT / "bounds_coverage.csv", dtype={"margin": str})
-    numbers = stored.assign(margin=[-1 if one == "declared" else int(one) for one in stored["margin"]])
-    again = judged(numbers.drop(columns=["determined", "coverage where determined", "least determined", "held"]))
-    for name in determined(numbers).columns.difference(["margin", "width / declared"]):
-        pd.testing.assert_series_equal(again[name], stored[name], check_dtype=False, rtol=1e-4)
-
-
-def test_the_tail_counts_what_chance_leaves_in_a_hundredth_of_the_cells():
-    rng = np.random.default_rng(5)
-    exact = rng.binomial(N, 0.95, 4000) / N
-    short = rng.binomial(N, 0.945, 4000) / N
-    found = [least_coverage("c", table(coverage=one), by=["n"], held=None).tail for one in (exact, short)]
-    assert 15 < found[0] < 60  # 40 are expected
-    assert found[1] > 400
-    quantities = least_coverage("c", table(coverage=exact), by=["n"], held=None, quantities=10).tail
-    assert quantities < found[0]
-
-
-def test_size_is_judged_over_all_cells_together():
-    one = largest_size("c", table(size=[0.06]), "size", by=["n"], level=0.05)
-    many = largest_size("c", table(size=[0.06, *[0.05] * 999]), "size", by=["n"], level=0.05)
+def test_quantities_share_the_alarm():
+    least = stats.binom.ppf(0.003, 5000, 0.95) / 5000
+    one, many = (claim(table(coverage=[least]), column="coverage", quantities=count) for count in (1, 1000))
     assert not one.held
-    assert many.threshold == f"at most {RULES.largest_size(N, 0.95, 1000):.4f}"
-    assert many.held == (RULES.largest_size(N, 0.95, 1000) >= 0.06)
-    assert one.worst == "n = 0"
+    assert many.held
 
 
-def test_width_is_judged_by_the_cap_of_each_cell():
-    cells = table(ratio=[1.2, 1.12], cap=[1.25, 1.1])
-    claim = largest_width("c", cells, "ratio", by=["n"], cap="cap")
-    assert not claim.held
-    assert (claim.worst, claim.ours, claim.threshold) == ("n = 1", "1.120", "at most 1.1 or 1.25")
+def test_a_rule_without_words_is_part_of_the_claim_before():
+    rules = (Rule("a", "coverage"), Rule("", "other"), Rule("b", "coverage"))
+    first, second = judged_once(rules, table(coverage=[0.95, 0.95], other=[0.95, 0.8]), ["n"])
+    assert (first.held, first.failed, second.held) == (False, 1, True)
 
 
-def test_what_a_claim_does_not_say_is_completed():
-    plain = Claim("w", "d", "1", held=True)
-    assert completed(plain, "newton_peers", 40).replicates == 40
-    assert completed(plain, "ols_speed", 15).kind == "time"
-    exact = completed(Claim("w", "d", "1", held=True, error="exact"), "proportion_exact", 1)
-    assert (exact.kind, exact.replicates) == ("exact", 0)
+def test_split_claims_are_of_their_own_rows():
+    found = judged_once((Rule("of {part}", "c", split="kind"),), table(c=[0.95, 0.8], kind=["x", "y"]), ["n"])
+    assert [(one.what, one.held) for one in found] == [("of x", True), ("of y", False)]
 
 
-OPTIONS = {"replicates": 3, "seed": 1, "jobs": 1, "command": "python -m validation --quick"}
+@dataclass(frozen=True)
+class Cell:
+    coverage: float
+
+
+def covered(cell, rng, replicates):
+    return {"coverage": rng.random(replicates) < cell.coverage}
+
+
+def study(cells, **options):
+    return Study("made", [Cell(one) for one in cells], covered, rules=(Rule("c", "coverage"),), **options)
+
+
+def test_cells_are_left_as_soon_as_their_answer_is_clear(tmp_path):
+    found, (failed,) = study([0.98, 0.7, 0.945]).measure(Options(5000, out=tmp_path, **OPTIONS))
+    assert found["replicates"].tolist()[:2] == [250, 250]
+    assert found["replicates"][2] > 250
+    assert failed.tolist() == [False, True, False]
+    assert found["held"].tolist() == [True, False, True]
+
+
+def test_a_run_goes_on_from_stored_batches_and_writes_its_table(tmp_path):
+    drawn = []
+
+    def counting(cell, rng, replicates):
+        drawn.append(replicates)
+        return covered(cell, rng, replicates)
+
+    once = replace(study([0.95]), draw=counting)
+    first = once.run(Options(500, out=tmp_path, **OPTIONS))
+    assert once.run(Options(500, out=tmp_path, **OPTIONS)) == first
+    assert sum(drawn) <= 500
+    assert pd.read_csv(tmp_path / "made.csv")["coverage"].between(0.8, 1).all()
+
+
+def test_a_quick_run_takes_few_cells_and_draws_need_a_row_for_each_replicate(tmp_path):
+    options = Options(20, out=tmp_path, **OPTIONS)
+    assert len(study([0.95] * 100, quick=4).measure(options)[0]) == 4
+    with pytest.raises(ValueError, match="coverage: not a row for each of 20 replicates"):
+        replace(study([0.95]), name="short", draw=lambda cell, rng, count: {"coverage": np.ones(3)}).measure(options)
 
 
 def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
@@ -150,32 +174,39 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
         measured.append(part)
         return {"part": part}
 
-    options = Options(out=tmp_path, **OPTIONS)
+    options = Options(3, out=tmp_path, **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
         [kept("study", part, options, partial(measure, part)) for part in range(4)]
     before = measured[:]
     measured.clear()
     found = [kept("study", part, options, partial(measure, part)) for part in range(4)]
-    assert before == [0, 1]
-    assert measured == [2, 3]
+    assert (before, measured) == ([0, 1], [2, 3])
     assert found == [{"part": part} for part in range(4)]
 
 
-def test_other_options_are_another_study(tmp_path):
-    first = kept("study", 0, Options(out=tmp_path, **OPTIONS), lambda: "first")
-    second = kept("study", 0, Options(out=tmp_path, **{**OPTIONS, "replicates": 4}), lambda: "second")
-    assert (first, second) == ("first", "second")
+def test_the_state_of_the_code_is_that_of_all_that_a_script_is_made_of():
+    names = {path.name for path in sources_of("validation.regression.real_data")}
+    assert {"real_data.py", "real_populations.py", "real_populations.toml", "newton_draws.py", "rules.py"} <= names
+    assert "mean_tests.py" not in names
+
+
+def test_what_a_claim_does_not_say_is_completed():
+    plain = Claim("w", "d", "1", held=True)
+    assert completed(plain, "newton_peers", 40).replicates == 40
+    assert completed(plain, "ols_speed", 15).kind == "time"
+    exact = completed(Claim("w", "d", "1", held=True, error="exact"), "proportion_exact", 1)
+    assert (exact.kind, exact.replicates) == ("exact", 0)
 
 
 def test_results_keep_the_rows_of_scripts_that_did_not_run(tmp_path):
     path = tmp_path / "results.csv"
-    claim = Claim("w", "d", "1", held=True)
-    write_results({"ols_coverage": Ran([claim], 1.5), "cdf_band": Ran([claim, claim], 2.0)}, path)
-    write_results({"cdf_band": Ran([replace(claim, ours="2")], 3.0)}, path)
-    table = read_results(path)
-    assert list(table["script"]) == ["ols_coverage", "cdf_band"]
-    assert list(table["ours"]) == ["1", "2"]
-    assert list(table["minutes"]) == [1.5, 3.0]
+    one = Claim("w", "d", "1", held=True)
+    write_results({"ols_coverage": Ran([one], 1.5), "cdf_band": Ran([one, one], 2.0)}, path)
+    write_results({"cdf_band": Ran([replace(one, ours="2")], 3.0)}, path)
+    stored = read_results(path)
+    assert list(stored["script"]) == ["ols_coverage", "cdf_band"]
+    assert list(stored["ours"]) == ["1", "2"]
+    assert list(stored["minutes"]) == [1.5, 3.0]
 
 
 def test_results_without_a_column_are_refused(tmp_path):
@@ -185,8 +216,13 @@ def test_results_without_a_column_are_refused(tmp_path):
         read_results(path)
 
 
-def test_every_script_judges_at_least_as_much_in_full_as_with_a_fresh_seed_and_quickly():
+def test_every_script_is_there_and_judges_at_least_as_much_in_full_as_with_a_fresh_seed_and_quickly():
     for name, script in SCRIPTS.items():
         assert script.full >= script.quick > 0, name
         assert script.full >= script.fresh, name
         assert not (script.fresh and name in TIMED), name
+        assert next(iter(sources_of(module_of(name))), None), name
+
+
+def test_the_gap_is_that_of_coverage_93_for_95():
+    assert 0.05 + GAP * np.sqrt(0.05 * 0.95) == pytest.approx(0.07)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from validation.common.pages import ROOT, block
-from validation.publish import rounds, trusted
+from validation.publish import ordinary_path, trusted
 from validation.publish.__main__ import SECTIONS
 from validation.publish.claims import RESULTS
 from validation.reasons import REASONS
@@ -17,8 +17,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GIVEN = tomllib.loads((Path(__file__).parent / "given_numbers.toml").read_text(encoding="utf-8"))
 """Constants of design that prose may state, by page, with what they are; those of "every page" first."""
 
-OTHERS = {*((rounds.PAGE, name) for name in rounds.PARTS), (trusted.PAGE, "trusted"), (ROOT / "README.md", "table")}
-"""Sections with a test of their own, and the README's example, whose noise is drawn anew."""
+OTHERS = {(ROOT / "README.md", "table")}
+"""The README's example, whose noise is drawn anew."""
 
 _SECTION = r"<!-- ([\w-]+): made by .*?<!-- end of \1 -->"
 _NOT_PROSE = (
@@ -67,11 +67,6 @@ def test_sections_are_what_the_committed_outputs_say(page, name):
     assert block(page, name).read() == SECTIONS[page, name]().strip(), "run python -m validation.publish"
 
 
-@pytest.mark.parametrize("name", rounds.PARTS)
-def test_constants_of_regressions_are_those_of_the_code(name):
-    assert rounds.block(name).read() == rounds.PARTS[name](), "run python -m validation.publish.rounds"
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_sections_are_registered(page):
     marked = re.findall(r"<!-- ([\w-]+): made by", page.read_text(encoding="utf-8"))
@@ -111,3 +106,43 @@ def test_the_readme_is_short():
 def test_what_is_not_held_has_a_reason_and_nothing_else_has():
     table = pd.read_csv(RESULTS, usecols=["what", "held"])
     assert set(REASONS) == set(table.loc[~table["held"].astype(bool), "what"])
+
+
+# The page on the kernel lists every file that a private run imports, and no other
+
+
+def _page(name):
+    return block(ROOT / "docs" / "kernel.md", name).read()
+
+
+def test_the_page_lists_the_files_that_a_private_run_imports():
+    rows = re.findall(r"\| `(dpinfer[\w/]*)` \|[^|]*\|([^|]*)\|", _page("trusted"))
+    listed = {f"{folder}/{name}" for folder, files in rows for name in re.findall(r"`([\w.]+\.py)`", files)}
+    assert listed == set(trusted.closure())
+
+
+def test_the_page_tells_their_lines():
+    assert _page("trusted") == trusted.table(), "run python -m validation.publish --only trusted"
+
+
+def test_questions_inference_and_the_reader_of_texts_are_not_among_them():
+    files = set(trusted.closure())
+    assert {path.split("/")[1] for path in files}.isdisjoint({"procedures", "inference", "results", "studies"})
+    texts = ("formula", "expressions", "basis", "intervals")
+    assert files.isdisjoint({f"dpinfer/schema/{name}.py" for name in texts})
+
+
+def test_what_is_for_people_is_not_among_them():
+    others = ("kernel/measurement", "privacy/ledger")
+    files = set(trusted.closure())
+    assert files.isdisjoint({f"dpinfer/{name}.py" for name in (*others, "release/release")})
+
+
+def test_imports_within_functions_count():
+    assert {"dpinfer/kernel/run.py", "dpinfer/privacy/store.py"} <= set(trusted.closure())
+
+
+def test_the_page_tells_how_much_an_ordinary_question_runs():
+    found = [ordinary_path.total(ask) for ask in ordinary_path.QUESTIONS.values()]
+    told = _page("ordinary")
+    assert all(f" of {run:,}" in told for run in found), "run python -m validation.publish --only ordinary"

@@ -17,13 +17,20 @@ from matplotlib.image import imread
 
 import dpinfer as dpi
 from dpinfer import __main__ as main
+from dpinfer.__main__ import PAGE
 from dpinfer.display.report import number
 from dpinfer.errors import DPInferError
-from dpinfer.tour import session as tour
-from dpinfer.tour.folder import PAGE
 from tests.linear import gram_ols
 from tests.reporting.test_page import Tags
 
+tour = SimpleNamespace(  # what the scripts of the tour write, and ask
+    LEDGER="tour-ledger.db",
+    VISITS_LEDGER="visits-ledger.db",
+    GRAM="gram.json",
+    FORMULA="rate_marriage ~ age + yrs_married + children + religious + educ",
+    SECOND_FORMULA="children ~ age + yrs_married + religious + educ",
+    JOINT_TEST="age = 0, yrs_married = 0",
+)
 _NAMES = "account margins budget coefficients comparison second means shares null residuals power ordered pairs"
 PICTURES = {f"{name}.png" for name in [*_NAMES.split(), "bootstrap", "distribution", "density", "plan"]}
 LEDGERS = {tour.LEDGER, tour.VISITS_LEDGER}
@@ -167,6 +174,23 @@ def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, agai
 def test_a_budget_that_is_too_small_is_told(again):
     assert "Warning: privacy noise dominates" in again.out
     assert '<p class="warning">Warning: privacy noise dominates' in again.page
+
+
+def test_a_budget_that_is_too_small_to_be_shared_is_told_and_its_table_left_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {**main.SHOWING, "budget": dpi.ZCDP(1e-6)}
+    chapters = dict(main.CHAPTERS)
+    for title in ("The public schema", "The budget and its ledger"):
+        chapters[title](names)
+    text = main.section_text(main.Section("", chapters["A plan before the next charge"](names)))
+    assert "OptionError: procedure='rate_marriage ~ age' is not valid" in text
+    assert "Plan: nothing is charged yet" in text  # of the one question
+    assert "shares" not in names
+    names["results"] = SimpleNamespace(nobs=-5.0)  # as noise may leave it
+    text = main.section_text(main.Section("", chapters["Any model, block by block"](names)))
+    assert "OptionError: nobs=-5.0 is not valid" in text
+    assert "ordered logit, standard errors in parentheses" not in text
+    assert "Spent before: " in text
 
 
 @pytest.mark.parametrize("report", ["made", pytest.param("again", marks=pytest.mark.slow)])

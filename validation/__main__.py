@@ -19,14 +19,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 
 import dpinfer as dpi
-from validation.common.cells import code_of
-from validation.common.claims import Claim
 from validation.common.outputs import OUTPUT, Options
+from validation.common.rules import SEED, Claim
+from validation.common.study import code_of, studied
 from validation.reasons import REASONS
-from validation.scripts import SCRIPTS, SEED, TIMED, module_of
+from validation.scripts import SCRIPTS, TIMED, module_of
 
 
 class Ran(NamedTuple):
@@ -46,9 +47,11 @@ def run_script(name: str, arguments: Options) -> Ran:
             print(f"{name}: done before")
             return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"])
     print(f"{name}: {arguments.replicates:,} replicates")
-    before = processor_minutes()
-    claims = [completed(claim, name, arguments.replicates) for claim in import_module(module_of(name)).run(arguments)]
-    ran = Ran(claims, round(processor_minutes() - before, 2))
+    before = processor_minutes(ended=arguments.jobs > 1)
+    claims = [
+        completed(claim, name, arguments.replicates) for claim in studied(import_module(module_of(name)), arguments)
+    ]
+    ran = Ran(claims, round(processor_minutes(ended=arguments.jobs > 1) - before, 2))
     state.parent.mkdir(parents=True, exist_ok=True)
     stored = {"key": key, "claims": [asdict(claim) for claim in claims], "minutes": ran.minutes}
     state.write_text(json.dumps(stored), encoding="utf-8")
@@ -66,9 +69,10 @@ def completed(claim: Claim, name: str, replicates: int) -> Claim:
     return claim if claim.replicates else replace(claim, replicates=replicates)
 
 
-def processor_minutes() -> float:
+def processor_minutes(*, ended: bool) -> float:
     """Return the processor time of this process and of all that it started and that have ended."""
-    get_reusable_executor().shutdown(wait=True)
+    if ended:
+        get_reusable_executor().shutdown(wait=True)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used) / 60
 
@@ -128,7 +132,7 @@ def unexpected(name: str, claim: Claim) -> bool:
 def main() -> int:
     """Run the scripts; return 1 if a claim fails that is neither of times nor known not to hold."""
     parser = argparse.ArgumentParser(prog="python -m validation", description=(__doc__ or "").splitlines()[0])
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group()
     which.add_argument("--quick", action="store_true", help="few replicates, a few minutes; writes to build/validation")
     which.add_argument("--fresh", action="store_true", help="other random numbers, so that --seed is given, too")
     which.add_argument("--full", action="store_true", help="the published replicates; writes to validation/output")
@@ -136,20 +140,29 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=SEED)
     read = parser.parse_args()
+    if not (read.quick or read.fresh or read.full or read.only):
+        parser.error("one of --quick, --fresh, --full, or --only, which is a full run of one script")
     if (read.seed == SEED) == read.fresh:
         parser.error(f"--fresh takes a --seed other than {SEED}, and nothing else does")
     mode = "quick" if read.quick else "fresh" if read.fresh else "full"
     out = {"quick": Path("build/validation"), "fresh": Path(f"build/seed-{read.seed}"), "full": OUTPUT}[mode]
     out.mkdir(parents=True, exist_ok=True)
-    ran = {}
-    for name, script in SCRIPTS.items():
-        if read.only not in (None, name):
-            continue
-        count = {"quick": script.quick, "fresh": script.fresh, "full": script.full}[mode]
-        if not count:
-            continue
-        ran[name] = run_script(name, Options(count, read.seed, read.jobs, out, f"python -m validation --{mode}"))
-        write_results(ran, (OUTPUT.parent if out == OUTPUT else out) / "results.csv")
+    asked = {name: getattr(script, mode) for name, script in SCRIPTS.items() if read.only in (None, name)}
+    settings = {
+        name: Options(count, read.seed, 1 if read.quick else read.jobs, out, f"python -m validation --{mode}", name)
+        for name, count in asked.items() if count
+    }  # fmt: skip
+    ran: dict[str, Ran] = {}
+    if read.quick:  # one process a script: starting others would take longer than they save
+        together = [name for name in settings if name not in TIMED]
+        ran |= dict(zip(together, Parallel(n_jobs=read.jobs)(delayed(run_script)(name, settings[name])
+                                                             for name in together),
+                        strict=True))  # fmt: skip
+    for name, given in settings.items():
+        if name not in ran:
+            ran[name] = run_script(name, given)
+            write_results(ran, (OUTPUT.parent if out == OUTPUT else out) / "results.csv")
+    write_results(ran, (OUTPUT.parent if out == OUTPUT else out) / "results.csv")
     if read.fresh:
         write_fresh(out / "results.csv", read.seed)
     if read.only is None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from dpinfer.descriptions.binomial_inference import (
-    EXACT_METHODS,
-    ExactProportion,
-    binomial_estimate,
-    binomial_pvalue,
-    count_flags,
-)
+from dpinfer.checks import Allowed, is_number, one_of
+from dpinfer.descriptions import binomial_inference
 from dpinfer.descriptions.results import BinomTestResults
 from dpinfer.errors import InferenceError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.kernel.rows.cells import CellSum
@@ -23,7 +18,7 @@ from dpinfer.kernel.stage import Context, Noise, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import MeasuredCounts, SumPlan, counts_in
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, Allowed, inferred, is_number, measured, one_of
+from dpinfer.procedures.options import TARGET, inferred, measured
 from dpinfer.procedures.procedure import Procedure, first_error, sizes_shown
 from dpinfer.release import Release
 from dpinfer.release.laws import TULAP_GRID
@@ -41,8 +36,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
-
-__all__ = ["BinomTest", "ExactProportionQuestion", "SuccessQuestion", "binomtest"]
 
 _CONDITION = Allowed(lambda given: isinstance(given, str), 'a Boolean column, or a condition such as "age >= 18"')
 
@@ -208,8 +201,8 @@ class BinomTest(SuccessQuestion):
         (step,), n, law = found.steps, found.nobs or 0, found.law
         try:
             count = float(found.array[0])
-            estimate = binomial_estimate(count, n, law, step=step)
-            pvalue = binomial_pvalue(count, n, self.p, law, step=step, alternative=self.alternative)
+            estimate = binomial_inference.binomial_estimate(count, n, law, step=step)
+            pvalue = binomial_inference.binomial_pvalue(count, n, self.p, law, step=step, alternative=self.alternative)
         except (OptionError, OverflowError) as error:
             raise ReleaseFormatError(f"the release is damaged: {error}") from error
         return BinomTestResults(
@@ -223,7 +216,7 @@ class BinomTest(SuccessQuestion):
             null="exact",
             nobs=float(n),
             nobs_is_public=True,
-            flags=count_flags(n, clipped=bool(estimate.clipped)),
+            flags=binomial_inference.count_flags(n, clipped=bool(estimate.clipped)),
             notes=(
                 f"The count has {_NOISES[law.family]} noise; the interval inverts the test, "
                 "and covers with at least its level at every n and proportion.",
@@ -247,7 +240,7 @@ class ExactProportionQuestion(SuccessQuestion):
     instead_of_dropping = 'inference="score"'
 
     target: str = inferred("population", TARGET)
-    inference: str = inferred("exact", one_of(EXACT_METHODS))
+    inference: str = inferred("exact", one_of(binomial_inference.EXACT_METHODS))
 
     def check_options(self) -> None:
         """Refuse to take the rows as the whole population."""
@@ -258,8 +251,9 @@ class ExactProportionQuestion(SuccessQuestion):
         """Return the question in one line."""
         return f"proportion of {self.column}, exactly"
 
-    def _inference(self, counts: Array, size: int, law: NoiseLaw) -> ExactProportion:
-        return ExactProportion(counts, size, law, 1 / TULAP_GRID, (self.column,), self.inference)
+    def _inference(self, counts: Array, size: int, law: NoiseLaw) -> binomial_inference.ExactProportion:
+        known: dict[str, Any] = {"method": self.inference, "nobs": float(size), "nobs_is_public": True}
+        return binomial_inference.ExactProportion((self.column,), counts, size, law, 1 / TULAP_GRID, **known)
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
         """Infer from a release of this question: free, and without any row."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import elementwise
 
-from dpinfer.errors import InferenceError, OptionError
-from dpinfer.statistics.inference import BaseInference, BatchEstimates, Contrasts, Oracle, rows_of
+from dpinfer.errors import OptionError
+from dpinfer.statistics.inference import Contrasts, Inference, Oracle
 from dpinfer.statistics.noise import check_law, count_tail, noisy_binomial_cdf, noisy_binomial_sf
 from dpinfer.statistics.nulls import ALTERNATIVES, Alternative
 
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 
     from dpinfer.release import NoiseLaw
     from dpinfer.statistics.arrays import Array, Mask
-
-__all__ = [
-    "EXACT_METHODS",
-    "ExactProportion",
-    "ProportionEstimate",
-    "binomial_estimate",
-    "binomial_interval",
-    "binomial_power",
-    "binomial_pvalue",
-    "count_flags",
-]
 
 EXACT_METHODS = ("exact", "wald")
 
@@ -77,11 +66,6 @@ class ProportionEstimate:
     def standard_error(self) -> Array:
         """Standard error from both parts together (R,)."""
         return np.sqrt(self.sampling_variance + self.noise_variance)
-
-    @property
-    def normal(self) -> Contrasts:
-        """Estimate and standard error, for a normal reference (R,)."""
-        return Contrasts(self.proportion, self.standard_error)
 
 
 def binomial_pvalue(
@@ -375,8 +359,8 @@ def _check_test(alpha: float, alternative: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ExactProportion(BaseInference):
-    """A proportion whose noisy count has a known law; of one release (R = 1) it implements `Inference`.
+class ExactProportion(Inference):
+    """A proportion whose noisy count has a known law.
 
     Attributes
     ----------
@@ -388,21 +372,15 @@ class ExactProportion(BaseInference):
         Noise of the counts.
     step : float
         Size of a step of the law in counts.
-    names : tuple of str, length 1
-    method : {"exact", "wald"}
-    target : {"population", "data"}
     """
 
     counts: Array
     size: int
     law: NoiseLaw
     step: float
-    names: tuple[str, ...]
-    method: str = "exact"
-    target: str = "population"
 
     methods = EXACT_METHODS
-    nobs_is_public = True
+    automatic = "exact"
 
     @cached_property
     def _estimate(self) -> ProportionEstimate:
@@ -424,53 +402,38 @@ class ExactProportion(BaseInference):
         return self._estimate.noise_variance[:, None]
 
     @property
-    def nobs(self) -> float:
-        """The public number of rows."""
-        return float(self.size)
+    def flagged(self) -> Mask:
+        """Whether an estimate was moved to the edge (R,)."""
+        return self._estimate.clipped
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings."""
         return (_CLIPPED,) if self._estimate.clipped[0] else ()
 
-    def _ends(self, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` (R, 2)."""
+    def _linear(self, rows: Array) -> Contrasts:
+        """Return multiples (R, k) of the proportion, with a normal reference."""
+        found, weights = self._estimate, rows[:, 0]
+        return Contrasts(found.proportion[:, None] * weights, found.standard_error[:, None] * np.abs(weights))
+
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """See `Inference`; within [0, 1] times the weights."""
         if self.method == "exact":
-            return binomial_interval(self.counts, self.size, self.law, step=self.step, alpha=alpha)
-        return np.clip(self._estimate.normal.intervals(alpha), 0.0, 1.0)
+            own = binomial_interval(self.counts, self.size, self.law, step=self.step, alpha=alpha)
+        else:
+            own = np.clip(self._linear(np.eye(1)).intervals(alpha)[:, 0], 0.0, 1.0)
+        return np.sort(rows * own[:, None], axis=-1)
 
-    def _pvalues(self, tested: Array | float) -> Array:
-        """Two-sided p-values of proportions in [0, 1], broadcast against the counts."""
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """See `Inference`; values are tested as proportions in [0, 1]."""
+        tested = np.clip(values / rows[:, 0], 0.0, 1.0)
         if self.method == "exact":
-            return binomial_pvalue(self.counts, self.size, tested, self.law, step=self.step)
-        return self._estimate.normal.pvalues(tested)
+            return binomial_pvalue(self.counts[:, None], self.size, tested, self.law, step=self.step)
+        return self._linear(np.eye(1)).pvalues(tested)
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, 1), as (k, 2)."""
-        return np.sort(rows_of(contrasts) * self._ends(alpha)[0], axis=1)
-
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        weights = rows_of(contrasts)[:, 0]
-        return self._pvalues(np.clip(np.broadcast_to(values, weights.shape) / weights, 0.0, 1.0))
-
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Test of one restriction: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions = rows_of(restrictions)
-        if len(restrictions) > 1:
-            raise InferenceError("there is one proportion, so one restriction at most")
-        pvalue = float(self.contrast_pvalues(restrictions, np.atleast_1d(values))[0])
-        distance = float(restrictions[0, 0] * self.params[0] - np.atleast_1d(values)[0])
-        variance = float(restrictions[0, 0] ** 2 * self._estimate.standard_error[0] ** 2)
-        return distance**2 / variance, 1.0, pvalue
-
-    def batch(self, alpha: float) -> BatchEstimates:
-        """Infer from all R releases at once."""
-        found = self._estimate
-        params, bse = found.proportion[:, None], found.standard_error[:, None]
-        return BatchEstimates(
-            self.names, params, bse, self._pvalues(0.0)[:, None], self._ends(alpha)[:, None], found.clipped
-        )
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`: there is one proportion, so one restriction at most."""
+        return float(self._linear(rows).distances(values)[0, 0] ** 2), float(self._tails(rows, values)[0, 0])
 
     def oracle(self, sampling: Array, alpha: float) -> Oracle:
         """Say how wide a normal interval would be that knew the true sampling variance (1,) and the noise."""

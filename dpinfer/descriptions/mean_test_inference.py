@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.statistics.nulls import Alternative
 
-__all__ = ["FittedMeans", "GroupEstimates", "GroupMeans", "spread_pvalues"]
-
 _FLOOR = 0.5
 """Standard deviations of its noise below which no sum of squares within groups is taken to lie."""
 

@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from dpinfer import checks
 from dpinfer.descriptions.mean_test_inference import GroupMeans
 from dpinfer.descriptions.question import Description
 from dpinfer.descriptions.results import MeanTestResults, mean_flags
 from dpinfer.errors import DPInferError, InferenceError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.stage import Data
+from dpinfer.procedures import options
 from dpinfer.procedures.cell_sums import SumPlan, SumsQuestion, check_summed, infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    FINITE,
-    NUMERIC,
-    TRUTH,
-    axes_of,
-    inferred,
-    is_text,
-    measured,
-    one_of,
-    told_where,
-    where_notes,
-)
 from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.statistics.nulls import ALTERNATIVES, Alternative, Draws, batch_pvalues, check_draws, simulate
@@ -37,8 +27,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import Released
-
-__all__ = ["MeanComparison", "f_oneway", "ttest_1samp", "ttest_ind", "ttest_rel"]
 
 MeanTest = Literal["ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway"]
 
@@ -76,18 +64,18 @@ class MeanComparison(SumsQuestion):
     procedures: ClassVar[tuple[str, ...]] = ("ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway")
 
     test: MeanTest = "ttest_1samp"
-    column: str = measured("x", NUMERIC)
+    column: str = options.measured("x", options.NUMERIC)
     by: str | None = None
     where: str | None = None
-    popmean: float = inferred(0.0, FINITE)
-    equal_var: bool = inferred(True, TRUTH)
-    alternative: Alternative = inferred("two-sided", one_of(ALTERNATIVES))
-    draws: Draws = inferred("adaptive")
-    seed: int = inferred(0)
+    popmean: float = options.inferred(0.0, checks.FINITE)
+    equal_var: bool = options.inferred(True, checks.TRUTH)
+    alternative: Alternative = options.inferred("two-sided", checks.one_of(ALTERNATIVES))
+    draws: Draws = options.inferred("adaptive")
+    seed: int = options.inferred(0)
 
     def check_options(self) -> None:
         """Refuse options that do not go together."""
-        if self.grouped and not is_text(self.by):
+        if self.grouped and not checks.is_text(self.by):
             raise OptionError("by", self.by, 'one column of groups, or a condition such as "age >= 18"')
         if not self.grouped and self.by is not None:
             raise OptionError("by", self.by, "None: one sample has no groups")
@@ -110,7 +98,7 @@ class MeanComparison(SumsQuestion):
     @property
     def described(self) -> Description:
         """The means that are tested, as a question of their own."""
-        axes = () if self.by is None else axes_of(self.by)
+        axes = () if self.by is None else options.axes_of(self.by)
         return Description(kind="mean", columns=(self.column,), axes=axes, where=self.where)
 
     def plan(self, schema: Schema) -> SumPlan:
@@ -119,7 +107,7 @@ class MeanComparison(SumsQuestion):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        return self._what + told_where(self.where)
+        return self._what + options.told_where(self.where)
 
     @property
     def _what(self) -> str:
@@ -200,7 +188,7 @@ class MeanComparison(SumsQuestion):
         several = self.test == "f_oneway"
         statistic = model.statistic(values) / (model.groups - 1) if several else model.signed(values)
         resid = float(model.residual_dof(values)[0])
-        notes = where_notes(self.where)
+        notes = options.where_notes(self.where)
         if self.grouped:
             notes.insert(0, "One variance for all groups." if self.equal_var else "A variance for every group (Welch).")
         hypothesis = f"equal means of {self.column} at all levels of {self.by}"
@@ -462,7 +450,7 @@ def ttest_rel(
     True
     """
     for name, given in (("a", a), ("b", b)):
-        NUMERIC.check(name, given)
+        options.NUMERIC.check(name, given)
     if a.strip() == b.strip():
         raise OptionError("b", b, "another column than a")
     return MeanComparison.asking(locals(), test="ttest_rel", column=f"({a.strip()}) - ({b.strip()})")

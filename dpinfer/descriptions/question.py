@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from dpinfer.checks import of_type, whole
 from dpinfer.descriptions.binomial import ExactProportionQuestion
 from dpinfer.descriptions.binomial_inference import EXACT_METHODS
 from dpinfer.errors import NotProvedError, OptionError
@@ -15,9 +16,10 @@ from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.stage import Context, Noise, Stage
 from dpinfer.procedures.cell_sums import MOMENTS, MOST_ESTIMATES, TABLES, MomentsQuestion, SumPlan, describe, infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured, quoted, whole
+from dpinfer.procedures.options import axes_of, axis_name, column_texts, edges_of, measured
 from dpinfer.procedures.procedure import sizes_shown
 from dpinfer.release.laws import MOST_DRAWS
+from dpinfer.schema.expressions import quoted
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import METHODS
 
@@ -33,20 +35,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
 
     Columns = str | Sequence[str]
-
-__all__ = [
-    "Description",
-    "Proportion",
-    "corr",
-    "count",
-    "cov",
-    "histogram",
-    "mean",
-    "proportion",
-    "table",
-    "total",
-    "variance",
-]
 
 _SAMPLE = 4096
 """Rows that the noise to be expected is computed for."""
@@ -607,8 +595,7 @@ def histogram(
     >>> bool(np.allclose(results.params, 1250, atol=200))
     True
     """
-    if not isinstance(column, str):
-        raise OptionError("column", column, "the name of a numeric column")
+    of_type(str, "column", column, "the name of a numeric column")
     edges = edges_of(column, bins, bounds, data)
     return _counting("histogram", locals(), (*axes_of(by), {"column": column, "edges": edges}))
 
@@ -677,8 +664,7 @@ def proportion(
     >>> bool(0 < results.conf_int()[0].iloc[0] < 0.2 < results.conf_int()[1].iloc[0])
     True
     """
-    if not isinstance(column, str):
-        raise OptionError("column", column, 'a column, or a condition such as "age >= 18"')
+    of_type(str, "column", column, 'a column, or a condition such as "age >= 18"')
     if inference in EXACT_METHODS[:1]:
         given = {"by": by or None, "where": where, "weights": weights}
         for name, value in given.items():

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.nulls import Alternative
 
-__all__ = ["BinomTestResults", "ConfidenceInterval", "MeanTestResults", "mean_flags"]
-
 _FEW_ROWS = 30.0
 """Rows of a group below which its sum rests on values that are close to normal."""
 

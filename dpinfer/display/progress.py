@@ -7,7 +7,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpinfer.errors import OptionError, type_of
+from dpinfer.checks import require
+from dpinfer.errors import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,8 +56,7 @@ def check_progress(progress: object, name: str = "progress") -> None:
     ------
     OptionError
     """
-    if not (progress is None or isinstance(progress, bool)):
-        raise OptionError(name, type_of(progress), "True, False or None")
+    require(progress is None or isinstance(progress, bool), name, type_of(progress), "True, False or None")
 
 
 def progress_shown(progress: bool | None) -> bool:

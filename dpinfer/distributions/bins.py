@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.numerical import inverted
 from dpinfer.statistics.tails import laplace_sum_isf
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from dpinfer.statistics.arrays import Array, Mask, Places
 
-__all__ = ["DensityEstimates", "choose_measured", "choose_merged", "density_intervals"]
 
 HIDDEN = 3.0
 """A count below so many standard deviations of its noise is not distinguished from that of an empty bin."""
@@ -221,24 +220,20 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
     step = np.sqrt(estimates.sampling(estimates.padded) + estimates.noises) / estimates.size
     lattice = estimates.alike * np.maximum(0.5 - 2 * estimates.noises, 0.0) if estimates.population else 0.0
     merged = np.broadcast_to(estimates.merged, estimates.widths.shape)
-    ends = []
-    for sign in (-1.0, 1.0):
 
-        def inside(distance: Array, sign: float = sign) -> Mask:
-            tested = np.clip(value + sign * distance * step, 0.0, 1.0)
-            noise, own = estimates.own_noise(tested)
-            variance = estimates.sampling(tested) + noise
-            # Critical values where this is the share of the bin's own noise in the variance.
-            share = own / np.maximum(variance, 1e-300)
-            critical = np.full(share.shape, float(stats.norm.isf(alpha / 2)))
-            for several in np.unique(merged[merged <= _MOST_LAPLACE]) if estimates.laplace else ():
-                mine = merged == several
-                critical[:, mine] = np.interp(share[:, mine], _SHARES, _critical_values(alpha, int(several)))
-            return np.asarray(np.abs(top - tested * estimates.size) <= critical * np.sqrt(variance) + lattice)
+    def inside(away: Array) -> Mask:
+        tested = np.clip(value + away, 0.0, 1.0)
+        noise, own = estimates.own_noise(tested)
+        variance = estimates.sampling(tested) + noise
+        # Critical values where this is the share of the bin's own noise in the variance.
+        share = own / np.maximum(variance, 1e-300)
+        critical = np.full(share.shape, float(stats.norm.isf(alpha / 2)))
+        for several in np.unique(merged[merged <= _MOST_LAPLACE]) if estimates.laplace else ():
+            mine = merged == several
+            critical[:, mine] = np.interp(share[:, mine], _SHARES, _critical_values(alpha, int(several)))
+        return np.asarray(np.abs(top - tested * estimates.size) <= critical * np.sqrt(variance) + lattice)
 
-        distance = outermost_crossing(inside, shape=value.shape)
-        ends.append(np.clip(value + sign * distance * step, 0.0, 1.0))
-    return np.stack(ends, axis=-1) / estimates.widths[:, None]
+    return np.clip(inverted(inside, value, step), 0.0, 1.0) / estimates.widths[:, None]
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dpinfer.checks import is_list, is_whole, named
 from dpinfer.distributions.bins import DensityEstimates, choose_measured, choose_merged
 from dpinfer.distributions.results import DensityResults
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError
@@ -17,12 +18,12 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Slot, Stage, Sum
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, named, told_where
+from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, told_where
 from dpinfer.procedures.procedure import Procedure, first_error
 from dpinfer.schema.axes import BinsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.columns import Integer, Real
-from dpinfer.statistics.arrays import floats
+from dpinfer.statistics.arrays import Array, floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
 
-__all__ = ["BinGrid", "Density", "density", "read_edges"]
 
 CELLS = 3840
 """Cells of the grid, 2^8 times 15; fewer where a column has fewer whole numbers."""
@@ -72,10 +71,9 @@ def read_edges(bins: object) -> Literal["auto"] | int | tuple[float, ...]:
     """
     if isinstance(bins, str) and bins == "auto":
         return "auto"
-    if isinstance(bins, int | np.integer) and not isinstance(bins, bool) and 1 <= bins <= MOST_BINS:
+    if is_whole(bins) and 1 <= bins <= MOST_BINS:
         return int(bins)
-    listed = isinstance(bins, list | tuple | np.ndarray) and 2 <= len(bins) <= MOST_BINS + 1
-    edges = floats(bins) if listed else None
+    edges = floats(bins) if is_list(bins) and 2 <= len(bins) <= MOST_BINS + 1 else None
     if edges is None:
         raise OptionError("bins", bins, _BINS)
     return edges

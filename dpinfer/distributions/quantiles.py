@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from dpinfer.checks import TRUTH, Allowed, named, one_of
 from dpinfer.distributions.results import CDFResults, read_probabilities
 from dpinfer.distributions.tree import METHODS, fit_tree
 from dpinfer.errors import ReleaseFormatError
@@ -20,15 +21,11 @@ from dpinfer.procedures.options import (
     REPLICATES,
     SEED,
     TARGET,
-    TRUTH,
-    Allowed,
     axes_of,
     axis_name,
     compiled_where,
     inferred,
     measured,
-    named,
-    one_of,
     told_where,
 )
 from dpinfer.procedures.procedure import Procedure
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-__all__ = ["CDF", "DistributionQuestion", "Quantile", "cdf", "largest_error", "median", "quantile"]
 
 _LEAVES = 4096
 

@@ -34,20 +34,15 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.errors import InferenceError
-from dpinfer.statistics.noise import LEAST
-from dpinfer.statistics.nulls import Candidate
+from dpinfer.statistics.noise import LEAST, CountNoise
+from dpinfer.statistics.nulls import Alternative, Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dpinfer.statistics.arrays import Array, Mask, Places
-    from dpinfer.statistics.noise import CountNoise
-    from dpinfer.statistics.nulls import Alternative
 
     Fit = tuple[Array, Array]
     """Numbers of rows (R, G), and shares of the leaves (R, m) that groups have in common."""
 
-__all__ = ["GivenDistribution", "GroupRanks", "LeafTest", "RankAssociation", "SignedRanks", "TwoDistributions"]
 
 ZEROS = ("wilcox", "pratt")
 """What becomes of differences of zero: they have no rank, or the lowest ranks and no sign."""
@@ -126,14 +121,6 @@ def _spread(shares: Array, scores: Array) -> Array:
     return np.asarray(np.maximum(_sum(shares, scores**2) - _sum(shares, scores) ** 2, 0.0))
 
 
-def _by_rows(function: Callable[[Array], Array], values: Array) -> Array:
-    """Apply a function of releases (N, m) to values (..., m), by blocks that fit the cache."""
-    flat = values.reshape(-1, values.shape[-1])
-    size = max(_BLOCK // flat.shape[1], 1)
-    parts = [function(flat[start : start + size]) for start in range(0, len(flat), size)]
-    return np.concatenate(parts).reshape(values.shape[:-1]) if parts else np.empty(values.shape[:-1])
-
-
 # What tests have in common
 
 
@@ -194,15 +181,16 @@ class LeafTest(ABC):
         raise InferenceError("an effect size is of two groups, of signed ranks or of two columns; frame() has the rest")
 
     def signed(self, values: Array) -> Array:
-        """Standardised statistics (...), positive where values speak for "greater"."""
-        return _by_rows(self._standardised, values)
+        """Standardised statistics (...), positive where values speak for "greater"; by blocks that fit the cache."""
+        flat = values.reshape(-1, values.shape[-1])
+        found, size = np.empty(len(flat)), max(_BLOCK // flat.shape[1], 1)
+        for start in range(0, len(flat), size):
+            found[start : start + size] = self._standardised(flat[start : start + size])
+        return found.reshape(values.shape[:-1])
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`."""
-        return _by_rows(self._evidence, values)
-
-    def _evidence(self, values: Array) -> Array:
-        found = self._standardised(values)
+        found = self.signed(values)
         return self._towards(found) if self.has_sign else found
 
     def _towards(self, signed: Array) -> Array:
@@ -257,9 +245,12 @@ class Judged(LeafTest):
         parts: Any = ((self, np.flatnonzero(hidden)), (tested, np.flatnonzero(~hidden)))
         return [Candidate(model, where, self.fit(values[where])) for model, where in parts if where.size]
 
-    def _evidence(self, values: Array) -> Array:
-        found = super()._evidence(values)
-        return np.where(self.hidden(values), np.nan, found) if self.judged else found
+    def statistic(self, values: Array) -> Array:
+        """See `NullModel.statistic`; NaN where noise hides the rows."""
+        found = super().statistic(values)
+        if not self.judged:
+            return found
+        return np.where(self.hidden(values.reshape(-1, values.shape[-1])).reshape(found.shape), np.nan, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,49 +16,41 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from scipy import stats
 
+from dpinfer.checks import FINITE, is_list, is_text, is_whole, one_of, whole
 from dpinfer.distributions import rank_statistics as statistics
 from dpinfer.distributions.results import RankTestResults, rank_flags
 from dpinfer.errors import MissingFromReleaseError, NotProvedError, OptionError
-from dpinfer.kernel.measurement import price_procedure
-from dpinfer.kernel.stage import Data
+from dpinfer.kernel.measurement import Measurement, price_procedure
+from dpinfer.kernel.stage import Context, Data
 from dpinfer.procedures.cell_sums import TABLES, SumPlan, SumsQuestion, counts_of_table
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import (
-    FINITE,
     NUMERIC,
     axes_of,
     axis_name,
     inferred,
-    is_text,
     measured,
-    one_of,
     told_where,
     unstored,
     where_notes,
-    whole,
 )
 from dpinfer.procedures.procedure import first_error
 from dpinfer.release import Release
 from dpinfer.results.printing import refuse_dependent_rows
-from dpinfer.schema.axes import BinsAxis, MirroredAxis
+from dpinfer.schema.axes import Axis, BinsAxis, MirroredAxis
 from dpinfer.schema.columns import Integer
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.statistics.arrays import floats
+from dpinfer.statistics.arrays import Array, floats
 from dpinfer.statistics.noise import count_noise
 from dpinfer.statistics.nulls import ALTERNATIVES, Alternative, Draws, check_draws, simulate
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
 
     Bins = int | Sequence[float] | None
     Cdf = str | Callable[[Any], Any]
 
-__all__ = ["RankTest", "kruskal", "ks_1samp", "ks_2samp", "mannwhitneyu", "spearmanr", "wilcoxon"]
 
 Test = Literal["mannwhitneyu", "kruskal", "ks_2samp", "wilcoxon", "ks_1samp", "spearmanr"]
 
@@ -177,7 +169,7 @@ def read_cdf(cdf: object, args: object) -> dict[str, Any]:
     ------
     OptionError
     """
-    numbers = tuple(args) if isinstance(args, Sequence) and not isinstance(args, str) else None
+    numbers = tuple(args) if is_list(args) else None
     if numbers is None or not all(map(FINITE.fits, numbers)):
         raise OptionError("args", args, "a tuple of finite numbers: shape parameters, location and scale, as in scipy")
     if isinstance(cdf, str):
@@ -498,7 +490,7 @@ class RankTest(SumsQuestion):
 
 
 def _edges(bins: object) -> tuple[float, ...]:
-    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
+    edges = floats(bins) if is_list(bins) else None
     if edges is None or len(edges) < 2:
         raise OptionError("bins", bins, _EITHER)
     return edges
@@ -509,7 +501,7 @@ def _leaves(bins: object, name: str) -> dict[str, Any]:
     NUMERIC.check("column", name)
     if bins is None:
         return {"bins": None, "leaves": None}
-    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
+    if is_whole(bins):
         whole(2, 100_000, _EITHER).check("bins", int(bins))
         return {"bins": None, "leaves": int(bins)}
     return {"bins": {name: _edges(bins)}, "leaves": None}

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import is_number
 from dpinfer.display.progress import watch
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected, variance_error
 from dpinfer.distributions.rank_statistics import HIDING, Distance, GroupRanks, Groups, Judged, LeafTest, SignedRanks
-from dpinfer.distributions.tree import QuantileInference, cdf_interval, fit_tree, simultaneous_width
+from dpinfer.distributions.tree import QuantileInference, Tree, cdf_interval, fit_tree, simultaneous_width
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.results import printing
 from dpinfer.results.descriptions import DescriptionResults
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-    from dpinfer.distributions.tree import Tree
     from dpinfer.kernel.rows.tree import TreeSum
     from dpinfer.release import Release
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["CDFResults", "DensityResults", "IntegratedError", "RankTestResults"]
 
 _SHOWN = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
@@ -61,7 +60,7 @@ def read_probabilities(q: object) -> tuple[float, ...]:
         If there is none, one twice, or one is no number in [0, 1].
     """
     listed: list[Any] = list(q) if isinstance(q, Sequence | np.ndarray | pd.Series) and not isinstance(q, str) else [q]
-    numbers = all(isinstance(p, int | float | np.integer | np.floating) and not isinstance(p, bool) for p in listed)
+    numbers = all(is_number(p) for p in listed)
     if not listed or not numbers or not all(0 <= p <= 1 for p in listed) or len(set(map(float, listed))) < len(listed):
         raise OptionError("q", q, "a probability from 0 to 1, or a list of different ones")
     return tuple(map(float, listed))
@@ -180,12 +179,13 @@ class CDFResults(Exported):
         rows, groups = self.rows, [axis.name for axis in self.rows.groups]
         keys = [(*label, p) for label in rows.labels for p in probabilities]
         found = QuantileInference(
+            tuple(f"{p:g}[{name}]" if name else f"{p:g}" for name in rows.group_names for p in probabilities),
             self.trees,
             np.array(probabilities),
-            tuple(f"{p:g}[{name}]" if name else f"{p:g}" for name in rows.group_names for p in probabilities),
             step=self._step,
-            method="score" if inference == "auto" else inference,
+            method=inference,
             target=self.target,
+            nobs=float(sum(tree.total for tree in self.trees)),
             dependence=rows.schema.rows_per_unit,
             nobs_is_public=self.nobs_is_public,
             **options,

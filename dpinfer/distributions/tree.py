@@ -22,7 +22,7 @@ from scipy import stats
 from scipy.linalg import block_diag
 from scipy.optimize import isotonic_regression
 
-from dpinfer.statistics.inference import BaseInference, Contrasts, rows_of, single, variance_of
+from dpinfer.statistics.inference import Contrasts, Inference, rows_of, single, variance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Counted = Callable[[int], None] | None
 
-__all__ = ["METHODS", "QuantileInference", "Tree", "cdf_interval", "fit_tree", "simultaneous_width"]
 
 METHODS = ("auto", "score", "wald")
 
@@ -166,8 +165,8 @@ def fit_tree(counts: Array, variances: Array, edges: Array) -> Tree:
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileInference(BaseInference):
-    """Quantiles of one column, by group; implements `Inference`.
+class QuantileInference(Inference):
+    """Quantiles of one column, by group.
 
     Attributes
     ----------
@@ -175,31 +174,22 @@ class QuantileInference(BaseInference):
         One per group.
     probabilities : ndarray (k,)
         Between 0 and 1.
-    names : tuple of str, length G k
-        Group by group.
     step : float
         Whole numbers in a leaf; 0 for a Real.
     selected : ndarray (G, k) or None
         Quantiles that were chosen by the exponential mechanism; otherwise they are read from the tree.
-    method : {"score", "wald"}
-    target : {"population", "data"}
     dependence : int
         Sampling variances are multiplied by it: rows of one person may depend on each other.
     continuous : bool
         Whether values of a Real are known not to be tied: ends of intervals are then interpolated within leaves.
-    nobs_is_public : bool
     """
 
     trees: tuple[Tree, ...]
     probabilities: Array
-    names: tuple[str, ...]
     step: float = 0.0
     selected: Array | None = None
-    method: str = "score"
-    target: str = "population"
     dependence: int = 1
     continuous: bool = False
-    nobs_is_public: bool = False
 
     methods = METHODS
 
@@ -274,11 +264,6 @@ class QuantileInference(BaseInference):
         return np.asarray(found + np.diag(_SEPARATE * own + np.where(known, errors**2, 0.0)))
 
     @property
-    def nobs(self) -> float:
-        """Number of rows in all groups."""
-        return float(sum(tree.total for tree in self.trees))
-
-    @property
     def flags(self) -> tuple[str, ...]:
         """Warnings."""
         found = []
@@ -297,25 +282,23 @@ class QuantileInference(BaseInference):
             )
         return tuple(found)
 
-    def _combined(self, contrasts: Array) -> tuple[Contrasts, Places, Places]:
+    def _combined(self, rows: Array) -> tuple[Contrasts, Places, Places]:
         """Return combinations (c,) with a normal reference; which are judged by their score, as what quantile."""
-        rows = rows_of(contrasts)
         normal = Contrasts(rows @ self.params, np.sqrt(variance_of(rows, self.cov_sampling + self.cov_noise)))
         own = single(rows) if self.method == "score" else np.full(len(rows), -1)
         return normal, np.flatnonzero(own >= 0), own[own >= 0]
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (c, G k), as (c, 2)."""
-        normal, judged, own = self._combined(contrasts)
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """See `Inference`."""
+        normal, judged, own = self._combined(rows)
         ends, (low, high), held = normal.intervals(alpha), self._scored(alpha)[0][own].T, self.params[own]
         ends[judged] = np.stack([np.minimum(low, held), np.maximum(high, held)], axis=1)
         return ends
 
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (c,) of ``contrasts @ params = values``."""
-        normal, judged, own = self._combined(contrasts)
-        tested = np.broadcast_to(np.asarray(values, dtype=np.float64), normal.center.shape)
-        found, edges, value = normal.pvalues(tested), self.trees[0].edges, tested[judged]
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """See `Inference`."""
+        normal, judged, own = self._combined(rows)
+        found, edges, value = normal.pvalues(values), self.trees[0].edges, values[judged]
         inner = len(edges) - 2
         leaf = np.clip(np.searchsorted(edges, value, side="right") - 1, 0, inner)
         (gap, above), (error, error_above) = ((one[own, leaf], one[own, leaf + 1]) for one in self._gaps)
@@ -330,13 +313,14 @@ class QuantileInference(BaseInference):
         return found
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
+        """See `Inference`; restrictions may depend on each other."""
         rows = rows_of(restrictions)
         gap = rows @ self.params - np.broadcast_to(values, len(rows))
         cov = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
         statistic = float(gap @ np.linalg.pinv(cov, hermitian=True) @ gap)
         df = float(np.linalg.matrix_rank(rows))
-        return statistic, df, float(stats.chi2.sf(statistic, df))
+        pvalue = stats.chi2.sf(statistic, df) if len(rows) > 1 else self.contrast_pvalues(rows, values)[0]
+        return statistic, df, float(pvalue)
 
 
 def _crossings(gaps: Array) -> Array:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from dpinfer.entry.inference import QUALITY, Quality, occupied_from, octave_bounds
-from dpinfer.entry.results import BoundsResults, QualityResults
+from dpinfer.checks import Allowed, is_number, one_of, texts_of, whole
+from dpinfer.entry.results import QUALITY, BoundsResults, Quality, QualityResults, occupied_from, octave_bounds
 from dpinfer.errors import OptionError, ReleaseFormatError, type_of
 from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, OctaveRows
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
 from dpinfer.procedures.cell_sums import MOST_ESTIMATES
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import Allowed, Contrasts, inferred, is_number, measured, one_of, texts_of, whole
+from dpinfer.procedures.options import Contrasts, inferred, measured
 from dpinfer.procedures.procedure import Procedure, first_error
-from dpinfer.statistics.combination import METHODS, batch_queries, measured_queries
+from dpinfer.statistics.combination import METHODS, measured_queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class CellCounts(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of many releases at once; see `Procedure.estimate`."""
-        return batch_queries(released, alpha=alpha, contrasts=contrasts)
+        return measured_queries(released.law, released.steps, released.names, released.values).batch(alpha, contrasts)
 
 
 _MARGIN = whole(0, 20, "a whole number of octaves from 0 to 20")

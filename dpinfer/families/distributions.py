@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy import special
 
+from dpinfer.checks import require
 from dpinfer.errors import InferenceError, OptionError, SchemaError
 from dpinfer.release.release import decode
 from dpinfer.schema.columns import Boolean, Integer, Real
@@ -20,8 +21,6 @@ from dpinfer.statistics.numerical import composite_nodes
 
 if TYPE_CHECKING:
     from dpinfer.schema.columns import Column
-
-__all__ = ["FAMILIES", "Binomial", "ExponentialFamily", "Family", "Moments", "Normal", "Parameter", "as_family"]
 
 Features = Callable[[Array], Array]
 
@@ -576,8 +575,8 @@ class Binomial(_Count):
     _natural: ClassVar = {"logit(p)": special.logit}
 
     def __post_init__(self) -> None:
-        if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
-            raise OptionError("trials", self.trials, "a whole number of at least 1")
+        right = type(self.trials) is int and self.trials >= 1
+        require(right, "trials", self.trials, "a whole number of at least 1")
 
     @property
     def _right(self) -> str:  # type: ignore[override]

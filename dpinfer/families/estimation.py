@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array, Mask, Places
 
-__all__ = ["KAPPA_RELIABLE", "ClampedProblem", "FamilyFit", "SumNoise", "clamped_problem", "estimate", "take"]
-
 KAPPA_RELIABLE = 3.0
 """Below this value of kappa, noise is called dominant: intervals cover, but may be wide or infinite."""
 

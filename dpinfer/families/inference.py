@@ -9,22 +9,30 @@ looked at on a lattice of the whole space.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
-from dpinfer.families.estimation import KAPPA_RELIABLE, FamilyFit, influence, score_at, score_covariance, take
+from dpinfer.families.estimation import (
+    KAPPA_RELIABLE,
+    FamilyFit,
+    influence,
+    score_at,
+    score_covariance,
+    simulated,
+    take,
+)
+from dpinfer.statistics import inference
 from dpinfer.statistics.arrays import inverse_form
-from dpinfer.statistics.inference import BatchEstimates, Contrasts, Oracle, contrast_rows
 from dpinfer.statistics.tails import critical_value, pvalue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpinfer.release.release import Release
     from dpinfer.statistics.arrays import Array, Mask, Places
-
-__all__ = ["batch", "in_units", "intervals", "located", "on_scale", "oracle", "pvalues"]
 
 TOWARD_TESTED = 0.8
 """How far from the estimate (0) to the tested value (1) the covariance of the score is evaluated, in families of
@@ -42,7 +50,7 @@ _PROFILE_ROUNDS, _CROSSING_ROUNDS, _CROSSING_SEARCH = 4, 2, 6
 # Combinations of the parameters
 
 
-def located(fit: FamilyFit, rows: Array, single: Places) -> Contrasts:
+def located(fit: FamilyFit, rows: Array, single: Places) -> inference.Contrasts:
     """Combine the parameters by rows of weights (q, p), with a normal reference: arrays (R, q).
 
     A row whose ``single`` is not -1 reads that one parameter, which is taken on the scale of its link; any other
@@ -51,7 +59,7 @@ def located(fit: FamilyFit, rows: Array, single: Places) -> Contrasts:
     weights = rows[None] * fit.slope[:, None, :]
     error = np.sqrt(np.maximum(np.einsum("rqi,rij,rqj->rq", weights, fit.cov, weights), 1e-300))
     center = np.where(single >= 0, fit.eta[:, single], fit.params @ rows.T)
-    return Contrasts(center, np.where(single >= 0, fit.errors[:, single], error))
+    return inference.Contrasts(center, np.where(single >= 0, fit.errors[:, single], error))
 
 
 def in_units(fit: FamilyFit, rows: Array, single: Places, ends: Array) -> Array:
@@ -142,15 +150,20 @@ def _open(fit: FamilyFit, rows: Array) -> Mask:
 
 
 def batch(
-    fit: FamilyFit, *, alpha: float, method: str, contrasts: Mapping[str, Mapping[str, float]] | None, tests: bool
-) -> BatchEstimates:
+    fit: FamilyFit,
+    *,
+    alpha: float,
+    method: str,
+    contrasts: Mapping[str, Mapping[str, float]] | None,
+    tests: bool,
+) -> inference.BatchEstimates:
     """Infer the parameters, and by the delta method further combinations, of R releases.
 
     Whether parameters are zero is tested only with ``tests``, which takes about as long as the intervals; else those
     p-values are NaN.
     """
     names = fit.problem.family.names
-    rows = contrast_rows(names, contrasts)
+    rows = inference.contrast_rows(names, contrasts)
     none, places = np.full(len(rows), -1), np.arange(len(rows))
     single, normal = np.where(places < len(names), places, -1), located(fit, rows, none)
     ends = intervals(fit, rows, single, alpha, method)
@@ -158,18 +171,22 @@ def batch(
     if not tests:
         tested[:, : len(names)] = np.nan
     params, bse = (np.where(_open(fit, rows), np.nan, one) for one in (normal.center, normal.error))
-    return BatchEstimates((*names, *(contrasts or {})), params, bse, tested, ends, fit.flagged)
+    return inference.BatchEstimates((*names, *(contrasts or {})), params, bse, tested, ends, fit.flagged)
 
 
 def oracle(
-    fit: FamilyFit, *, sampling: Array, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
-) -> Oracle:
+    fit: FamilyFit,
+    *,
+    sampling: Array,
+    alpha: float,
+    contrasts: Mapping[str, Mapping[str, float]] | None = None,
+) -> inference.Oracle:
     """Say what an oracle's interval would be, and how far noise dominates.
 
     The fit, to the target "data", is that of the number of rows and the expected noise-free sums; ``sampling`` (q,)
     holds the true sampling variance of every parameter and contrast. ``kappa`` is that at the true parameters.
     """
-    rows, noise = contrast_rows(fit.problem.family.names, contrasts), fit.noise
+    rows, noise = inference.contrast_rows(fit.problem.family.names, contrasts), fit.noise
     laplace = None
     if noise.laplace:  # the variance of each combination that the noise of each sum and of the count brings
         moments, reach, _ = score_at(fit.problem, noise, fit.eta, fit.size)
@@ -177,7 +194,7 @@ def oracle(
         counted = (on_sums @ moments.mean[0]) ** 2 * noise.count_variance
         laplace = np.column_stack([on_sums**2 * noise.variances, counted])
     variance = located(fit, rows, np.full(len(rows), -1)).error[0] ** 2
-    return Oracle.of(variance, sampling, float(fit.kappa[0]), alpha=alpha, laplace=laplace)
+    return inference.Oracle.of(variance, sampling, float(fit.kappa[0]), alpha=alpha, laplace=laplace)
 
 
 # The score method
@@ -497,3 +514,128 @@ def _profile_pvalue(fit: FamilyFit, index: int, tested: Array) -> Array:
     normal = 2 * stats.norm.sf(root)
     found = np.maximum(normal, np.exp(-np.sqrt(2) * root)) if fit.noise.laplace else normal
     return np.where((np.minimum(best, here) <= tested) & (tested <= np.maximum(best, here)), 1.0, found)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyInference(inference.Inference):
+    """Parameters of an exponential family.
+
+    A single parameter is inferred by the method on the scale of its link; any other combination of the
+    parameters by the delta method, with a normal reference ("simulated": with simulated pivots).
+    A value at or beyond the end of a parameter's space, such as a standard deviation of 0, is tested as the end of
+    a wide range inside the space: its p-value tells whether the sums exclude everything near that end.
+    Where no law agrees with the noisy sums, releases drawn from the closest one say nothing about the others:
+    "simulated" then gives the score interval and p-value of a single parameter.
+    A parameter that the release does not determine is NaN in the estimates and their covariance. It has the score
+    interval and p-value; combinations of it with others have the whole line, and 1.
+
+    Attributes
+    ----------
+    release : Release
+    fit : FamilyFit
+        Of one release.
+    params, cov_sampling, cov_noise, flags
+        As in `Inference`; covariances by the delta method.
+    """
+
+    release: Release
+    fit: FamilyFit
+    params: Array
+    cov_sampling: Array
+    cov_noise: Array
+    flags: tuple[str, ...]
+
+    methods = ("auto", "wald", "score", "simulated")
+
+    @cached_property
+    def _drawn(self) -> FamilyFit:
+        rng = np.random.default_rng(self.seed)
+        return simulated(self.fit, self.release.law, self.release.steps, self.replicates, rng)
+
+    def _read(self, rows: Array) -> tuple[Places, Mask]:
+        """Return the one parameter that each row of weights (k, p) reads or -1, and which have simulated pivots.
+
+        Pivots serve no combination with a parameter that is not determined, and no single parameter at the edge or
+        where noise dominates.
+        """
+        single = np.where((rows != 0).sum(axis=1) == 1, (rows != 0).argmax(axis=1), -1)
+        unclear = self.fit.edge[0] | self.fit.missing[0].any() | (self.fit.kappa[0] < KAPPA_RELIABLE)
+        serve = np.where(single >= 0, not unclear, ~(rows != 0)[:, self.fit.missing[0]].any(axis=1))
+        return single, serve & (self.method == "simulated")
+
+    def _signed_pivots(self, rows: Array, single: Places) -> tuple[inference.Contrasts, Array]:
+        """Return combinations on the scales of `located`, and simulated pivots (B, k) of them."""
+        own, drawn = (located(fit, rows, single) for fit in (self.fit, self._drawn))
+        return own, (drawn.center - own.center) / drawn.error
+
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """See `Inference`."""
+        single, drawn = self._read(rows)
+        found: Array = intervals(self.fit, rows, np.where(drawn, -1, single), alpha, self.method)[0]
+        if drawn.any():
+            own, pivots = self._signed_pivots(rows[drawn], single[drawn])
+            rank, ordered = int(np.floor(alpha / 2 * (self.replicates + 1))), np.sort(pivots, axis=0)
+            outer = ordered[[-rank, rank - 1]] if rank >= 1 else np.full((2, pivots.shape[1]), [[np.inf], [-np.inf]])
+            ends = np.stack([own.center - one * own.error for one in outer], axis=2)
+            found[drawn] = in_units(self.fit, rows[drawn], single[drawn], ends)[0]
+        return found
+
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """See `Inference`."""
+        single, drawn = self._read(rows)
+        found: Array = pvalues(self.fit, rows, np.where(drawn, -1, single), values, self.method)[0]
+        if drawn.any():
+            own, pivots = self._signed_pivots(rows[drawn], single[drawn])
+            tested = on_scale(self.fit, rows[drawn], single[drawn], values[drawn])
+            statistic = (own.center - tested) / own.error
+            tail = np.minimum((pivots >= statistic).sum(axis=0), (pivots <= statistic).sum(axis=0))
+            found[drawn] = np.minimum(1.0, 2 * (1 + tail) / (self.replicates + 1))
+        return found
+
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`; several restrictions, one of a parameter that is not determined, are never rejected."""
+        if (rows != 0)[:, self.fit.missing[0]].any():
+            return 0.0, 1.0
+
+        def lengths(fit: FamilyFit, values: Array) -> Array:
+            weights = rows[None] * fit.slope[:, None, :]
+            return inference.wald_lengths(fit.params @ rows.T - values, weights @ fit.cov @ np.swapaxes(weights, 1, 2))
+
+        statistic = float(lengths(self.fit, values)[0])
+        if self.method != "simulated":
+            return statistic, float(stats.chi2.sf(statistic, len(rows)))
+        return statistic, float(inference.simulated_pvalue(lengths(self._drawn, self.fit.params @ rows.T), statistic))
+
+
+def family_inference(
+    release: Release, fit: FamilyFit, method: str, replicates: int, seed: int, notes: tuple[str, ...] = ()
+) -> FamilyInference:
+    """Return what one release says of a family, with warnings from released numbers and further ones, ``notes``."""
+    family, noise, missing, kappa = fit.problem.family, fit.noise, fit.missing[0], float(fit.kappa[0])
+    slope = np.where(missing, np.nan, fit.slope[0])
+    listed = ", ".join(np.array(family.names)[missing])
+    warnings = {
+        f"not determined: {listed}; laws far apart agree with the noisy sums, and the intervals hold them": listed,
+        f"no {family.name} law inside the parameter space agrees with the noisy sums: the "
+        "estimate is the closest law at its edge; read the intervals, not the estimates": fit.edge[0],
+        f"privacy noise dominates some parameter: its signal is {kappa:.2g} times the noise, below "
+        f"{KAPPA_RELIABLE:g}; intervals may be wide or infinite": kappa < KAPPA_RELIABLE,
+        "the noisy number of rows is not larger than three standard deviations of its noise": fit.few[0],
+    }
+    params = np.where(missing, np.nan, fit.params[0])
+    sampling, noisy = (one[0] * np.outer(slope, slope) for one in (fit.cov_sampling, fit.cov_noise))
+    return FamilyInference(
+        family.names,
+        release,
+        fit,
+        params,
+        sampling,
+        noisy,
+        (*(text for text, holds in warnings.items() if holds), *notes),
+        method=method,
+        target="population" if noise.population else "data",
+        nobs=float(fit.count[0]),
+        nobs_is_public=noise.count_variance == 0,
+        replicates=replicates,
+        seed=seed,
+    )

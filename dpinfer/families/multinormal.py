@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.statistics.moments import Estimates, Growth, MomentSums
 
-__all__ = ["clamped_product", "estimate_multinormal"]
-
 _POINTS, _STEP = 2**11, 1e-4
 _LARGEST, _BISECTIONS = 0.9999, 40
 _FEW = 5.0

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import are_texts
 from dpinfer.descriptions.question import Proportion
 from dpinfer.errors import OptionError, SchemaError
 from dpinfer.families.distributions import ExponentialFamily, Normal, as_family
 from dpinfer.families.estimation import ClampedProblem, FamilyFit, SumNoise, clamped_problem, estimate
-from dpinfer.families.inference import batch, oracle
+from dpinfer.families.inference import FamilyInference, batch, family_inference, oracle
 from dpinfer.families.multinormal import estimate_multinormal
-from dpinfer.families.results import FamilyResults, family_inference
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Stage, Sum
@@ -24,6 +24,7 @@ from dpinfer.procedures.cell_sums import Described, MomentsQuestion, SumPlan, ch
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import axes_of, compiled_where, refuse_simulated, told_where, where_notes
 from dpinfer.procedures.procedure import Estimated, context_of
+from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.results.printing import alike_flags
 from dpinfer.statistics.inference import Released
 
@@ -32,13 +33,40 @@ if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
-    from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates, Oracle
     from dpinfer.statistics.moments import Estimates
 
-__all__ = ["ExpFam", "MultivariateNormal", "expfam"]
+
+_STEP = 1e-5
+
+
+class FamilyResults(DescriptionResults):
+    """Parameters of an exponential family, in usual and natural form."""
+
+    def natural_params(self) -> pd.DataFrame:
+        """Return the natural parameters with standard errors by the delta method.
+
+        Returns
+        -------
+        DataFrame
+            Columns "estimate" and "std err" (sampling and noise), a row per natural parameter.
+
+        Raises
+        ------
+        InferenceError
+            If the family does not say what they are.
+        """
+        inference = self._inference
+        assert isinstance(inference, FamilyInference)
+        fit, family, steps = inference.fit, inference.fit.problem.family, _STEP * np.eye(len(inference.names))
+        up, down = (family.natural(fit.problem.from_link(fit.eta + one)) for one in (steps, -steps))
+        slope = (up - down).T / (2 * _STEP)
+        error = np.sqrt(np.maximum(np.diag(slope @ fit.cov[0] @ slope.T), 0.0))
+        frame = pd.DataFrame({"estimate": family.natural(fit.params)[0], "std err": error}, list(family.natural_names))
+        frame.loc[(slope != 0) @ fit.missing[0]] = np.nan
+        return frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +307,7 @@ def expfam(
         columns = tuple(column) if isinstance(column, Sequence | pd.Index) else ()
         if family != "normal" and not isinstance(family, Normal):
             raise OptionError("family", family, '"normal" for several columns')
-        if len(columns) < 2 or not all(isinstance(one, str) for one in columns):
+        if len(columns) < 2 or not are_texts(columns):
             raise OptionError("column", column, "a column, or two or more columns for the multivariate normal")
         return MultivariateNormal.asking(locals(), columns=columns)
     if family == "categorical":

@@ -13,20 +13,16 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.kernel.people import BUCKETS, KeptSource, Spill
-from dpinfer.kernel.rows.base import CHUNK_ROWS
-from dpinfer.kernel.rows.blocks import BlockValues, block_values
-from dpinfer.kernel.sources.base import Pass, Table
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Cells, Flags, Ints, Places
+from dpinfer.kernel.rows.blocks import Blocks, BlockValues, block_values
+from dpinfer.kernel.sources.base import Pass, Slice, Source, Table
 from dpinfer.kernel.workers import fit_apart, fit_here
-from dpinfer.schema.columns import Boolean, Category, Integer, clamped_values
+from dpinfer.schema.columns import Boolean, Category, Column, Integer, clamped_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.kernel.rows.base import Array, Cells, Flags, Ints, Places
-    from dpinfer.kernel.rows.blocks import Blocks
     from dpinfer.kernel.sampling import Draws
-    from dpinfer.kernel.sources.base import Slice, Source
-    from dpinfer.schema.columns import Column
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import of_type
 from dpinfer.errors import (
     DataError,
     LedgerError,
@@ -20,17 +21,17 @@ from dpinfer.errors import (
     type_of,
 )
 from dpinfer.kernel import stage
-from dpinfer.kernel.copies import check_columns
 from dpinfer.kernel.people import BUCKETS, KeptSource, SpilledPeople, check_disk
+from dpinfer.kernel.price import check_columns
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum
 from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.kernel.run import run
 from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sources.base import Table, no_warnings
+from dpinfer.kernel.sources.base import Source, Table, no_warnings
 from dpinfer.privacy.store import ROWS, Account
-from dpinfer.privacy.units import NEIGHBORS, Neighbors
+from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 from dpinfer.release.request import Request
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.declared import kind_of_type
@@ -41,9 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.kernel.plan import Plan
-    from dpinfer.kernel.sources.base import Source
     from dpinfer.privacy.ledger import Ledger
-    from dpinfer.privacy.units import Privacy
     from dpinfer.release import Release
     from dpinfer.release.release import Advice
     from dpinfer.schema.schema import Schema
@@ -407,8 +406,7 @@ class PublicData(Rows):
         id: str | None = None,
         max_rows: int | None = None,
     ) -> None:
-        if not isinstance(rng, np.random.Generator):
-            raise OptionError("rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
+        of_type(np.random.Generator, "rng", rng, "a numpy Generator such as numpy.random.default_rng(1)")
         if neighbors not in NEIGHBORS:
             raise OptionError("neighbors", neighbors, NEIGHBORS)
         super().__init__(source, schema, id, max_rows)

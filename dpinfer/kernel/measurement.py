@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpinfer.kernel.plan import Plan, planned
@@ -13,7 +13,7 @@ from dpinfer.kernel.rows.marginals import ClassCounts, ColumnCounts, MarginalSum
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
-from dpinfer.kernel.stage import Above
+from dpinfer.kernel.stage import Above, Context
 from dpinfer.release.laws import CHOICES, NoiseLaw
 from dpinfer.schema.grid import UNIT
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.schema import People
@@ -244,7 +243,7 @@ def _unit_of(rows: Any) -> str:
     return others.get(type(rows), "the scaled features")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Measurement(Plan):
     """What a procedure would do to rows at a price, and what it costs: for people and for studies; nothing runs it.
 
@@ -357,4 +356,4 @@ def price_procedure(procedure: Any, context: Context) -> Measurement:
         If the procedure cannot be measured at this price, for a public reason.
     """
     plan = planned(procedure, context)
-    return Measurement(**{one.name: getattr(plan, one.name) for one in fields(Plan)})
+    return Measurement(**vars(plan))

@@ -9,9 +9,9 @@ is accepted with probability exp(-a), where a = h(|y|) - K + c >= 0 and c = max 
 noise, and max(0, 1 - t^2/(2 s^2)) for Gaussian noise, since t > s. Accepted integers have the distribution exactly.
 
 What is compared with exp(-a), and with e^-k for K, is a uniform U of unlimited precision, of which 64 bits are drawn.
-Floating point decides where U lies farther from the threshold than a margin, which is hundreds of times what rounding
-moves; else exact arithmetic does, with more bits of the same U where it needs them. No probability is rounded. That
-the result does not depend on the margin is tested.
+Floating point decides where U lies farther from the threshold than a margin, which is more than thirty times what
+rounding moves; else exact arithmetic does, with more bits of the same U where it needs them. No probability is
+rounded. That the result does not depend on the margin is tested.
 
 Bits come from the operating system, for every call anew. None is kept, which a fork or a snapshot might repeat.
 """
@@ -19,7 +19,7 @@ Bits come from the operating system, for every call anew. None is kept, which a 
 from __future__ import annotations
 
 import os
-from decimal import Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -34,8 +34,9 @@ LARGEST_SCALE = 2.0**56
 """Scales above this would meet the ends of 64-bit integers."""
 
 MARGIN = 2.0**-40
-"""Distance from a threshold within which exact arithmetic decides. Rounding moves a threshold by less than 2^-48: an
-exponent of size b has an error of at most about 8 b 2^-53, of which exp(-b) makes less."""
+"""Distance from a threshold within which exact arithmetic decides. An exponent b after K steps has an error of at most
+about 4 (K + b) 2^-53, and exp and the 64 bits add less than 2^-50: a threshold moves by less than 2^-45 for K up to 45,
+and K is larger with a probability of e^-46, when 2^-44 is not reached before K is 128."""
 
 _BLOCK = 2**16
 """Draws at a time, which bounds the memory."""
@@ -102,11 +103,14 @@ class _Uniform:
         """Whether it is below exp(-exponent), for an exponent of at least 0."""
         while True:
             digits = self._length // 3 + 30
-            with localcontext(prec=digits):  # in which exp is rounded correctly
+            context = Context(
+                prec=digits, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[InvalidOperation]
+            )  # none of what the caller has set
+            with localcontext(context):  # in which exp is rounded correctly
                 quotient = Decimal(exponent.numerator) / Decimal(exponent.denominator)
                 threshold = Fraction((-quotient).exp())
             off = threshold * (exponent + 2) / 10 ** (digits - 1)
-            if Fraction(self._word + 1, 2**self._length) <= min(threshold - off, 1) or not exponent:
+            if Fraction(self._word + 1, 2**self._length) <= threshold - off or not exponent:
                 return True
             if Fraction(self._word, 2**self._length) >= threshold + off:
                 return False

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from dpinfer.kernel.sources.base import Cells
+    from dpinfer.kernel.rows.base import Cells
     from dpinfer.schema.schema import People, Schema
 
     Hashes = NDArray[np.uint64]

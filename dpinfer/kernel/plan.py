@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import OptionError, type_of
-from dpinfer.kernel.copies import own_blocks
-from dpinfer.kernel.price import amounts, checked_slots, price_stage, reserved_cost, total_cost
+from dpinfer.kernel.price import amounts, checked_slots, own_blocks, price_stage, total_cost
 from dpinfer.kernel.rows.base import Batch
-from dpinfer.kernel.rows.blocks import BlockSum, BlockValues, block_values, check_count
-from dpinfer.kernel.stage import Above, Largest, Place, Resampled
+from dpinfer.kernel.rows.blocks import Blocks, BlockSum, BlockValues, block_values, check_count
+from dpinfer.kernel.stage import Above, Context, Largest, Place, Resampled, Slot
+from dpinfer.privacy.accounting import Cost, reserved_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.rows.blocks import Blocks
-    from dpinfer.kernel.stage import Context, Slot, Stage
-    from dpinfer.privacy.accounting import Cost
+    from dpinfer.kernel.price import Known, PricedStage
     from dpinfer.privacy.units import Privacy
     from dpinfer.release.laws import StageRelease
     from dpinfer.schema.schema import Schema
@@ -29,8 +26,49 @@ _ROWS = 256
 """Made-up rows of a rehearsal."""
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Shares:
+    """How a question shares its price: slots with the amount of each, and the blocks that units are split into."""
+
+    context: Context
+    slots: tuple[Slot, ...]
+    amounts: tuple[Privacy, ...]
+    blocks: Blocks | None
+    known: Known = field(default_factory=dict)
+
+    @property
+    def coordinates(self) -> int | None:
+        """Coordinates of all stages together; None where one stage counts its own."""
+        return None if len(self.slots) == 1 else sum(slot.most for slot in self.slots)
+
+    def price(self, procedure: Any, place: int, released: tuple[StageRelease, ...]) -> PricedStage:
+        """Ask a procedure for a stage, check that it keeps its slot and sums these blocks, and price it."""
+        slot, amount = self.slots[place], self.amounts[place]
+        stage = procedure.stage(place, self.context, released if slot.adaptive else ())
+        priced = price_stage(stage, amount, self.context, most=self.coordinates, known=self.known)
+        rows, mine = priced.rows, self.blocks
+        if isinstance(rows, BlockSum) and mine is not None and rows.region.to_dict() != mine.region.to_dict():
+            raise OptionError("region", type_of(rows), "the region that the blocks are moved into")
+        if len(priced.names) > slot.most:
+            raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
+        return priced
+
+    def dealt(self, procedure: Any, released: tuple[StageRelease, ...]) -> Blocks:
+        """Return the blocks that are summed; a number of them that waited for what is released is asked for now.
+
+        No bound depends on it, so neither does a price.
+        """
+        if self.blocks is None:
+            raise OptionError("rows", "sums of blocks", "sums of rows: the question splits the units into no blocks")
+        if self.blocks.count is not None:
+            return self.blocks
+        count = procedure.blocks_dealt(self.context, released)
+        check_count(count)
+        return replace(self.blocks, count=count)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan(Shares):
     """What a procedure would do to rows at a price, and what it costs; `dpinfer.kernel.measurement` tells it.
 
     Of adaptive stages ``stages`` holds what they would be on rows spread evenly over the declared bounds, and ``costs``
@@ -40,12 +78,19 @@ class Plan:
     kind: str
     text: str
     question: Mapping[str, Any]
-    context: Context
     stages: tuple[PricedStage, ...]
-    slots: tuple[Slot, ...]
     costs: tuple[Cost, ...]
     cost: Cost
-    blocks: Blocks | None = None
+
+    def next_stage(self, procedure: Any, released: tuple[StageRelease, ...]) -> PricedStage:
+        """Return the stage that comes after what is released: an adaptive one as it is asked for and priced now."""
+        place = len(released)
+        if not self.slots[place].adaptive:
+            return self.stages[place]
+        priced, reserved = self.price(procedure, place, released), self.costs[place]
+        if reserved.larger(priced.cost) != reserved:
+            raise OptionError("stage", type_of(priced.rows), "a stage that costs no more than was charged for it")
+        return priced
 
 
 def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan:
@@ -56,23 +101,27 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
     fitted. Errors have public reasons.
     """
     slots = checked_slots(procedure.slots(context))
-    question = procedure.question(context)
-    kind = procedure.release_kind(context)
+    question, kind = procedure.question(context), procedure.release_kind(context)
     blocks = own_blocks(procedure.units(context), context.schema)
+    shares = Shares(context=context, slots=slots, amounts=tuple(amounts(context.privacy, slots)), blocks=blocks)
     stages: list[PricedStage] = []
     costs: list[Cost] = []
     released: list[StageRelease] = []
-    most, rng = coordinates(slots), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     rows: Batch | None = None
     values: BlockValues | None = None
-    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
-        priced = price_next(procedure, place, slot, amount, context, tuple(released), most, blocks)
-        costs.append(reserved_cost(slot, amount, context, most or 1, priced.cost) if slot.adaptive else priced.cost)
+    for place, slot in enumerate(slots):
+        priced = shares.price(procedure, place, tuple(released))
+        reserved = priced.cost
+        if slot.adaptive:
+            of = {"sums": slot.most, "most": shares.coordinates or 1}
+            reserved = reserved_cost(shares.amounts[place], priced.cost, total=context.privacy, **of)
         stages.append(priced)
+        costs.append(reserved)
         if not rehearse and len(slots) == 1:
             continue
         if isinstance(priced.rows, BlockSum) and values is None:
-            made = dealt(procedure, blocks, context, tuple(released))
+            made = shares.dealt(procedure, tuple(released))
             shape = (made.count or 0, 3 if made.halves else 1, made.size)
             spread = np.random.default_rng(0).uniform(-0.5, 0.5, shape) / np.sqrt(made.size)
             values = block_values(made.region.center + made.region.radius * spread, made.region)
@@ -80,15 +129,13 @@ def planned(procedure: Any, context: Context, *, rehearse: bool = False) -> Plan
             rows = sample_batch(context.schema, _ROWS)
         released.append(_rehearsed(priced, values if isinstance(priced.rows, BlockSum) else rows, rng))
     return Plan(
+        **vars(shares),
         kind=kind,
         text=str(question["text"]),
         question=question,
-        context=context,
         stages=tuple(stages),
-        slots=slots,
         costs=tuple(costs),
         cost=total_cost(context.privacy, costs),
-        blocks=blocks,
     )
 
 
@@ -106,45 +153,4 @@ def _rehearsed(priced: PricedStage, units: Any, rng: np.random.Generator) -> Sta
     totals = priced.rows.add(units)[0].tolist()
     resampled = isinstance(priced.stage.measure, Resampled)
     exact = totals * priced.rows.replicates if resampled else priced.rows.finish(totals)
-    noise = priced.law.rvs(1, rng)[0]
-    return priced.released([total * priced.multiplier + int(drawn) for total, drawn in zip(exact, noise, strict=True)])
-
-
-def price_next(
-    procedure: Any,
-    place: int,
-    slot: Slot,
-    amount: Privacy,
-    context: Context,
-    released: tuple[StageRelease, ...],
-    most: int | None,
-    blocks: Blocks | None,
-) -> PricedStage:
-    """Ask a procedure for its next stage, check that it keeps its slot and sums these blocks, and price it."""
-    stage: Stage = procedure.stage(place, context, released if slot.adaptive else ())
-    priced = price_stage(stage, amount, context, most=most)
-    rows = priced.rows
-    if isinstance(rows, BlockSum) and blocks is not None and rows.region.to_dict() != blocks.region.to_dict():
-        raise OptionError("region", type_of(rows), "the region that the blocks are moved into")
-    if len(priced.names) > slot.most:
-        raise OptionError("most", len(priced.names), f"a stage of at most {slot.most:,} numbers, as its slot says")
-    return priced
-
-
-def dealt(procedure: Any, blocks: Blocks | None, context: Context, released: tuple[StageRelease, ...]) -> Blocks:
-    """Return the blocks that are summed; a number of them that waited for what is released is asked for now.
-
-    No bound depends on it, so neither does a price.
-    """
-    if blocks is None:
-        raise OptionError("rows", "sums of blocks", "sums of rows: the question splits the units into no blocks")
-    if blocks.count is not None:
-        return blocks
-    count = procedure.blocks_dealt(context, released)
-    check_count(count)
-    return replace(blocks, count=count)
-
-
-def coordinates(slots: Sequence[Slot]) -> int | None:
-    """Coordinates of all stages together; None where one stage counts its own."""
-    return None if len(slots) == 1 else sum(slot.most for slot in slots)
+    return priced.released(priced.noisy(exact, priced.law.rvs(1, rng)[0].tolist()))

@@ -1,55 +1,64 @@
-"""Prices: how much noise a stage gets, and what it costs. Nothing else states a noise scale or a cost."""
+"""Prices: how much noise a stage gets, and what it costs. Nothing else states a noise scale or a cost.
+
+A stage is priced as the kernel keeps it: rebuilt from plain values, so that what is priced is what is summed. A
+procedure keeps the objects that it made, and may fill an array anew between the price and the rows. So nothing of them
+is used: every part of a stage is checked to be of one of the kernel's own types, and is made anew.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import require
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, kind_of, type_of
-from dpinfer.kernel.copies import own_stage
-from dpinfer.kernel.rows.base import require
-from dpinfer.kernel.rows.blocks import BlockMoments, OctaveCounts, PlaceCounts
+from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
-from dpinfer.kernel.rows.iterations import RoundCounts, RoundSum
+from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.kernel.rows.iterations import Bins, Interpolant, RoundCounts, RoundFrame, RoundSum, Term
 from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import LARGEST_CHOICE, RANK, SLACK, PointRows, TreeSum
-from dpinfer.kernel.stage import Above, Largest, Noise, Place, Resampled, Slot, Stage, Sum
+from dpinfer.kernel.stage import Above, Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import (
     calibrate,
     choice_cost,
     choice_scale,
     coordinate_scales,
     discrete_gaussian_tau,
+    fine_multiplier,
     gaussian_amount,
-    gaussian_cost,
     joint_cost,
     laplace_cost,
     least_scale,
+    noise_plan,
     threshold_scales,
-    too_little_noise,
 )
 from dpinfer.privacy.exact import binary, digits_below, sqrt_above, sqrt_below
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, LARGEST_MU, POISSON, cost_of, resampled_cost
+from dpinfer.privacy.sensitivity import Norm, norm_above
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP
 from dpinfer.release.laws import TULAP_GRID, NoiseLaw, StageRelease
+from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
+from dpinfer.schema.columns import Boolean, Category, Date, Integer, Real
+from dpinfer.schema.grid import Basis, Block, Curve
+from dpinfer.schema.nodes import ARGUMENTS, Expression, Node
+from dpinfer.schema.region import Region
+from dpinfer.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dpinfer.kernel.rows.base import Array
-    from dpinfer.kernel.stage import Context
     from dpinfer.privacy.accounting import Cost
-    from dpinfer.privacy.sensitivity import Norm
 
-_FINEST = 2**60
-"""Steps that a row may be cut into, for noise of little width."""
+    Known = dict[int, tuple[Any, Any]]
+    """Schemas and features that were met in a question, by their identity, and the kernel's own that stand for them."""
 
 _LARGEST = 1e150
 """Noise laws have smaller scales, see `NoiseLaw`."""
@@ -82,9 +91,162 @@ class PricedStage:
         """The row sum that is measured."""
         return self.stage.measure.rows
 
+    def noisy(self, exact: Sequence[int], noise: Sequence[float]) -> list[int]:
+        """Add noise (m,), whole numbers in steps, to the exact sums (m,)."""
+        return [total * self.multiplier + int(drawn) for total, drawn in zip(exact, noise, strict=True)]
+
     def released(self, values: Sequence[int]) -> StageRelease:
         """Return what the stage released, with a copy of its settings: a procedure may write to what it is handed."""
         return StageRelease(self.names, tuple(values), self.steps, self.law, deepcopy(self.stage.settings))
+
+
+# Copies
+
+_PLAIN = frozenset({type(None), bool, int, float, str, Fraction})
+
+_SUMS = (
+    *(CellSum, PersonSum, QuerySum, TreeSum, GramSum, RoundSum, RoundCounts),
+    *(OctaveCounts, PlaceCounts, BlockMoments),
+    *(ClassCounts, OctaveRows, MarginalSum),
+)
+_RECORDS = frozenset(
+    {Sum, Largest, Above, Place, Resampled, Noise, *_SUMS, PointRows, ScoreSum, ReplicateSum, Blocks}
+    | {RoundFrame, Term, Bins, Interpolant, Features, RowClip, Basis, Block, Curve, Expression, Node, Region}
+    | {LevelsAxis, ConditionAxis, BinsAxis, MirroredAxis}
+)
+"""A closed set, compared by exact type, so that no other code bounds or adds up rows."""
+
+_ARRAYS = ("Array", "Ints", "NDArray[np.int64]")
+"""Types of the fields that hold an array; elsewhere one could tell rows apart by their place."""
+
+
+def _own_stage(stage: Stage, schema: Schema, known: Known) -> Stage:
+    """Return the same stage made of new parts, each of the kernel's own types.
+
+    A stage reads columns of the data's schema, as it declares them, and no others. Refused is a part of another type, a
+    column declared differently, and settings that a release would not keep as they are.
+    """
+    settings = stage.settings
+    try:
+        given = dict(settings) if isinstance(settings, Mapping) else None
+        stored = json.loads(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        given, stored = None, None
+    if not isinstance(stored, dict) or stored != given:
+        raise OptionError("settings", type_of(settings), "a mapping that JSON keeps as it is: lists, not tuples")
+    try:
+        return Stage(_copied(stage.measure, schema, known), _copied(stage.noise, schema, known), stored)
+    except RecursionError:
+        raise OptionError("stage", "an expression of too many parts", "a shorter one") from None
+
+
+def own_blocks(blocks: Blocks | None, schema: Schema) -> Blocks | None:
+    """Return the same blocks made of new parts, but for the estimator; refuse as `price_stage` does."""
+    if blocks is None:
+        return None
+    if type(blocks) is not Blocks:
+        raise OptionError("units", type_of(blocks), "Blocks, or None")
+    made: Blocks = _record(blocks, schema, {})
+    made.check()
+    return made
+
+
+def check_columns(schema: Schema) -> None:
+    """Refuse a schema, or columns, that are not the library's own: their code would see every cell."""
+    if type(schema) is not Schema:
+        raise OptionError("schema", type_of(schema), "a dpinfer Schema")
+    for name in schema:
+        if type(schema[name]) not in (Real, Integer, Boolean, Category, Date):
+            raise OptionError(name, type_of(schema[name]), "Real, Integer, Boolean, Category or Date")
+
+
+def _copied(value: Any, schema: Schema, known: Known) -> Any:  # noqa: PLR0911  (a return for each kind)
+    """Rebuild a value and all parts of it, for data of one schema."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind in (tuple, list):
+        return tuple(_copied(one, schema, known) for one in value)
+    if kind in (Schema, Basis, Features):
+        if id(value) not in known:
+            known[id(value)] = value, _columns_of(value, schema) if kind is Schema else _record(value, schema, known)
+        return known[id(value)][1]
+    if kind in _RECORDS:
+        return _record(value, schema, known)
+    if kind is np.ndarray and value.dtype.kind in "biuf":
+        array = np.array(value)
+        array.setflags(write=False)
+        return array
+    if kind in (dict, frozenset):  # the canonical form of an expression: no row meets it
+        return kind(value)
+    if issubclass(kind, np.generic):
+        return _copied(value.item(), schema, known)
+    if kind is np.ndarray:
+        raise OptionError("array", str(value.dtype), "numbers")
+    raise OptionError("stage", kind.__name__, "parts of the kernel's own types, and plain numbers and texts")
+
+
+def _record(value: Any, schema: Schema, known: Known) -> Any:
+    """Rebuild a record: with arrays only where it holds them, and with what is demanded of it."""
+    kind, parts = type(value), {}
+    for f in fields(value):
+        part = getattr(value, f.name)
+        parts[f.name] = part if f.name == "estimator" else _copied(part, schema, known)
+        if isinstance(parts[f.name], np.ndarray) and f.type not in _ARRAYS:
+            raise OptionError(f.name, "array", "a plain number, text or part of the kernel's own types")
+    made = kind(**parts)
+    _CHECKS.get(kind, lambda _: None)(made)
+    return made
+
+
+def _columns_of(other: Schema, schema: Schema) -> Schema:
+    """Return columns of the data by the names of a schema that declares them alike."""
+    if other is schema:
+        return schema
+    if other.people != schema.people:
+        raise OptionError("schema", other.unit, f"that of the data, whose unit is {schema.unit}")
+    for name in other:
+        if name not in schema or (other[name] is not schema[name] and other[name] != schema[name]):
+            raise OptionError("schema", name, f"columns as the data declare them: {', '.join(schema)}")
+    return schema.select(list(other))
+
+
+# What the bounds of a row sum take for granted of its parts
+
+
+def _check_node(node: Node) -> None:
+    """Refuse an operation without the arguments that it takes: one more is where numpy would write its result."""
+    right = type(node.operation) is str and type(node.name) is str and type(node.value) in (int, float)
+    right = right and type(node.arguments) is tuple and all(type(part) is Node for part in node.arguments)
+    if not right or ARGUMENTS.get(node.operation) != len(node.arguments):
+        raise OptionError("node", type_of(node.value), "an expression that was compiled from a text")
+
+
+def _check_expression(expression: Expression) -> None:
+    """Refuse bounds that are none, and columns other than those that the tree reads."""
+    ends = expression.lower, expression.upper
+    if not all(type(end) in (int, float) for end in ends) or not -np.inf < ends[0] <= ends[1] < np.inf:
+        raise OptionError("expression", expression.text, "finite bounds in order")
+    read, waiting = set[str](), [expression.node]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.arguments
+        read |= {node.name} if node.operation in ("column", "level") else set()
+    if type(expression.boolean) is not bool or {*expression.columns} != read:
+        raise OptionError("expression", expression.text, "the columns that it reads, and whether it is 0 or 1")
+
+
+def _check_block(block: Block) -> None:
+    """Refuse a numeric part whose scale would turn its bounds round."""
+    if not all(type(one) in (int, float) and np.isfinite(one) for one in (block.center, block.half)) or block.half <= 0:
+        raise OptionError("block", type_of(block.half), "a finite centre and a positive half width")
+
+
+_CHECKS: dict[type, Callable[[Any], None]] = {
+    Node: _check_node,
+    Expression: _check_expression,
+    Block: _check_block,
+}
 
 
 # Slots
@@ -109,20 +271,6 @@ def amounts(privacy: Privacy, slots: Sequence[Slot]) -> list[Privacy]:
     return [whole * Fraction(slot.share) for slot in slots]  # type: ignore[operator]
 
 
-def reserved_cost(slot: Slot, amount: Privacy, context: Context, most: int, rehearsed: Cost) -> Cost:
-    """Cost of an adaptive stage before it is known: of as many noisy sums as its slot allows, and of what it rehearsed.
-
-    A choice or resampled sums cost more than noisy sums in some currencies. ``most`` counts the coordinates of all
-    stages, for which the grid is made fine enough.
-    """
-    if isinstance(amount, PureDP):
-        cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
-        pure = replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
-        return pure.larger(rehearsed)
-    sums = gaussian_cost(amount, scales=np.full(slot.most, least_scale(context.privacy, most)))
-    return sums.larger(rehearsed)
-
-
 def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
     """Cost of all stages together, at the whole price."""
     return costs[0] if len(costs) == 1 and costs[0].price == privacy else joint_cost(privacy, costs)
@@ -131,16 +279,19 @@ def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
 # Stages
 
 
-def price_stage(stage: Stage, amount: Privacy, context: Context, *, most: int | None = None) -> PricedStage:
+def price_stage(
+    stage: Stage, amount: Privacy, context: Context, *, most: int | None = None, known: Known | None = None
+) -> PricedStage:
     """Say how much noise a stage gets at its share of the price.
 
     ``most`` counts the coordinates of all stages, where there are several: the grid is then fine enough for them all.
+    ``known`` are the schemas and features of stages that were priced before.
     Refused with an `OptionError` is a part of a stage that is not one of the kernel's own types, or was made for other
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
     if type(stage) is not Stage or type(stage.measure) not in _PRICES or type(stage.noise) is not Noise:
         raise OptionError("stage", type_of(stage), "a Stage of Sum, Largest, Above, Place or Resampled, with a Noise")
-    own = own_stage(stage, context.schema)
+    own = _own_stage(stage, context.schema, {} if known is None else known)
     price, allowed = _PRICES[type(own.measure)]
     if type(own.measure.rows) not in allowed:
         right = ", ".join(one.__name__ for one in allowed)
@@ -169,7 +320,7 @@ def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, mo
         return PricedStage(stage, rows.names, law, steps, cost, bounded.bound, TULAP_GRID)
     noisy = ~bounded.public
     scales = np.zeros(noisy.size)
-    scales[noisy], multiplier, cost = _noise_plan(
+    scales[noisy], multiplier, cost = noise_plan(
         bounded.bound, amount, bounded.weights[noisy], draws=draws, total=context.privacy, most=most
     )
     if not float(scales.max(initial=0.0)) < _LARGEST:
@@ -177,36 +328,6 @@ def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, mo
     law = NoiseLaw("laplace" if pure else "gaussian", tuple(scales.tolist()), draws)
     steps = tuple((1.0 / (rows.units * multiplier)).tolist())
     return PricedStage(stage, rows.names, law, steps, cost, bounded.bound, multiplier)
-
-
-def _noise_plan(
-    bound: Fraction, amount: Privacy, weights: Array, *, draws: int = 1, total: Privacy, most: int | None
-) -> tuple[Array, int, Cost]:
-    """Say how much noise a price asks for, and on how fine a grid: scales (k,), multiplier and cost.
-
-    ``bound`` is on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
-    Scales are in steps of the sums times the multiplier. ``total`` is the price of which ``amount`` is a share, and
-    ``most`` the number of coordinates of all stages that share it.
-    """
-    if not weights.size:
-        raise OptionError("neighbors", "replace_one", "add_remove: all that is asked for is public here")
-    if isinstance(amount, PureDP):
-        scale = calibrate(bound * draws, amount, "laplace")
-        return coordinate_scales(scale, weights), draws, laplace_cost(amount)
-    scale = calibrate(bound, amount, "gaussian")
-    multiplier = _fine(scale * float(weights.min()), least_scale(total, most or weights.size), amount)
-    scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
-    return scales, multiplier, gaussian_cost(amount, scales=scales)
-
-
-def _fine(smallest: float, least: float, amount: Privacy) -> int:
-    """Power of two by which sums are multiplied until the smallest noise scale is at least ``least`` steps."""
-    multiplier = 1
-    while smallest * multiplier < least:
-        multiplier *= 2
-        if multiplier > _FINEST:
-            raise too_little_noise(amount, smallest * _FINEST / least)
-    return multiplier
 
 
 def _price_largest(stage: Stage, measure: Largest, amount: Privacy, context: Context, *_: object) -> PricedStage:
@@ -272,13 +393,13 @@ def _price_resampled(
     if rows.in_pairs:
         # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates, whatever they
         # are. Paired weights have one law on both sides, so what holds given the weights holds without them.
-        total = bounded.bound * binary(sqrt_above(Fraction(2 * rows.replicates), binary))
-        scales[noisy], multiplier, cost = _noise_plan(total, amount, weights, total=context.privacy, most=most)
+        total = bounded.bound * norm_above(2 * rows.replicates, "l2")
+        scales[noisy], multiplier, cost = noise_plan(total, amount, weights, total=context.privacy, most=most)
     else:  # from the exact cost of secret weights
         assert isinstance(amount, GDP | ApproxDP)
         mu, failure = resampled_cost(_LAWS[rows.weights], amount, rows.replicates)
         scale = sqrt_above(bounded.bound**2 * rows.replicates / binary(mu) ** 2, binary)
-        multiplier = _fine(scale * float(weights.min()), least_scale(amount, 2 * weights.size), amount)
+        multiplier = fine_multiplier(scale * float(weights.min()), least_scale(amount, 2 * weights.size), amount)
         scales[noisy] = coordinate_scales(scale * multiplier, weights)
         cost = cost_of(amount, tau=discrete_gaussian_tau(scales[noisy]), failure=failure)
     law, steps = NoiseLaw("gaussian", tuple(scales.tolist())), tuple((1.0 / (rows.units * multiplier)).tolist())
@@ -328,18 +449,10 @@ def _refuse_resampling(weights: str, amount: Privacy, context: Context) -> None:
 
 
 _PRICES: dict[type, tuple[Callable[..., PricedStage], tuple[type, ...]]] = {
-    Sum: (
-        _price_sum,
-        (
-            *(CellSum, PersonSum, QuerySum, TreeSum, GramSum, RoundSum, RoundCounts),
-            *(OctaveCounts, PlaceCounts, BlockMoments),
-            *(ClassCounts, OctaveRows, MarginalSum),
-        ),
-    ),
+    Sum: (_price_sum, _SUMS),
     Largest: (_price_largest, (ScoreSum,)),
     Above: (_price_above, (ScoreSum,)),
     Place: (_price_place, (PointRows,)),
     Resampled: (_price_resampled, (ReplicateSum,)),
 }
-"""How each measure is priced, and what it takes: a closed set, checked by exact type, so that no other code bounds or
-adds up rows."""
+"""How each measure is priced, and what it takes."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.kernel.people import Spill
-from dpinfer.kernel.rows.tree import RANK
-from dpinfer.kernel.sources.base import Pass, Table
+from dpinfer.kernel.rows.tree import RANK, PointRows
+from dpinfer.kernel.sources.base import Pass, Slice, Source, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.rows.base import Array, Cells, Places
     from dpinfer.kernel.rows.base import Ints as Whole
-    from dpinfer.kernel.rows.tree import PointRows
     from dpinfer.kernel.sampling import Draws
-    from dpinfer.kernel.sources.base import Slice, Source
 
     Sorted = NDArray[np.signedinteger[Any]]
     Choice = Callable[[Sequence[int], float], int]

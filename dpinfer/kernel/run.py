@@ -6,29 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from dpinfer.errors import MeasurementFailedError, OptionError, SourceFailedError, type_of
 from dpinfer.kernel.blocks import block_run
-from dpinfer.kernel.plan import coordinates, dealt, planned, price_next
-from dpinfer.kernel.price import amounts
+from dpinfer.kernel.plan import Plan, planned
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.rows.base import CHUNK_ROWS
-from dpinfer.kernel.rows.blocks import BlockSum
-from dpinfer.kernel.sampling import check_scales, room
-from dpinfer.kernel.sources.base import Table, no_warnings
-from dpinfer.kernel.stage import Above, Largest, Place, Resampled
+from dpinfer.kernel.rows.blocks import BlockSum, BlockValues
+from dpinfer.kernel.sampling import Draws, check_scales, room
+from dpinfer.kernel.sources.base import Source, Table, no_warnings
+from dpinfer.kernel.stage import Above, Context, Largest, Place, Resampled
 from dpinfer.kernel.sums import exact_sums, replicate_sums
-from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw
+from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw, StageRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from dpinfer.kernel.plan import Plan
     from dpinfer.kernel.price import PricedStage
-    from dpinfer.kernel.rows.blocks import BlockValues
-    from dpinfer.kernel.sampling import Draws
-    from dpinfer.kernel.sources.base import Source
-    from dpinfer.kernel.stage import Context
     from dpinfer.release import Release
-    from dpinfer.release.laws import StageRelease
 
 
 def run(
@@ -83,19 +76,15 @@ def run(
     if ready is not None:
         ready(measured)
     charge_ids = () if charge is None else (charge(measured),)
-    if not draws.private:
-        with source() as rows:
-            _measure(procedure, context, measured, rows, draws, stages)
-        return release(*charge_ids)
     ended: type[BaseException] | None = None
     reason: str | None = None
     try:
         with source() as rows:
-            _measure(procedure, context, measured, rows, draws, stages)
-    except SourceFailedError as error:
-        ended, reason = type(error), error.reason
+            _measure(procedure, measured, rows, draws, stages)
     except BaseException as error:  # whose text, cause and traceback may tell of a row
-        ended = type(error)
+        if not draws.private:
+            raise
+        ended, reason = type(error), error.reason if isinstance(error, SourceFailedError) else None
     if ended is KeyboardInterrupt:  # the user's own; without the error that it may have met
         raise KeyboardInterrupt
     if ended is not None:
@@ -103,9 +92,7 @@ def run(
     return release(*charge_ids)
 
 
-def _measure(
-    procedure: Any, context: Context, measured: Plan, source: Source, draws: Draws, stages: list[StageRelease]
-) -> None:
+def _measure(procedure: Any, measured: Plan, source: Source, draws: Draws, stages: list[StageRelease]) -> None:
     """Ask for each stage, sum, draw, and append what it releases.
 
     Rows are read quietly. What a procedure does to the process when it is asked for a stage is undone by then. Blocks
@@ -113,21 +100,14 @@ def _measure(
     nothing but what was released.
     """
     values: BlockValues | None = None
-    slots = measured.slots
-    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
-        priced = measured.stages[place]
-        if slot.adaptive:
-            released, most = tuple(stages), coordinates(slots)
-            priced = price_next(procedure, place, slot, amount, context, released, most, measured.blocks)
-            check_scales(priced.law, context.privacy)
-            reserved = measured.costs[place]
-            if reserved.larger(priced.cost) != reserved:
-                raise OptionError("stage", type_of(priced.rows), "a stage that costs no more than was charged for it")
-        if values is None and isinstance(priced.rows, BlockSum):
-            blocks = dealt(procedure, measured.blocks, context, tuple(stages))
-            with no_warnings(draws.private):
-                values = block_run(blocks, source, draws)
+    for _ in measured.slots:
+        released = tuple(stages)
+        priced = measured.next_stage(procedure, released)
+        check_scales(priced.law, measured.context.privacy)
+        dealt = values is None and isinstance(priced.rows, BlockSum)
+        blocks = measured.dealt(procedure, released) if dealt else None
         with no_warnings(draws.private):
+            values = values if blocks is None else block_run(blocks, source, draws)
             stages.append(priced.released(_drawn(priced, source, values, draws)))
 
 
@@ -141,10 +121,8 @@ def _drawn(priced: PricedStage, source: Source, values: BlockValues | None, draw
     if isinstance(rows, BlockSum):
         assert values is not None
         return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
-    if draws.private or not isinstance(source, Table) or source.rows > CHUNK_ROWS:
-        exact = exact_sums(rows, source)
-    else:
-        exact = exact_sums(rows, source, threads=1)  # public rows in one batch need no thread
+    small = not draws.private and isinstance(source, Table) and source.rows <= CHUNK_ROWS
+    exact = exact_sums(rows, source, threads=1) if small else exact_sums(rows, source)  # public rows in one batch
     if isinstance(measure, Largest):
         return [draws.place(exact, measure.law, priced.law.scales[0])]
     return noisy_answers(priced, exact, draws) if isinstance(measure, Above) else noisy(priced, exact, draws)
@@ -152,8 +130,7 @@ def _drawn(priced: PricedStage, source: Source, values: BlockValues | None, draw
 
 def noisy(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:
     """Add noise to the exact sums of a stage, once: a new draw for each call."""
-    noise = draws.noise(priced.law)
-    return [total * priced.multiplier + drawn for total, drawn in zip(exact, noise, strict=True)]
+    return priced.noisy(exact, draws.noise(priced.law))
 
 
 def noisy_answers(priced: PricedStage, exact: list[int], draws: Draws) -> list[int]:

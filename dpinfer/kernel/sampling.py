@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpinfer.errors import LedgerError, PrivacyUnitError
 from dpinfer.kernel.noise import LARGEST_SCALE, exact_noise
-from dpinfer.privacy.accounting import too_little_noise
-from dpinfer.privacy.units import GDP
-from dpinfer.release.laws import CHOICES, TULAP_GRID, NoiseLaw
+from dpinfer.privacy.accounting import ChoiceLaw, too_little_noise
+from dpinfer.privacy.units import GDP, Privacy
+from dpinfer.release.laws import CHOICES, TULAP_GRID, Family, NoiseLaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
-
-    from dpinfer.privacy.accounting import ChoiceLaw
-    from dpinfer.privacy.units import Privacy
-    from dpinfer.release.laws import Family
 
     Bytes = Callable[[int, int], bytes]
 
@@ -102,31 +97,8 @@ def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
     return int(mechanism([max(score - top, -_LOWEST) for score in scores]))
 
 
-class Draws(ABC):
-    """Every random choice of a run."""
-
-    private: bool
-    """Whether the rows are confidential."""
-
-    @abstractmethod
-    def noise(self, law: NoiseLaw) -> list[int]:
-        """Draw noise (m,)."""
-
-    @abstractmethod
-    def place(self, scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
-        """Draw the place of the largest noisy score."""
-
-    @abstractmethod
-    def labels(self, size: int, labels: int) -> NDArray[np.intp]:
-        """Draw a label from 0 to ``labels - 1`` for each of ``size`` units."""
-
-    @abstractmethod
-    def bytes(self) -> Bytes:
-        """Return what draws the bytes behind random weights: a function of the first unit and of how many bytes."""
-
-
-class PrivateDraws(Draws):
-    """Draws for confidential rows of one run. No seed, no buffer that a fork could duplicate, nothing kept.
+class PrivateDraws:
+    """Every random choice of a run on confidential rows. No seed, no buffer that a fork could duplicate, nothing kept.
 
     A copy of the process that was made after the charge has paid for nothing: it draws nothing.
     """
@@ -167,8 +139,8 @@ def seeded_bytes(seed: int) -> Bytes:
     return lambda start, size: np.random.Generator(np.random.Philox(key=[seed, start])).bytes(size)
 
 
-class SimulatedDraws(Draws):
-    """Seeded draws, which protect nobody.
+class SimulatedDraws:
+    """The same choices, seeded, which protect nobody.
 
     Parameters
     ----------
@@ -195,6 +167,10 @@ class SimulatedDraws(Draws):
     def bytes(self) -> Bytes:
         """Return seeded bytes, placed by the number of the first unit."""
         return seeded_bytes(int(self._rng.integers(2**63)))
+
+
+Draws = PrivateDraws | SimulatedDraws
+"""Who draws noise, the place of the largest score, labels, and the bytes behind random weights."""
 
 
 def simulated_noise(law: NoiseLaw, rng: np.random.Generator) -> list[int]:

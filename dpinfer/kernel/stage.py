@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.checks import of_type
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.units import GDP, NEIGHBORS, ZCDP, ApproxDP, Neighbors, Privacy, PureDP
 from dpinfer.release.laws import MOST_DRAWS
@@ -223,8 +224,7 @@ class Context:
             raise OptionError(
                 "privacy", self.privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)"
             )
-        if not isinstance(self.schema, Schema):
-            raise OptionError("schema", self.schema, "a Schema, or a procedure that is bound to data")
+        of_type(Schema, "schema", self.schema, "a Schema, or a procedure that is bound to data")
         if self.neighbors not in NEIGHBORS:
             raise OptionError("neighbors", self.neighbors, NEIGHBORS)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
-from dpinfer.kernel.sampling import seeded_bytes
-from dpinfer.kernel.sources.base import Pass
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Cells, Ints, RowSum
+from dpinfer.kernel.sampling import Draws, seeded_bytes
+from dpinfer.kernel.sources.base import Pass, Slice, Source
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.schema.grid import UNIT
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.kernel.rows.base import Array, Cells, Ints, RowSum
     from dpinfer.kernel.rows.products import ReplicateSum
     from dpinfer.kernel.rows.scores import ScoreSum
-    from dpinfer.kernel.sampling import Draws
-    from dpinfer.kernel.sources.base import Slice, Source
 
 _FLUSH = 4096
 """Batches at most that are added in 64 bits before Python integers take over."""
@@ -44,36 +41,29 @@ def sum_batches(
     ``largest``, at most 2^62, bounds them in absolute value. The result depends on neither ``threads`` nor ``most``,
     nor on where rows are summed.
     """
-    total = _Total(size, max(min(_FLUSH, 2**62 // largest), 1))
+    total = partial(_total, size, max(min(_FLUSH, 2**62 // largest), 1))
     pieces = source.pieces(Pass(tuple(names), function, total, most, threads))
     return [int(value) for value in total(pieces)]
 
 
-@dataclass(frozen=True)
-class _Total:
-    """Adds up arrays of 64 bits that are bounded, and totals of such, which are Python integers.
+def _total(size: int, held: int, pieces: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """Add up arrays of 64 bits that are bounded, and totals of such, which are Python integers.
 
     So many batches, ``held``, are added in 64 bits as fit whatever they hold, then Python integers take over: choosing
     by the number of rows would make behaviour depend on it.
     """
-
-    size: int
-    held: int
-
-    def __call__(self, pieces: Iterable[NDArray[Any]]) -> NDArray[Any]:
-        total = np.zeros(self.size, dtype=object)
-        running = np.zeros(self.size, dtype=np.int64)
-        place = 0
-        for piece in pieces:
-            if piece.dtype == object:
-                total += piece
-                continue
-            running += piece
-            place += 1
-            if place % self.held == 0:
-                total += running
-                running[:] = 0
-        return total + running
+    total, running = np.zeros(size, dtype=object), np.zeros(size, dtype=np.int64)
+    place = 0
+    for piece in pieces:
+        if piece.dtype == object:
+            total += piece
+            continue
+        running += piece
+        place += 1
+        if place % held == 0:
+            total += running
+            running[:] = 0
+    return total + running
 
 
 def exact_sums(

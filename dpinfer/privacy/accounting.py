@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 from scipy import special, stats
 
+from dpinfer.checks import is_whole, require
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, shown
 from dpinfer.privacy.exact import binary, decimal, digits_below, exactly, float_above, fraction_of, sqrt_above
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, Privacy, PureDP, gaussian_mu, privacy_from_dict, pure_mu
@@ -192,6 +193,9 @@ RESERVED = Fraction(1, 1000)
 FINE_GRID = 2.0**24
 """Noise scale, in grid steps, from which a discrete Gaussian counts as a rounded one (within ``tau``)."""
 
+_FINEST = 2**60
+"""Steps that a row may be cut into, for noise of little width."""
+
 _TAU = 0.0203
 """Total variation between discrete and rounded Gaussian of scale s is at most this over s squared."""
 
@@ -275,8 +279,7 @@ def least_scale(total: Privacy, coordinates: int) -> float:
     sensitivity, are multiplied by a power of two until the scale is at least this. `NotProvedError` if epsilon is so
     large that no grid is fine enough.
     """
-    if isinstance(coordinates, bool) or not isinstance(coordinates, int | np.integer) or coordinates < 1:
-        raise OptionError("coordinates", coordinates, "a positive whole number")
+    require(is_whole(coordinates) and coordinates > 0, "coordinates", coordinates, "a positive whole number")
     if not isinstance(total, ApproxDP):
         return FINE_GRID
     allowance = float(tau_allowance(total))
@@ -329,6 +332,49 @@ def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
         power = 2 if isinstance(price, ZCDP) else 1
         largest = f"at most {type(price)(digits_below(value * factor**power, 4))} is served"
     return PrivacyUnitError(f"{asked} asks for less noise than can be drawn and counted: {largest}")
+
+
+def noise_plan(
+    bound: Fraction, amount: Privacy, weights: NDArray[np.float64], *, draws: int = 1, total: Privacy, most: int | None
+) -> tuple[NDArray[np.float64], int, Cost]:
+    """Say how much noise a price asks for, and on how fine a grid: scales (k,), multiplier and cost.
+
+    ``bound`` is on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
+    Scales are in steps of the sums times the multiplier. ``total`` is the price of which ``amount`` is a share, and
+    ``most`` the number of coordinates of all stages that share it.
+    """
+    if not weights.size:
+        raise OptionError("neighbors", "replace_one", "add_remove: all that is asked for is public here")
+    if isinstance(amount, PureDP):
+        scale = calibrate(bound * draws, amount, "laplace")
+        return coordinate_scales(scale, weights), draws, laplace_cost(amount)
+    scale = calibrate(bound, amount, "gaussian")
+    multiplier = fine_multiplier(scale * float(weights.min()), least_scale(total, most or weights.size), amount)
+    scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
+    return scales, multiplier, gaussian_cost(amount, scales=scales)
+
+
+def fine_multiplier(smallest: float, least: float, amount: Privacy) -> int:
+    """Power of two by which sums are multiplied until the smallest noise scale is at least ``least`` steps."""
+    multiplier = 1
+    while smallest * multiplier < least:
+        multiplier *= 2
+        if multiplier > _FINEST:
+            raise too_little_noise(amount, smallest * _FINEST / least)
+    return multiplier
+
+
+def reserved_cost(amount: Privacy, rehearsed: Cost, *, sums: int, total: Privacy, most: int) -> Cost:
+    """Cost of a mechanism before it is known: of as many noisy sums as it may release, and of what it rehearsed.
+
+    A choice or resampled sums cost more than noisy sums in some currencies. ``total`` and ``most`` are as in
+    `noise_plan`: the grid is made fine enough for all coordinates.
+    """
+    if isinstance(amount, PureDP):
+        cost, choice = laplace_cost(amount), choice_cost(amount, "exponential")  # the same, but for rounding
+        pure = replace(cost, mu_squared=max(one.mu_squared or Fraction(0) for one in (cost, choice)))
+        return pure.larger(rehearsed)
+    return gaussian_cost(amount, scales=np.full(sums, least_scale(total, most))).larger(rehearsed)
 
 
 def _price_squared(price: Privacy, law: Law) -> Fraction:

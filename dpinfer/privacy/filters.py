@@ -11,14 +11,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from dpinfer.errors import LedgerError, NotProvedError, OptionError
-from dpinfer.privacy.accounting import RESERVED, gaussian_amount, tau_allowance
+from dpinfer.privacy.accounting import RESERVED, Cost, gaussian_amount, tau_allowance
 from dpinfer.privacy.exact import float_above, float_below, sqrt_above, sqrt_below
 from dpinfer.privacy.units import GDP, OUTWARD, ZCDP, ApproxDP, Privacy, PureDP, gaussian_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dpinfer.privacy.accounting import Cost
 
 _ROUNDING = Fraction(1, 10**9)
 """More than the relative rounding of `tau_allowance`."""

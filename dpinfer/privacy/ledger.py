@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
+from dpinfer.checks import MAYBE, TRUTH, named
 from dpinfer.display.report import Report, Table, count
 from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError, ReleaseLostError, type_of
-from dpinfer.privacy.filters import filter_for
+from dpinfer.privacy.filters import Entry, filter_for
 from dpinfer.privacy.store import Account, Charge, FileStore, Header, MemoryStore, Store, StoredRelease, found_header
 from dpinfer.privacy.units import NEIGHBORS, Neighbors, Privacy
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpinfer.privacy.accounting import Cost
-    from dpinfer.privacy.filters import Entry
 
 _readers: list[Callable[[str], Any]] = []
 
@@ -111,8 +111,7 @@ class Ledger:
         keep: bool = False,
     ) -> None:
         header = _header(dataset, budget, neighbors, currency, keep)
-        if not (create is None or isinstance(create, bool)):
-            raise OptionError("create", create, "True, False or None")
+        MAYBE.check("create", create)
         store = FileStore(path)
         made = create is not False and store.make(header)
         if create and not made:
@@ -446,10 +445,8 @@ class Ledger:
 
 def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None, keep: bool) -> Header:
     """Check what describes a ledger, and write it as text."""
-    if not isinstance(keep, bool):
-        raise OptionError("keep", keep, "True or False")
-    if not isinstance(dataset, str) or not dataset:
-        raise OptionError("dataset", dataset, "a name for the confidential data")
+    TRUTH.check("keep", keep)
+    named("a name for the confidential data").check("dataset", dataset)
     if type(neighbors) is not str or neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
     chosen = filter_for(budget, currency).currency

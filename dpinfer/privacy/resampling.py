@@ -21,13 +21,11 @@ from scipy.special import ndtr
 from dpinfer.errors import OptionError, PrivacyUnitError
 from dpinfer.privacy.accounting import RESERVED, Cost, gaussian_amount
 from dpinfer.privacy.exact import digits_below
-from dpinfer.privacy.units import GDP, OUTWARD, ApproxDP
+from dpinfer.privacy.units import GDP, OUTWARD, ApproxDP, Privacy
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from numpy.typing import NDArray
-
-    from dpinfer.privacy.units import Privacy
 
     Array = NDArray[np.float64]
 

@@ -8,6 +8,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Literal
 
 from dpinfer.errors import OptionError
+from dpinfer.privacy.exact import binary, sqrt_above
 from dpinfer.privacy.units import NEIGHBORS, Neighbors
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ def gram_sensitivity(bounds: RowBounds, *, neighbors: Neighbors, norm: Norm) -> 
     pairs = (bounds.box // 2) * ((bounds.box + 1) // 2)
     within = Fraction((2 * pairs + bounds.box - 1) * bounds.side**2)
     return bounds.rows * min(2 * one, max(one, within))
+
+
+def norm_above(total: Fraction | int, norm: Norm) -> Fraction:
+    """Return the norm of changes of which absolute values (L1) or squares (L2) add up to a total; a root rounded up."""
+    return Fraction(total) if norm == "l1" else binary(sqrt_above(Fraction(total), binary))
 
 
 def joint_sensitivity(parts: Sequence[tuple[Fraction, float]], *, norm: Norm) -> Fraction:

@@ -24,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
+from dpinfer.checks import are_texts, named, of_type
 from dpinfer.errors import (
     BudgetExceededError,
     DPInferError,
@@ -263,20 +264,17 @@ def _transaction(connection: sqlite3.Connection, name: str, *, write: bool) -> I
 
 def _begin_writing(connection: sqlite3.Connection, name: str) -> None:
     """Take the write lock; a wait for other processes that lasts is logged."""
-
-    def begin(seconds: float) -> None:
-        connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
-        connection.execute("BEGIN IMMEDIATE")
-
+    connection.execute(f"PRAGMA busy_timeout = {round(1000 * min(_LOGGED_AFTER_SECONDS, BUSY_SECONDS))}")
     try:
-        begin(min(_LOGGED_AFTER_SECONDS, BUSY_SECONDS))
+        connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
         if not _is_busy(error):
             raise
         with suppress(Exception):  # a handler that fails must not keep anybody from charging
             _LOG.info("waiting for other processes that write to the ledger %r", Path(name).name)
-        begin(BUSY_SECONDS)
     connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
+    if not connection.in_transaction:
+        connection.execute("BEGIN IMMEDIATE")
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
@@ -298,20 +296,17 @@ def _write_header(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("INSERT INTO header VALUES (1, ?, ?, ?, ?, ?)", header)
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
-    return value
-
-
 def read_header(connection: sqlite3.Connection, name: str) -> Header:
     """Read the header of a ledger within a transaction; `LedgerError` if it is none, or of a newer version."""
-    if _pragma(connection, "application_id") != _APPLICATION_ID:
+    application, version = (
+        connection.execute(f"PRAGMA {of}").fetchone()[0] for of in ("application_id", "user_version")
+    )
+    if application != _APPLICATION_ID:
         raise LedgerError(f"{name} is not a ledger")
-    version = _pragma(connection, "user_version")
     if version != _VERSION:
         raise LedgerError(f"{name} is a ledger of version {version}; this dpinfer reads version {_VERSION}")
     row = connection.execute("SELECT identifier, dataset, budget, neighbors, currency FROM header").fetchone()
-    if row is None or not all(isinstance(field, str) for field in row):
+    if row is None or not are_texts(row):
         raise LedgerError(f"{name} is not a ledger, or is damaged")
     return Header(*row)
 
@@ -410,8 +405,7 @@ class Account:
         many kept releases there are, the charge is refused (`LedgerMovedError`).
         """
         entry = self.entry(cost)
-        if not isinstance(description, str) or not description:
-            raise OptionError("description", description, "a text that says what is measured")
+        named("a text that says what is measured").check("description", description)
         identifier = uuid.uuid4().hex if identifier is None else identifier
         with self.store.transaction(write=True) as connection:
             self.check(connection, cost, entry)
@@ -464,8 +458,7 @@ class Account:
 
     def entry(self, cost: Cost) -> Entry:
         """Return what a cost uses up."""
-        if not isinstance(cost, Cost):
-            raise OptionError("cost", cost, "the Cost of a mechanism")
+        of_type(Cost, "cost", cost, "the Cost of a mechanism")
         return self.filter.entry(cost)
 
     def check(self, connection: sqlite3.Connection, cost: Cost, entry: Entry) -> None:

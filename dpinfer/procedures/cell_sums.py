@@ -17,14 +17,13 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
 
+from dpinfer.checks import of_type, require
 from dpinfer.errors import (
     FormulaError,
     InferenceError,
     MissingFromReleaseError,
-    OptionError,
     ReleaseFormatError,
     named,
-    type_of,
 )
 from dpinfer.kernel.rows.cells import CellSum, PersonSum
 from dpinfer.kernel.rows.features import Features
@@ -40,7 +39,7 @@ from dpinfer.results.printing import alike_flags, separate_flags
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import axis_from_dict, compile_expression
 from dpinfer.statistics.inference import Released
-from dpinfer.statistics.moment_inference import MomentInference, batch_moments, moment_oracle
+from dpinfer.statistics.moment_inference import MomentInference
 from dpinfer.statistics.moments import (
     Estimates,
     MomentSums,
@@ -106,7 +105,7 @@ class SumPlan:
     columns : tuple of str
         Numeric expressions whose moments are asked for; empty for counts.
     axes : tuple of mapping
-        The table, as `axis_to_dict` writes it: groups first, levels of a proportion last.
+        The table, as `Axis.to_dict` writes it: groups first, levels of a proportion last.
     where : str, optional
         Rows at which it does not hold count as absent.
     weights : str, optional
@@ -131,13 +130,10 @@ class SumPlan:
             if expression.constant is not None:
                 raise FormulaError(expression.text, "is the same for every row", "ask for something that differs")
         texts = [expression.text for expression in found]
-        if len(set(texts)) < len(texts):
-            raise OptionError("columns", list(self.columns), "different columns")
+        require(len(set(texts)) == len(texts), "columns", list(self.columns), "different columns")
         most = _MOST_COLUMNS.get(self.kind, 0)
-        if len(found) > most:
-            raise OptionError(
-                "columns", list(self.columns), f"at most {most} columns; a gram serves more at less noise"
-            )
+        right = f"at most {most} columns; a gram serves more at less noise"
+        require(len(found) <= most, "columns", list(self.columns), right)
         return found
 
     @cached_property
@@ -145,13 +141,10 @@ class SumPlan:
         """The weight, compiled; bounded and not negative."""
         if self.weights is None:
             return None
-        if not isinstance(self.weights, str):
-            raise OptionError("weights", self.weights, "the name of a column of weights, or None")
-        found = compile_expression(self.weights, self.schema)
-        if found.lower < 0 or found.constant is not None:
-            raise OptionError(
-                "weights", self.weights, f"a column whose lower bound is not negative, not {found.lower:g}"
-            )
+        text = of_type(str, "weights", self.weights, "the name of a column of weights, or None")
+        found = compile_expression(text, self.schema)
+        right = f"a column whose lower bound is not negative, not {found.lower:g}"
+        require(found.lower >= 0 and found.constant is None, "weights", text, right)
         return found
 
     @cached_property
@@ -159,8 +152,7 @@ class SumPlan:
         """The axes as objects."""
         found = tuple(axis_from_dict(axis, self.schema) for axis in self.axes)
         names = [axis.name for axis in found]
-        if len(set(names)) < len(names):
-            raise OptionError("by", names, "different columns")
+        require(len(set(names)) == len(names), "by", names, "different columns")
         return found
 
     @property
@@ -341,8 +333,7 @@ def check_summed(released: Released) -> None:
     ------
     OptionError
     """
-    if not isinstance(released.rows, CellSum):
-        raise OptionError("released", type_of(released.rows), "releases of sums in the cells of a table")
+    of_type(CellSum, "released", released.rows, "releases of sums in the cells of a table", hidden=True)
 
 
 class Described:
@@ -383,15 +374,14 @@ class Described:
         elif plan.kind == "cov":
             first, second = np.triu_indices(len(half))
             self.factor = half[first] * half[second]
-        levels, names = [list(axis.labels) for axis in axes], [axis.name for axis in axes]
-        if not axes:
-            self.index = pd.Index(list(self.quantities))
-        elif len(self.quantities) > 1:
-            self.index = pd.MultiIndex.from_product([*levels, list(self.quantities)], names=[*names, "quantity"])
-        elif len(axes) > 1:
+        levels: list[Any] = [list(axis.labels) for axis in axes]
+        names = [axis.name for axis in axes]
+        if len(self.quantities) > 1 or not axes:
+            levels.append(list(self.quantities))
+            names.append("quantity")
+        self.index: pd.Index[Any] = pd.Index(levels[0], name=names[0] if axes else None)
+        if len(levels) > 1:
             self.index = pd.MultiIndex.from_product(levels, names=names)
-        else:
-            self.index = pd.Index(levels[0], name=names[0])
 
 
 def describe(
@@ -545,7 +535,7 @@ def infer_sums(
         factor=described.factor,
         nobs=nobs,
         nobs_is_public=exact,
-        method="score" if inference == "auto" else inference,
+        method=inference,
         target=chosen,
         law=release.law,
         steps=released.steps,
@@ -720,16 +710,7 @@ class MomentsQuestion(SumsQuestion, Estimated):
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
-        estimates, described = self._describe(released)
-        return batch_moments(
-            estimates,
-            names=described.names,
-            shift=described.shift,
-            factor=described.factor,
-            alpha=alpha,
-            method=self.inference,
-            contrasts=contrasts,
-        )
+        return self._inferred(released).batch(alpha, contrasts)
 
     def oracle(
         self,
@@ -740,8 +721,11 @@ class MomentsQuestion(SumsQuestion, Estimated):
         contrasts: Contrasts = None,  # noqa: ARG002
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        return self._inferred(released).oracle(sampling, alpha)
+
+    def _inferred(self, released: Released) -> MomentInference:
         estimates, described = self._describe(released)
-        return moment_oracle(estimates, sampling=sampling, factor=described.factor, alpha=alpha)
+        return MomentInference(described.names, estimates, described.shift, described.factor, method=self.inference)
 
     def _describe(self, released: Released) -> tuple[Estimates, Described]:
         check_summed(released)

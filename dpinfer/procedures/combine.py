@@ -6,7 +6,6 @@ Counts are combined over the joint table of all their columns: every measured qu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from dpinfer.errors import DPInferError, InferenceError, OptionError, ReleaseFormatError, type_of
+from dpinfer.checks import is_list, of_type, require
+from dpinfer.errors import DPInferError, InferenceError, ReleaseFormatError, type_of
 from dpinfer.procedures.cell_sums import MOMENTS, TABLES, MeasuredCounts, SumsQuestion, count_names
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import where_notes
@@ -23,9 +23,9 @@ from dpinfer.procedures.procedure import read_question
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.release.laws import StageRelease
 from dpinfer.release.release import CombinedRelease, SeveralCosts
+from dpinfer.release.request import Request
 from dpinfer.results.descriptions import CombinedResults
-from dpinfer.schema.axes import axis_to_dict, cuts_of, part_in_words
-from dpinfer.schema.columns import Integer, limits_of
+from dpinfer.schema.columns import Integer
 from dpinfer.schema.schema import Schema
 from dpinfer.statistics.combination import (
     METHODS,
@@ -37,7 +37,7 @@ from dpinfer.statistics.combination import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -159,14 +159,14 @@ class JointTable:
 
 
 def _key(axis: Axis) -> str:
-    return json.dumps(axis_to_dict(axis), sort_keys=True)
+    return json.dumps(axis.to_dict(), sort_keys=True)
 
 
 def _grouped(axes: Iterable[Axis], schema: Schema) -> list[list[Axis]]:
     """Put axes together that are functions of one column whose values can be gone through."""
     groups: dict[str, list[Axis]] = {}
     for axis in axes:
-        simple = len(axis.columns) == 1 and (bool(cuts_of(axis)) or _finite(axis.columns[0], schema))
+        simple = len(axis.columns) == 1 and (bool(axis.cuts) or _finite(axis.columns[0], schema))
         groups.setdefault(axis.columns[0] if simple else _key(axis), []).append(axis)
     return list(groups.values())
 
@@ -203,10 +203,10 @@ def _refined(axes: list[Axis], schema: Schema) -> _Part:
 def _representatives(axes: list[Axis], schema: Schema) -> Array:
     """Values of a column among which is one for each combination of parts that a value can have."""
     (name,) = axes[0].columns
-    lower, upper = limits_of(schema[name])
+    lower, upper = schema[name].limits
     if _finite(name, schema):
         return np.arange(lower, upper + 1)
-    edges = np.unique([lower, upper, *(cut for axis in axes for cut in cuts_of(axis))])
+    edges = np.unique([lower, upper, *(cut for axis in axes for cut in axis.cuts)])
     return np.sort(np.concatenate([edges, 0.5 * edges[:-1] + 0.5 * edges[1:]]))
 
 
@@ -224,7 +224,7 @@ def _atom_label(axes: list[Axis], atom: list[int]) -> Any:
         return NOWHERE
     if len(axes) == 1:
         return inside[0][0].labels[inside[0][1]]
-    return " & ".join(part_in_words(axis, place) for axis, place in inside)
+    return " & ".join(axis.in_words(place) for axis, place in inside)
 
 
 Read = TypeVar("Read")
@@ -292,18 +292,14 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
     >>> bool((both.bse < joint.infer().bse.iloc[0]).all()), both.consistency_test().df
     (True, 2)
     """
-    if isinstance(releases, Release) or not isinstance(releases, Sequence) or not releases:
-        raise OptionError("releases", type_of(releases), "a list of one or more releases")
-    for one in releases:
-        if not isinstance(one, Release):
-            raise OptionError("releases", type_of(one), "releases, from .measure(privacy) or read_release(path)")
-    given = tuple(releases)
+    require(is_list(releases) and len(releases), "releases", type_of(releases), "a list of one or more releases")
+    right = "releases, from .measure(privacy) or read_release(path)"
+    given = tuple(of_type(Release, "releases", one, right, hidden=True) for one in releases)
     _check_together(given)
     schema = _joint_schema(given)
     if given[0].kind in MOMENTS:
         return _combine_sums(given, inference)
-    if inference not in METHODS:
-        raise OptionError("inference", inference, METHODS)
+    require(inference in METHODS, "inference", inference, METHODS)
     return _combine_counts(given, schema)
 
 
@@ -327,13 +323,9 @@ def _check_together(releases: tuple[Release, ...]) -> None:
             f"releases of kinds {', '.join(dict.fromkeys(kinds))} cannot be combined: counts combine with counts, and "
             "other kinds with releases of the same question"
         )
-    _check_same("privacy", ["public" if release.public else "private" for release in releases])
-    _check_same("data set", [release.dataset for release in releases])
-    _check_same("version of the data", [release.dataset_version for release in releases])
-    _check_same("neighbours", [release.neighbors for release in releases])
-    schemas = _each(releases, lambda release: release.schema)
-    units = [one.unit + (f", told apart by {one.people.id}" if one.people else "") for one in schemas]
-    _check_same("unit of protection", units)
+    asked = _each(releases, lambda release: Request.of_release(release).conditions)
+    for what in (one for one in asked[0] if one != "price"):
+        _check_same(what, [one[what] for one in asked])
     _check_same("public number of rows", [release.nobs for release in releases])
     charges: dict[object, int] = {}
     for place, release in enumerate(releases, 1):

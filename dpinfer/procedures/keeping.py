@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.checks import TRUTH, require
 from dpinfer.errors import LedgerError, OptionError, ReleaseLostError, ReleaseMismatchError, ReleaseNotSavedError
 from dpinfer.privacy.store import LedgerMovedError
 from dpinfer.release.release import Release
@@ -31,24 +32,22 @@ _READING = {"inference", "replicates", "seed", "draws", "alternative", "conserva
 the statistic of a bootstrap, the probabilities of a quantile."""
 
 
-def keep(procedure: Any, data: Data, privacy: Privacy, *, save: object, reuse: object) -> Release:
+def keep(procedure: Any, data: Data, privacy: Privacy, *, save: object, reuse: bool) -> Release:
     """Return the kept release of a question, or measure and keep it; see `Procedure.measure`."""
-    if not isinstance(reuse, bool):
-        raise OptionError("reuse", reuse, "True or False")
+    TRUTH.check("reuse", reuse)
     if save is None and not reuse:
         return data.run(procedure, privacy)
     file = None if save is None else SavedRelease(save)
     ledger = data.ledger
     if ledger is None:  # public rows: nothing is paid, so nothing is kept
         return data.run(procedure, privacy)
-    if reuse and not ledger.keeps:
-        raise OptionError("reuse", reuse, "False, or a ledger that keeps releases: dpi.Ledger(..., keep=True)")
-    if procedure.unidentified:
-        right = (
-            "a question that a release identifies: of "
-            f"{procedure.unidentified} it holds the name alone. Without save= and reuse= keep results.release yourself"
-        )
-        raise OptionError("save" if reuse is False else "reuse", str(save) if reuse is False else reuse, right)
+    keeps = ledger.keeps or not reuse
+    require(keeps, "reuse", reuse, "False, or a ledger that keeps releases: dpi.Ledger(..., keep=True)")
+    right = (
+        f"a question that a release identifies: of {procedure.unidentified} it holds the name alone. Without save= and "
+        "reuse= keep results.release yourself"
+    )
+    require(not procedure.unidentified, "reuse" if reuse else "save", reuse or str(save), right)
     asking = _Asking(procedure, data, ledger, privacy, reuse=reuse)
     release = asking.measured(uuid.uuid4().hex) if file is None else asking.saved(file)
     if release.kind == "quality":  # read back, it is cited by later fits as when it was made
@@ -190,14 +189,7 @@ def differences(procedure: Any, stored: Request, asked: Request, *, columns: boo
     list of (str, str, str)
         What differs, what is stored, what is asked. Options of the inference, labels and units do not count.
     """
-    sides: list[tuple[str, str, str]] = [
-        ("rows", _rows(stored), _rows(asked)),
-        ("data set", str(stored.dataset), str(asked.dataset)),
-        ("version of the data", _declared(stored.version), _declared(asked.version)),
-        ("neighbours", stored.neighbors, asked.neighbors),
-        ("unit of protection", stored.protected, asked.protected),
-        ("price", str(stored.privacy), str(asked.privacy)),
-    ]
+    sides = [(what, told, asked.conditions[what]) for what, told in stored.conditions.items()]
     asked_else = _of_question(procedure, stored.question, asked.question)
     schemas = _of_columns(stored, asked, both=bool(asked_else)) if columns else []
     return [*(one for one in sides if one[1] != one[2]), *asked_else, *schemas]
@@ -232,14 +224,6 @@ def _of_columns(stored: Request, asked: Request, *, both: bool) -> list[tuple[st
             there, here = ("read" if name in side else "not read" for side in (theirs, ours))
             found.append((f"schema, {name}", there, here))
     return found
-
-
-def _rows(asked: Request) -> str:
-    return "public, with simulated noise" if asked.public else "confidential"
-
-
-def _declared(version: str | None) -> str:
-    return "none declared" if version is None else version
 
 
 def _written(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from functools import wraps
 from numbers import Number
@@ -22,55 +23,46 @@ _NO_DATA: tuple[Any, ...] = (str, bytes, Number, Sequence, Mapping, np.ndarray)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_SCHEMA = "the schema declares what becomes of missing cells: Real(0, 100, missing=0)"
-_ROBUST = (
-    "regressions by rounds (dpi.ols, logit, poisson, glm) have robust standard errors; those that are read from a gram "
-    'have not, and dpi.bootstrap("y ~ x", data) costs more'
-)
-_WEIGHTED = (
-    "a column of weights goes to weights= of dpi.ols, logit and probit, and of dpi.mean, total, count and proportion; "
-    'of another model to dpi.sample_aggregate("y ~ x", data, model=sm.WLS, model_options={"weights": "w"})'
-)
-_GROUPS = 'groups are given as by="column", where the question takes them'
-_PRICE = "the price goes to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))"
-_KEPT = 'where to keep a release is said to fit: .fit(dpi.ZCDP(0.1), save="income.json")'
-_LEVEL = "the level is chosen afterwards, at no cost: results.conf_int(alpha=0.05)"
-_NO_STEPS = "noisy sums are solved at once, without iterations or starting values"
-_RANDOM = "the privacy noise of PrivateData has no seed; dpi.PublicData(..., rng=) has"
-_PEOPLE = 'dpi.PrivateData(frame, schema, ledger, id="person", max_rows=3) protects people'
-_BOUNDS = "bounds are declared in the schema, as in Real(0, 100), and values beyond them are clamped"
 
-INSTEAD: dict[str, str] = {
-    **dict.fromkeys(("cov_type", "cov_kwds", "use_t", "robust", "vcov", "cov"), _ROBUST),
-    **dict.fromkeys(("weights", "freq_weights", "var_weights", "sample_weight"), _WEIGHTED),
-    **dict.fromkeys(("offset", "exposure"), "offset= and exposure= are those of dpi.poisson and dpi.glm"),
-    **dict.fromkeys(("missing", "nan_policy", "dropna", "skipna"), _SCHEMA),
-    **dict.fromkeys(("groups", "groupby", "group", "by"), _GROUPS),
-    **dict.fromkeys(("epsilon", "delta", "rho", "mu", "eps", "price", "budget", "privacy"), _PRICE),
-    **dict.fromkeys(("save", "reuse", "keep", "path", "filename"), _KEPT),
-    **dict.fromkeys(("alpha", "confidence_level", "level", "conf_level"), _LEVEL),
-    **dict.fromkeys(("start_params", "maxiter", "disp", "tol", "full_output", "method"), _NO_STEPS),
-    **dict.fromkeys(("rng", "random_state", "seed"), _RANDOM),
-    **dict.fromkeys(("id", "max_rows", "cluster", "clusters"), _PEOPLE),
-    **dict.fromkeys(("bounds", "clip", "lower", "upper"), _BOUNDS),
-    **dict.fromkeys(("hasconst", "intercept", "add_constant"), 'a formula with "0 +" has no intercept: "y ~ 0 + x"'),
-    **dict.fromkeys(("subset", "query", "mask"), 'a condition on rows is where="age >= 18"'),
-    **dict.fromkeys(("n_resamples", "n_boot", "reps"), "the number of replicates is replicates="),
-    **dict.fromkeys(("quantiles", "percentiles", "probs"), "probabilities are q=, as in q=[0.25, 0.5]"),
-    **dict.fromkeys(("correction", "lambda_"), "the statistic is statistic= and its null distribution null="),
-    **dict.fromkeys(("target", "inference", "where", "replicates"), "options stand in the question, as dpi.ols(...)"),
-    "W": "the weights of linear_queries are queries=",
-    "margins": "margins=True is an option of dpi.logit, probit, poisson and glm; effects of lines are coefficients",
-    "neighbors": 'the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")',
-    "family": (
-        "families of regressions are those of dpi.glm, of distributions those of dpi.expfam; any model runs in "
-        "dpi.sample_aggregate(..., model=)"
-    ),
-    "range": "the ends of equal bins are bounds=(lower, upper), as the schema declares them by default",
-    "M": "dpi.rlm has Huber's norm, with residuals cut at 1.345 of their scale; others run in dpi.sample_aggregate",
-    "axis": "columns are given by name, and rows are never an axis",
-    "ddof": "variances have the divisor n - 1",
-}
+def _glossary(text: str) -> dict[str, str]:
+    """Read a text of ``names: what serves instead``, each from the start of a line, by name."""
+    entries = [" ".join(entry.split()).split(": ", 1) for entry in re.split(r"\n(?! )", text.strip())]
+    return {name: right for names, right in entries for name in names.split()}
+
+
+INSTEAD = _glossary("""
+cov_type cov_kwds use_t robust vcov cov: regressions by rounds (dpi.ols, logit, poisson, glm) have robust standard
+    errors; those that are read from a gram have not, and dpi.bootstrap("y ~ x", data) costs more
+weights freq_weights var_weights sample_weight: a column of weights goes to weights= of dpi.ols, logit and probit, and
+    of dpi.mean, total, count and proportion; of another model to dpi.sample_aggregate("y ~ x", data, model=sm.WLS,
+    model_options={"weights": "w"})
+offset exposure: offset= and exposure= are those of dpi.poisson and dpi.glm
+missing nan_policy dropna skipna: the schema declares what becomes of missing cells: Real(0, 100, missing=0)
+groups groupby group by: groups are given as by="column", where the question takes them
+epsilon delta rho mu eps price budget privacy: the price goes to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))
+save reuse keep path filename: where to keep a release is said to fit: .fit(dpi.ZCDP(0.1), save="income.json")
+alpha confidence_level level conf_level: the level is chosen afterwards, at no cost: results.conf_int(alpha=0.05)
+start_params maxiter disp tol full_output method: noisy sums are solved at once, without iterations or starting values
+rng random_state seed: the privacy noise of PrivateData has no seed; dpi.PublicData(..., rng=) has
+id max_rows cluster clusters: dpi.PrivateData(frame, schema, ledger, id="person", max_rows=3) protects people
+bounds clip lower upper: bounds are declared in the schema, as in Real(0, 100), and values beyond them are clamped
+hasconst intercept add_constant: a formula with "0 +" has no intercept: "y ~ 0 + x"
+subset query mask: a condition on rows is where="age >= 18"
+n_resamples n_boot reps: the number of replicates is replicates=
+quantiles percentiles probs: probabilities are q=, as in q=[0.25, 0.5]
+correction lambda_: the statistic is statistic= and its null distribution null=
+target inference where replicates: options stand in the question, as dpi.ols(...)
+W: the weights of linear_queries are queries=
+margins: margins=True is an option of dpi.logit, probit, poisson and glm; effects of lines are coefficients
+neighbors: the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")
+family: families of regressions are those of dpi.glm, of distributions those of dpi.expfam; any model runs in
+    dpi.sample_aggregate(..., model=)
+range: the ends of equal bins are bounds=(lower, upper), as the schema declares them by default
+M: dpi.rlm has Huber's norm, with residuals cut at 1.345 of their scale; others run in dpi.sample_aggregate
+axis: columns are given by name, and rows are never an axis
+ddof: variances have the divisor n - 1
+""")
+"""Keywords that a user may try, and what serves instead."""
 
 
 def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -104,70 +96,52 @@ def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return checked
 
 
-_OLS = 'dpi.ols("y ~ x", data)'
-_LOGIT = 'dpi.logit("y ~ x", data)'
-_GLM = 'dpi.glm("y ~ x", data, family=sm.families.'
-_MEDIAN = 'dpi.quantreg("y ~ x", data, q=0.5)'
-_AGGREGATED = 'dpi.sample_aggregate("y ~ x", data, model=..., bounds=...), which runs any estimator on secret blocks'
-_WLS = 'dpi.ols("y ~ x", data, weights="w")'
-_FORMULAS = "dpi.ols, logit, probit, poisson, glm, rlm and quantreg, which take formulas"
-_DESCRIBED = "dpi.mean, quantile, variance, proportion and table, or dpi.quality(data) for a first look"
-_DRAWN = "a question at a price, such as dpi.mean(...).fit(dpi.ZCDP(0.1)): the kernel alone draws noise"
-
-FUNCTIONS: dict[str, str] = {
-    **dict.fromkeys(("OLS", "lm", "regress", "reg", "linear_regression", "LinearRegression", "feols"), _OLS),
-    **dict.fromkeys(("linregress", "regression", "Ridge", "Lasso"), _OLS),
-    **dict.fromkeys(("WLS", "wls", "GLS", "gls"), _WLS),
-    **dict.fromkeys(("Logit", "logistic", "logistic_regression", "LogisticRegression"), _LOGIT),
-    "Probit": 'dpi.probit("y ~ x", data)',
-    "Poisson": 'dpi.poisson("y ~ x", data)',
-    **dict.fromkeys(("GLM", "families"), f"{_GLM}Binomial())"),
-    **dict.fromkeys(("cloglog", "binomial"), f"{_GLM}Binomial(link=...))"),
-    **dict.fromkeys(("NegativeBinomial", "negativebinomial", "nb", "negbin"), f"{_GLM}NegativeBinomial(alpha=1.0))"),
-    **dict.fromkeys(("Gamma", "gamma"), f"{_GLM}Gamma(link=sm.families.links.Log()))"),
-    **dict.fromkeys(("RLM", "huber", "Huber"), 'dpi.rlm("y ~ x", data)'),
-    **dict.fromkeys(("loglin", "loglm", "log_linear"), 'dpi.loglinear("a * b + b * c", data)'),
-    "robust": "dpi.rlm for a robust regression; standard errors of dpi.ols, logit and glm are robust anyway",
-    **dict.fromkeys(("QuantReg", "quantile_regression", "lad", "rq"), _MEDIAN),
-    **dict.fromkeys(("smf", "formula", "api", "sm"), _FORMULAS),
-    **dict.fromkeys(("MNLogit", "mnlogit", "OrderedModel", "ordinal", "PHReg", "phreg"), _AGGREGATED),
-    **dict.fromkeys(("GEE", "gee", "MixedLM", "mixedlm", "ZeroInflatedPoisson", "zip"), _AGGREGATED),
-    **dict.fromkeys(("anova_lm", "anova"), "results.wald_test_terms(), or dpi.f_oneway"),
-    **dict.fromkeys(("margins", "get_margeff", "predict"), "a method of the results of dpi.logit, poisson and glm"),
-    **dict.fromkeys(("std", "var"), 'dpi.variance("x", data)'),
-    "sum": 'dpi.total("x", data)',
-    **dict.fromkeys(("avg", "average", "nanmean"), 'dpi.mean("x", data)'),
-    **dict.fromkeys(("describe", "summarize", "summary", "DescrStatsW"), _DESCRIBED),
-    **dict.fromkeys(
-        ("groupby", "group_by", "by", "aggregate", "agg"), 'by="group" in dpi.mean, count, quantile and the like'
-    ),
-    **dict.fromkeys(("size", "len", "nrow", "n", "nobs"), "dpi.count(data=data)"),
-    **dict.fromkeys(
-        ("crosstab", "value_counts", "tabulate", "freq", "xtabs", "pivot_table"), 'dpi.table(["a", "b"], data)'
-    ),
-    **dict.fromkeys(("hist", "bar", "boxplot", "distplot"), 'dpi.histogram("x", data, bins=10)'),
-    **dict.fromkeys(("percentile", "quantiles", "nanquantile", "iqr"), 'dpi.quantile("x", data, q=[0.25, 0.75])'),
-    **dict.fromkeys(("mode", "top", "argmax", "nlargest"), 'dpi.most_frequent("x", data)'),
-    **dict.fromkeys(("ecdf", "ECDF"), 'dpi.cdf("x", data)'),
-    **dict.fromkeys(("kde", "gaussian_kde", "KDEUnivariate"), 'dpi.density("x", data)'),
-    **dict.fromkeys(("pearsonr", "corrcoef", "correlation"), 'dpi.corr(["x", "y"], data)'),
-    "covariance": 'dpi.cov(["x", "y"], data)',
-    **dict.fromkeys(("ttest", "t_test", "ttest_onesamp"), "dpi.ttest_1samp, ttest_ind or ttest_rel"),
-    **dict.fromkeys(("chi2", "chisq_test", "chi2_test", "fisher_exact"), 'dpi.chi2_contingency("a", "b", data)'),
-    **dict.fromkeys(("binom_test", "proportions_ztest", "prop_test"), 'dpi.binomtest("x", data, p=0.5)'),
-    **dict.fromkeys(
-        ("min", "max", "minmax", "range"), 'dpi.bounds("x", data), or dpi.quantile("x", data, q=[0.01, 0.99])'
-    ),
-    **dict.fromkeys(("laplace", "laplace_mechanism", "gaussian_mechanism", "make_laplace"), _DRAWN),
-    **dict.fromkeys(
-        ("epsilon", "Epsilon", "Budget", "BudgetAccountant"),
-        "dpi.PureDP(1.0), ZCDP, GDP or ApproxDP; dpi.Ledger keeps them",
-    ),
-    **dict.fromkeys(("read_csv", "read_parquet", "read_sql"), 'dpi.PrivateData("rows.parquet", schema, ledger)'),
-    "truncation": "dpinfer.studies.truncation(rows_per_person, max_rows)",
-    **dict.fromkeys(("to_html", "export", "publish", "etable", "save_html"), 'dpi.report(results, "study.html")'),
-    **dict.fromkeys(("wilcox_test", "ranksums"), 'dpi.mannwhitneyu("x", "group", data)'),
-}
+FUNCTIONS = _glossary("""
+OLS lm regress reg linear_regression LinearRegression feols linregress regression Ridge Lasso: dpi.ols("y ~ x", data)
+WLS wls GLS gls: dpi.ols("y ~ x", data, weights="w")
+Logit logistic logistic_regression LogisticRegression: dpi.logit("y ~ x", data)
+Probit: dpi.probit("y ~ x", data)
+Poisson: dpi.poisson("y ~ x", data)
+GLM families: dpi.glm("y ~ x", data, family=sm.families.Binomial())
+cloglog binomial: dpi.glm("y ~ x", data, family=sm.families.Binomial(link=...))
+NegativeBinomial negativebinomial nb negbin: dpi.glm("y ~ x", data, family=sm.families.NegativeBinomial(alpha=1.0))
+Gamma gamma: dpi.glm("y ~ x", data, family=sm.families.Gamma(link=sm.families.links.Log()))
+RLM huber Huber: dpi.rlm("y ~ x", data)
+loglin loglm log_linear: dpi.loglinear("a * b + b * c", data)
+robust: dpi.rlm for a robust regression; standard errors of dpi.ols, logit and glm are robust anyway
+QuantReg quantile_regression lad rq: dpi.quantreg("y ~ x", data, q=0.5)
+smf formula api sm: dpi.ols, logit, probit, poisson, glm, rlm and quantreg, which take formulas
+MNLogit mnlogit OrderedModel ordinal PHReg phreg GEE gee MixedLM mixedlm ZeroInflatedPoisson zip:
+    dpi.sample_aggregate("y ~ x", data, model=..., bounds=...), which runs any estimator on secret blocks
+anova_lm anova: results.wald_test_terms(), or dpi.f_oneway
+margins get_margeff predict: a method of the results of dpi.logit, poisson and glm
+std var: dpi.variance("x", data)
+sum: dpi.total("x", data)
+avg average nanmean: dpi.mean("x", data)
+describe summarize summary DescrStatsW: dpi.mean, quantile, variance, proportion and table, or dpi.quality(data) for a
+    first look
+groupby group_by by aggregate agg: by="group" in dpi.mean, count, quantile and the like
+size len nrow n nobs: dpi.count(data=data)
+crosstab value_counts tabulate freq xtabs pivot_table: dpi.table(["a", "b"], data)
+hist bar boxplot distplot: dpi.histogram("x", data, bins=10)
+percentile quantiles nanquantile iqr: dpi.quantile("x", data, q=[0.25, 0.75])
+mode top argmax nlargest: dpi.most_frequent("x", data)
+ecdf ECDF: dpi.cdf("x", data)
+kde gaussian_kde KDEUnivariate: dpi.density("x", data)
+pearsonr corrcoef correlation: dpi.corr(["x", "y"], data)
+covariance: dpi.cov(["x", "y"], data)
+ttest t_test ttest_onesamp: dpi.ttest_1samp, ttest_ind or ttest_rel
+chi2 chisq_test chi2_test fisher_exact: dpi.chi2_contingency("a", "b", data)
+binom_test proportions_ztest prop_test: dpi.binomtest("x", data, p=0.5)
+min max minmax range: dpi.bounds("x", data), or dpi.quantile("x", data, q=[0.01, 0.99])
+laplace laplace_mechanism gaussian_mechanism make_laplace: a question at a price, such as
+    dpi.mean(...).fit(dpi.ZCDP(0.1)): the kernel alone draws noise
+epsilon Epsilon Budget BudgetAccountant: dpi.PureDP(1.0), ZCDP, GDP or ApproxDP; dpi.Ledger keeps them
+read_csv read_parquet read_sql: dpi.PrivateData("rows.parquet", schema, ledger)
+truncation: dpinfer.studies.truncation(rows_per_person, max_rows)
+to_html export publish etable save_html: dpi.report(results, "study.html")
+wilcox_test ranksums: dpi.mannwhitneyu("x", "group", data)
+""")
 """Names that a user may look for in `dpinfer`, and what serves instead."""
 
 

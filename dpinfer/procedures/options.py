@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import Allowed, is_finite, is_list, is_text, is_whole, one_of, require, texts_of
 from dpinfer.errors import NotProvedError, OptionError, SchemaError
 from dpinfer.kernel.rows.cells import MOST_SUMS
 from dpinfer.release import Release
 from dpinfer.schema.columns import Category, Real
-from dpinfer.schema.expressions import Names, compile_condition
+from dpinfer.schema.expressions import compile_condition, quoted
 from dpinfer.statistics.arrays import floats
 
 if TYPE_CHECKING:
@@ -27,64 +28,13 @@ Contrasts = Mapping[str, Mapping[str, float]] | None
 """Weights by coefficient, of quantities by name; None for the coefficients themselves."""
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """Which values an option takes: a test of a value, and what a message says would be right."""
-
-    fits: Callable[[Any], bool]
-    expected: str | tuple[Any, ...]
-
-    def check(self, option: str, given: Any) -> None:
-        """Refuse what does not fit.
-
-        Raises
-        ------
-        OptionError
-        """
-        if not self.fits(given):
-            raise OptionError(option, given, self.expected)
-
-
-def one_of(values: tuple[Any, ...]) -> Allowed:
-    """Allow listed values."""
-    return Allowed(lambda given: given in values, values)
-
-
-def named(expected: str) -> Allowed:
-    """Allow the name of a column."""
-    return Allowed(lambda given: isinstance(given, str) and bool(given), expected)
-
-
-def whole(least: int, most: int, expected: str) -> Allowed:
-    """Allow whole numbers in a range."""
-    return Allowed(lambda given: type(given) is int and least <= given <= most, expected)
-
-
-def is_number(given: object) -> bool:
-    """Whether it is a number, of Python or numpy, and no truth value."""
-    return isinstance(given, int | float | np.number) and not isinstance(given, bool)
-
-
-def is_text(given: object) -> bool:
-    """Whether it is a text that is not blank."""
-    return isinstance(given, str) and bool(given.strip())
-
-
-def texts_of(given: object) -> tuple[str, ...]:
-    """Return one text, or a sequence of texts, as a tuple; of anything else an empty one."""
-    listed = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
-    return listed if all(isinstance(one, str) for one in listed) else ()
-
-
 TARGET = one_of(("population", "data"))
 REPLICATES = Allowed(lambda given: type(given) is int and given >= 99, "a whole number of at least 99")
 SEED = Allowed(
     lambda given: type(given) is int and given >= 0,
     "a whole number, not negative: it is public and draws no privacy noise",
 )
-FINITE = Allowed(lambda given: is_number(given) and bool(np.isfinite(given)), "a finite number")
 NUMERIC = Allowed(is_text, 'a column, or an expression such as "log(1 + income)"')
-TRUTH = Allowed(lambda given: isinstance(given, bool), "True or False")
 
 
 def measured(default: Any, allowed: Allowed | None = None) -> Any:
@@ -155,14 +105,8 @@ def where_notes(where: str | None) -> list[str]:
     return [f"Rows: {where}."] if where else []
 
 
-def quoted(name: str) -> str:
-    """Return the name of a column as an expression: in backticks where it is no identifier, or a keyword."""
-    names = Names()
-    return names.restore(names.quote(f"`{name}`"))
-
-
 def edges_of(
-    column: str, bins: object, bounds: tuple[float, float] | None = None, data: Data | Release | None = None
+    column: str, bins: Any, bounds: tuple[float, float] | None = None, data: Data | Release | None = None
 ) -> list[float]:
     """Read the edges of bins: given, or equally spaced over bounds.
 
@@ -171,24 +115,21 @@ def edges_of(
     OptionError, SchemaError
     """
     right = "increasing edges, or a number of bins with bounds=(lower, upper)"
-    ends = None
     if bounds is not None:
-        pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
-        if len(pair) != 2 or not all(map(FINITE.fits, pair)) or not pair[0] < pair[1]:
-            raise OptionError("bounds", bounds, "two finite numbers in order")
-        ends = float(pair[0]), float(pair[1])
-    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
-        if ends is None and data is not None and not isinstance(data, Release):
+        pair = isinstance(bounds, tuple | list) and len(bounds) == 2 and all(map(is_finite, bounds))
+        require(pair and bounds[0] < bounds[1], "bounds", bounds, "two finite numbers in order")
+    if is_whole(bins):
+        if bounds is None and data is not None and not isinstance(data, Release):
             declared = data.schema[column]
             if not isinstance(declared, Real):
                 raise SchemaError(f"{column!r} is not numeric: bins need a Real or an Integer")
-            ends = (float(declared.lower), float(declared.upper))
-        if ends is None or not 1 <= bins <= MOST_SUMS:
+            bounds = (declared.lower, declared.upper)
+        if bounds is None or not 1 <= bins <= MOST_SUMS:
             raise OptionError("bins", bins, right)
-        return [float(edge) for edge in np.linspace(*ends, int(bins) + 1)]
-    if ends is not None:
-        raise OptionError("bounds", bounds, "None where bins= gives the edges")
-    edges = floats(bins) if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str) else None
+        lower, upper = map(float, bounds)
+        return [float(edge) for edge in np.linspace(lower, upper, int(bins) + 1)]
+    require(bounds is None, "bounds", bounds, "None where bins= gives the edges")
+    edges = floats(bins) if is_list(bins) else None
     if edges is None or len(edges) < 2:
         raise OptionError("bins", bins, right)
     return list(edges)
@@ -197,17 +138,15 @@ def edges_of(
 def column_texts(option: str, given: Columns) -> tuple[str, ...]:
     """Return columns as a tuple; refuse anything but a text or a sequence of texts."""
     texts = texts_of(given)
-    if not texts:
-        raise OptionError(option, given, 'a column, or a list of columns such as ["income", "age"]')
+    require(texts, option, given, 'a column, or a list of columns such as ["income", "age"]')
     return texts
 
 
 def axes_of(by: Columns) -> tuple[Mapping[str, Any], ...]:
     """Name the axes of a table: columns, or conditions where a text holds a comparison."""
-    if isinstance(by, Sequence) and not isinstance(by, str) and not by:
+    if is_list(by) and not len(by):
         return ()
-    if isinstance(by, str) and not by.strip():
-        raise OptionError("by", by, "a column, a list of columns, or nothing: ()")
+    require(is_text(by) or not isinstance(by, str), "by", by, "a column, a list of columns, or nothing: ()")
     marks = ("<", ">", "==", "!=", " in ")
     texts = column_texts("by", by)
     return tuple({"condition" if any(mark in text for mark in marks) else "column": text} for text in texts)

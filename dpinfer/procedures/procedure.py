@@ -7,11 +7,13 @@ from abc import ABC, abstractmethod
 from dataclasses import Field, dataclass, fields, replace
 from functools import lru_cache
 from itertools import takewhile
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import of_type, one_of, require
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import (
     DPInferError,
@@ -20,19 +22,16 @@ from dpinfer.errors import (
     OptionError,
     ReleaseFormatError,
     names_of,
-    type_of,
 )
 from dpinfer.kernel.measurement import Measurement, measured_in_words, noise_in_words, price_procedure
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
-from dpinfer.privacy.units import Neighbors, Privacy
 from dpinfer.procedures.keeping import keep
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import REPLICATES, SEED, TARGET, check_values, inferred, one_of, unstored
+from dpinfer.procedures.options import REPLICATES, SEED, TARGET, check_values, inferred, unstored
 from dpinfer.release import Release, StageRelease
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import decode, encode, find_inference, register
 from dpinfer.results.base import Estimates
-from dpinfer.schema.schema import Schema
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import METHODS
 
@@ -42,7 +41,9 @@ if TYPE_CHECKING:
 
     from dpinfer.kernel.price import PricedStage
     from dpinfer.kernel.rows.blocks import Blocks
+    from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
+    from dpinfer.schema.schema import Schema
     from dpinfer.statistics.inference import BatchEstimates
 
 
@@ -265,8 +266,8 @@ class Procedure(ABC):
         """Refuse options that have no such value, and a source that is neither data nor a release."""
         check_values(self)
         self.check_options()
-        if not (self.source is None or isinstance(self.source, self.sources)):
-            raise OptionError("data", type_of(self.source), "PrivateData, PublicData or a Release")
+        right = "PrivateData, PublicData or a Release"
+        of_type((NoneType, *self.sources), "data", self.source, right, hidden=True)
         if isinstance(self.source, Data):
             self.check(self.source.schema, self.source.neighbors)
 
@@ -519,10 +520,9 @@ class Procedure(ABC):
         OptionError
             If there is no such option, or it has no such value.
         """
-        known = [one.name for one in fields(self) if one.init]
         for name, given in params.items():
-            if name not in known:
-                raise OptionError(name, given, f"an option of {type(self).__name__}: {', '.join(known)}")
+            known = list(self.get_params())
+            require(name in known, name, given, f"an option of {type(self).__name__}: {', '.join(known)}")
         return replace(self, **params)
 
     def __sklearn_clone__(self) -> Self:
@@ -645,8 +645,7 @@ class Procedure(ABC):
         """Return the same question with other options of the inference; None leaves one. Errors as `infer_release`."""
         known = [one.name for one in stored_fields(type(self)) if one.metadata.get("role") == "inferred"]
         for name, given in options.items():
-            if name not in known:
-                raise OptionError(name, given, f"an option of the inference: {', '.join(known) or 'it has none'}")
+            require(name in known, name, given, f"an option of the inference: {', '.join(known) or 'it has none'}")
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
     def _asked_of(self, release: Release | None) -> tuple[Release, Procedure]:
@@ -670,26 +669,20 @@ class Procedure(ABC):
         raise OptionError("data", None, "PrivateData or PublicData: pass it to the procedure, or use .bind(data)")
 
     def _release(self, release: Release | None) -> Release:
-        chosen = self.source if release is None else release
-        if not isinstance(chosen, Release):
-            raise OptionError("release", type_of(chosen), "a Release, from .measure(privacy) or read_release(path)")
-        return chosen
+        chosen, right = (
+            self.source if release is None else release,
+            "a Release, from .measure(privacy) or read_release(path)",
+        )
+        return of_type(Release, "release", chosen, right, hidden=True)
 
     def _context(self, privacy: Privacy, schema: Schema | None = None, neighbors: Neighbors | None = None) -> Context:
         """Return what is public about a run: of the data it is bound to, or as given."""
-        if not isinstance(privacy, Privacy):
-            raise OptionError(
-                "privacy", privacy, "an amount such as ZCDP(0.1), PureDP(1.0), GDP(0.5), ApproxDP(1.0, 1e-6)"
-            )
-        bound = self.source if isinstance(self.source, Data) else None
-        schema = schema if schema is not None else bound.schema if bound else None
-        if not isinstance(schema, Schema):
-            raise OptionError("schema", schema, "a Schema, or a procedure that is bound to data")
-        if bound is None:
-            return Context(schema, neighbors or "add_remove", privacy)
-        asked = neighbors or bound.neighbors
+        if not isinstance(self.source, Data):
+            unchecked: Any = schema  # which the context refuses where there is none
+            return Context(unchecked, neighbors or "add_remove", privacy)
+        bound, asked = self.source, neighbors or self.source.neighbors
         nobs = bound.nobs if asked == bound.neighbors else None  # public in the relation of the data, not in the other
-        return Context(schema, asked, privacy, nobs, bound.public)
+        return Context(bound.schema if schema is None else schema, asked, privacy, nobs, bound.public)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

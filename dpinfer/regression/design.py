@@ -11,10 +11,10 @@ import numpy as np
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.iterations import RoundFrame
-from dpinfer.procedures.options import compiled_where, quoted
+from dpinfer.procedures.options import compiled_where
 from dpinfer.schema.basis import build_basis, represent
-from dpinfer.schema.columns import Boolean, Category, Integer, Real, limits_of
-from dpinfer.schema.expressions import compile_expression, constant_expression
+from dpinfer.schema.columns import Boolean, Category, Integer, Real
+from dpinfer.schema.expressions import compile_expression, constant_expression, quoted
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, two_sided
 from dpinfer.schema.grid import UNIT
 
@@ -190,7 +190,7 @@ class Columns:
             name
             for name in self.numeric
             if name in asked
-            and not (isinstance(self.schema[name], Integer) and np.ptp(limits_of(self.schema[name])) <= _FEW)
+            and not (isinstance(self.schema[name], Integer) and np.ptp(self.schema[name].limits) <= _FEW)
         )
 
     @cached_property
@@ -218,7 +218,7 @@ class Columns:
         """
         found = {}
         for name, middle, spread in zip(self.spread_out, centres, spreads, strict=False):
-            lower, upper = limits_of(self.schema[name])
+            lower, upper = self.schema[name].limits
             half = (upper - lower) / 2
             reach = max(spread * half * _RANGE, 0.75 if isinstance(self.schema[name], Integer) else 0.0)
             center = lower + (1 + middle) * half
@@ -259,7 +259,7 @@ class Columns:
         rng = np.random.default_rng(1)
         named = sorted({one for column in self.compiled.design for one in _constants(column.expression.node)})
         for name in self.numeric:
-            lower, upper = limits_of(self.schema[name])
+            lower, upper = self.schema[name].limits
             inside = np.unique([lower, upper, *(one for one in named if lower < one < upper)])
             points = np.concatenate([inside, 0.5 * (inside[1:] + inside[:-1])])
             column = self.schema[name]
@@ -438,7 +438,7 @@ def _raw(frame: pd.DataFrame, schema: Schema, ranges: Mapping[str, tuple[float, 
     """Move the numeric columns of public rows from their declared bounds into ranges."""
     cells: dict[str, Any] = {str(name): frame[name].to_numpy() for name in frame}
     for name, (low, high) in ranges.items():
-        lower, upper = limits_of(schema[name])
+        lower, upper = schema[name].limits
         values = schema[name].coerce(cells[name])
         cells[name] = schema[name].cells(low + (values - lower) * ((high - low) / (upper - lower)))
     return cells

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from statsmodels.genmod import families
 from statsmodels.genmod.families import links
 
+from dpinfer.checks import is_number, require
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.procedures.keywords import suggests
 from dpinfer.regression.question import Newton
@@ -311,8 +312,7 @@ def quantreg(
     >>> bool(abs(results.params["x"] - 2) < 5 * results.bse["x"])
     True
     """
-    if not (isinstance(q, float | int) and not isinstance(q, bool) and 0 < q < 1):
-        raise OptionError("q", q, "a number between 0 and 1")
+    require(is_number(q) and 0 < q < 1, "q", q, "a number between 0 and 1")
     return Newton.asking(locals(), model="quantile", parameter=float(q))
 
 

@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import betaincinv
 
+from dpinfer.checks import of_type
 from dpinfer.errors import FormulaError, NotProvedError, OptionError
 from dpinfer.kernel.plan import sample_batch
 from dpinfer.kernel.rows.features import Features, RowClip
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Stage, Sum
 from dpinfer.schema.basis import build_basis, represent
-from dpinfer.schema.columns import Real, limits_of
+from dpinfer.schema.columns import Real
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_terms, two_sided
 from dpinfer.schema.grid import UNIT, Basis
@@ -35,23 +36,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
-
-__all__ = [
-    "KAPPA_RELIABLE",
-    "GramDesign",
-    "GramFit",
-    "GramProblem",
-    "coefficient_errors",
-    "covariance",
-    "expected_noise",
-    "expected_ratios",
-    "fit_gram",
-    "laplace_parts",
-    "laplace_shares",
-    "noise_action",
-    "row_norm_effect",
-    "suggested_row_norm",
-]
 
 KAPPA_RELIABLE = 3.0
 """Below this ratio of the smallest eigenvalue to the noise, a fit is called noise-dominated."""
@@ -118,8 +102,7 @@ class GramDesign:
         """The compiled ``where``."""
         if self.where is None:
             return None
-        if not isinstance(self.where, str):
-            raise OptionError("where", self.where, 'a condition such as "age >= 18", or None')
+        of_type(str, "where", self.where, 'a condition such as "age >= 18", or None')
         condition = compile_expression(self.where, self.schema)
         if not condition.boolean:
             raise FormulaError(self.where, "is not a condition", 'write a comparison, such as "age >= 18"')
@@ -358,6 +341,105 @@ def covariance(fit: GramFit) -> tuple[Array, Array]:
     return sampling, 0.5 * (noise + np.swapaxes(noise, 1, 2))
 
 
+_ROUNDS, _NORMAL_DF = 3, 1e9
+
+_LEAST, _SLOPE = 0.6, 0.4 / 3
+"""How far toward the tested value the variance is evaluated: from 1 at kappa 1 or less to .6 at kappa 4 or more."""
+
+
+class Score:
+    """How the score moves each contrast, ``c' S^-1 g`` for a contrast c, and its variance.
+
+    Attributes
+    ----------
+    fit : GramFit
+    centre : ndarray (R, k)
+        Value of each contrast at the solution of the noisy normal equations.
+    weights : ndarray (R, k, p)
+        ``S^-1 c``, rotated.
+    on_features : ndarray (R, k, d)
+        The same on the measured features.
+    fraction : ndarray (R, 1, 1)
+        Where between the estimate (0) and the tested value (1) the variance is evaluated.
+    acted : ndarray (R, k, p)
+        ``V w`` at the estimate.
+    variance : ndarray (R, k)
+        ``w' V w`` there.
+    """
+
+    def __init__(self, fit: GramFit, contrasts: Array) -> None:
+        rotated = np.linalg.solve(fit.mix, contrasts.T).T
+        self.fit, self.centre = fit, fit.plain @ rotated.T
+        self.weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
+        self.on_features = self.weights @ fit.rows
+        self.fraction = np.clip(1.0 - _SLOPE * (fit.kappa - 1.0), _LEAST, 1.0)[:, None, None]
+
+    def residual(self, beta: Array) -> Array:
+        """Residual on the features (R, k, d) at rotated coefficients (R, k, p)."""
+        return np.asarray(self.fit.problem.response - beta @ self.fit.rows)
+
+    def action(self, beta: Array) -> tuple[Array, Array]:
+        """Covariance V of the score at rotated coefficients (R, k, p): ``V w`` (R, k, p) and ``w' V w`` (R, k)."""
+        fit = self.fit
+        acted = noise_action(fit.problem, self.residual(beta), self.on_features) @ fit.rows.T
+        if fit.problem.population:
+            acted = acted + fit.sampling_scale[:, None, None] * (self.weights @ fit.floored)
+        return acted, np.einsum("rki,rki->rk", self.weights, acted)
+
+    @cached_property
+    def _here(self) -> tuple[Array, Array]:
+        return self.action(self.plain)
+
+    @property
+    def plain(self) -> Array:
+        """The estimate, for each contrast (R, k, p)."""
+        return np.broadcast_to(self.fit.plain[:, None, :], self.weights.shape)
+
+    @property
+    def acted(self) -> Array:
+        """See the class."""
+        return self._here[0]
+
+    @property
+    def variance(self) -> Array:
+        """See the class."""
+        return self._here[1]
+
+    @cached_property
+    def df(self) -> Array:
+        """Degrees of freedom of the variance at the estimate (R, k), after Satterthwaite."""
+        fit = self.fit
+        if not fit.problem.population:
+            return np.full(self.variance.shape, _NORMAL_DF)
+        sampling = fit.sampling_scale[:, None] * np.einsum("rki,rki->rk", self.weights, self.weights @ fit.floored)
+        ratio = np.minimum(self.variance / np.maximum(sampling, 1e-300), 1e5)
+        return np.asarray(np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF))
+
+    @cached_property
+    def shares(self) -> Array | None:
+        """Laplace shares of the variance at the estimate, see `laplace_shares`; None where the noise is normal."""
+        if not self.fit.problem.laplace:
+            return None
+        return laplace_shares(self.fit.problem, self.residual(self.plain), self.on_features, self.variance)
+
+    def on_the_way(self, acted: Array, multiple: Array) -> tuple[Array, Array]:
+        """``V w`` and ``w' V w`` on the way to the restricted minimum, which is ``V w`` times ``multiple`` away."""
+        return self.action(self.plain - self.fraction * ((acted @ self.fit.inverse) * multiple[..., None]))
+
+    def variance_at(self, distance: Array) -> Array:
+        """Variance (R, k) of contrasts that are tested at signed distances (R, k) from the estimates.
+
+        With ``g(b) = S_xy - S_xx b`` and ``V(b)`` its covariance, the minimum of ``g' V^-1 g`` over all b
+        that meet the restriction is ``(c'b^ - value)^2 / (c' S^-1 V S^-1 c)`` for fixed V, where b^ solves
+        ``g = 0``. V is evaluated on the way from b^ to the restricted minimum, which a few rounds find: all the
+        way where noise dominates, .6 of the way where the design is well identified.
+        """
+        acted, variance = self.acted, self.variance
+        for _ in range(_ROUNDS):
+            acted, variance = self.on_the_way(acted, distance / variance)
+        return variance
+
+
 def expected_noise(question: GramDesign, measurement: Measurement, sizes: Sequence[int]) -> pd.DataFrame:
     """Compute the standard error that privacy noise alone would give each coefficient: a column per number of rows.
 
@@ -519,7 +601,7 @@ def _batches(schema: Schema) -> dict[str, Batch]:
             declared = schema[column]
             if not isinstance(declared, Real):
                 continue
-            lower, upper = limits_of(declared)
+            lower, upper = declared.limits
             at = (declared.coerce(even.cells[column]) - lower) / (upper - lower)
             cells[column] = declared.cells(lower + (upper - lower) * places(at, common))
         found[name] = replace(even, cells=cells)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy import stats
 
 from dpinfer.display.progress import watch
 from dpinfer.errors import InferenceError
@@ -20,6 +19,7 @@ from dpinfer.regression.gram import (
     KAPPA_RELIABLE,
     GramFit,
     GramProblem,
+    Score,
     covariance,
     fit_gram,
     laplace_parts,
@@ -28,23 +28,10 @@ from dpinfer.regression.gram import (
 )
 from dpinfer.regression.near_empty import Ridge, ridges
 from dpinfer.results.printing import refuse_dependent_rows
+from dpinfer.statistics import inference
 from dpinfer.statistics.arrays import noise_level, symmetric
-from dpinfer.statistics.inference import (
-    BaseInference,
-    BatchEstimates,
-    Contrasts,
-    Oracle,
-    contrast_rows,
-    independent,
-    rows_of,
-    simulated_critical,
-    simulated_pvalue,
-    variance_of,
-    wald_lengths,
-    wald_statistic,
-)
 from dpinfer.statistics.nulls import Restricted
-from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.numerical import inverted
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
@@ -55,121 +42,25 @@ if TYPE_CHECKING:
     from dpinfer.release.release import Release
     from dpinfer.statistics.arrays import Array, Mask, Places
 
-__all__ = [
-    "METHODS",
-    "LinearInference",
-    "LinearRestrictions",
-    "batch_linear",
-    "linear_inference",
-    "linear_oracle",
-    "release_matrices",
-]
-
 METHODS = ("auto", "wald", "score", "simulated")
 
 _ROUNDS = 3
-_NORMAL_DF = 1e9
 _CONTRACTS, _CONTRACTIONS = 4.0, 14
-_LEAST, _SLOPE = 0.6, 0.4 / 3
-"""How far toward the tested value the variance is evaluated: from 1 at kappa 1 or less to .6 at kappa 4 or more."""
-
 _BATCH = 500
 
 _STEADY = 2.0
 """Standard errors of its privacy noise below which an error variance is not taken to be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """How the score moves each contrast, ``c' S^-1 g`` for a contrast c, and its variance V at the estimate.
-
-    Attributes
-    ----------
-    fit : GramFit
-    centre : ndarray (R, k)
-        Value of each contrast at the solution of the noisy normal equations.
-    weights : ndarray (R, k, p)
-        ``S^-1 c``, rotated.
-    on_features : ndarray (R, k, d)
-        The same on the measured features.
-    fraction : ndarray (R, 1, 1)
-        Where between the estimate (0) and the tested value (1) the variance is evaluated.
-    acted : ndarray (R, k, p)
-        ``V w``.
-    variance : ndarray (R, k)
-        ``w' V w``.
-    """
-
-    fit: GramFit
-    centre: Array
-    weights: Array
-    on_features: Array
-    fraction: Array
-    acted: Array
-    variance: Array
-
-    @property
-    def df(self) -> Array:
-        """Degrees of freedom of the variance at the estimate (R, k), after Satterthwaite."""
-        fit = self.fit
-        if not fit.problem.population:
-            return np.full(self.variance.shape, _NORMAL_DF)
-        sampling = fit.sampling_scale[:, None] * np.einsum("rki,rki->rk", self.weights, self.weights @ fit.floored)
-        ratio = np.minimum(self.variance / np.maximum(sampling, 1e-300), 1e5)
-        return np.asarray(np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF))
-
-    @property
-    def shares(self) -> Array | None:
-        """Laplace shares of the variance at the estimate, see `laplace_shares`; None where the noise is normal."""
-        problem = self.fit.problem
-        if not problem.laplace:
-            return None
-        residual = problem.response - self.fit.plain @ self.fit.rows
-        return laplace_shares(problem, residual[:, None, :], self.on_features, self.variance)
-
-    def on_the_way(self, acted: Array, multiple: Array) -> tuple[Array, Array]:
-        """``V w`` and ``w' V w`` on the way to the restricted minimum, which is ``V w`` times ``multiple`` away."""
-        shift = (acted @ self.fit.inverse) * multiple[..., None]
-        return _action(self.fit, self.weights, self.on_features, self.fit.plain[:, None, :] - self.fraction * shift)
-
-
-def score_of(fit: GramFit, contrasts: Array) -> Score:
-    """Return the score of contrasts (k, p) of the coefficients."""
-    rotated = np.linalg.solve(fit.mix, contrasts.T).T
-    weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
-    on_features = weights @ fit.rows
-    fraction = np.clip(1.0 - _SLOPE * (fit.kappa - 1.0), _LEAST, 1.0)
-    acted, variance = _action(fit, weights, on_features, np.broadcast_to(fit.plain[:, None, :], weights.shape))
-    return Score(fit, fit.plain @ rotated.T, weights, on_features, fraction[:, None, None], acted, variance)
-
-
-def _action(fit: GramFit, weights: Array, on_features: Array, beta: Array) -> tuple[Array, Array]:
-    """Covariance V of the score at rotated coefficients ``beta`` (R, k, p): ``V w`` (R, k, p) and ``w' V w`` (R, k)."""
-    residual = fit.problem.response - beta @ fit.rows
-    acted = noise_action(fit.problem, residual, on_features) @ fit.rows.T
-    if fit.problem.population:
-        acted = acted + fit.sampling_scale[:, None, None] * (weights @ fit.floored)
-    return acted, np.einsum("rki,rki->rk", weights, acted)
-
-
 def score_statistic(score: Score, values: Array) -> Array:
-    """Signed root (R, k) of the score statistic of ``contrasts @ params = values``: distance over standard error.
-
-    With ``g(b) = S_xy - S_xx b`` and ``V(b)`` its covariance, the minimum of ``g' V^-1 g`` over all b
-    that meet the restriction is ``(c'b^ - value)^2 / (c' S^-1 V S^-1 c)`` for fixed V, where b^ solves
-    ``g = 0``. V is evaluated on the way from b^ to the restricted minimum, which a few rounds find: all the
-    way where noise dominates, .6 of the way where the design is well identified.
-    """
+    """Signed root (R, k) of the score statistic of ``contrasts @ params = values``: distance over standard error."""
     distance = score.centre - values
-    acted, variance = score.acted, score.variance
-    for _ in range(_ROUNDS):
-        acted, variance = score.on_the_way(acted, distance / variance)
-    return distance / np.sqrt(variance)
+    return np.asarray(distance / np.sqrt(score.variance_at(distance)))
 
 
 def score_pvalue(fit: GramFit, contrasts: Array, values: Array) -> Array:
     """Two-sided p-values (R, k) of ``contrasts @ params = values``; Laplace noise enters by its own law."""
-    score = score_of(fit, contrasts)
+    score = Score(fit, contrasts)
     return pvalue_of(np.abs(score_statistic(score, values)), score.df, score.shares)
 
 
@@ -201,7 +92,7 @@ def taken(fit: GramFit, index: Places) -> GramFit:
 
 def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Array, Mask]:
     """Iterate ``end = centre -+ critical * error(end)``: ends (R, k, 2), and which replicates settled (R,)."""
-    score = score_of(fit, contrasts)
+    score = Score(fit, contrasts)
     critical = critical_value(alpha, score.df, score.shares)
     settled = np.ones(len(fit.kappa), dtype=bool)
     ends = []
@@ -217,16 +108,13 @@ def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Arra
 
 def _scanned_ends(fit: GramFit, contrasts: Array, alpha: float) -> Array:
     """Find the ends of the intervals (R, k, 2) by a scan from outside in."""
-    score = score_of(fit, contrasts)
-    critical, error = critical_value(alpha, score.df, score.shares), np.sqrt(score.variance)
+    score = Score(fit, contrasts)
+    critical = critical_value(alpha, score.df, score.shares)
 
-    def end(sign: float) -> Array:
-        def inside(distance: Array) -> Mask:
-            return np.abs(score_statistic(score, score.centre + sign * distance * error)) <= critical
+    def inside(away: Array) -> Mask:
+        return np.abs(score_statistic(score, score.centre + away)) <= critical
 
-        return score.centre + sign * error * outermost_crossing(inside, shape=error.shape)
-
-    return np.stack([end(-1.0), end(1.0)], axis=-1)
+    return inverted(inside, score.centre, np.sqrt(score.variance))
 
 
 def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, Array]:
@@ -235,11 +123,10 @@ def score_joint(fit: GramFit, contrasts: Array, values: Array) -> tuple[Array, A
     The statistic is about chi-squared with k degrees of freedom under the restrictions. The degrees of freedom are the
     fewest among the restrictions, for the denominator of an F reference.
     """
-    score = score_of(fit, contrasts)
+    score = Score(fit, contrasts)
     distance, beta = score.centre - values, fit.plain
     for step in range(_ROUNDS + 1):
-        at = np.broadcast_to(beta[:, None, :], score.weights.shape)
-        acted, _ = _action(fit, score.weights, score.on_features, at)
+        acted, _ = score.action(np.broadcast_to(beta[:, None, :], score.weights.shape))
         spread = np.einsum("rki,rli->rkl", score.weights, acted)
         solved = np.linalg.solve(spread, distance[..., None])[..., 0]
         if step < _ROUNDS:
@@ -255,9 +142,8 @@ def joint_loadings(fit: GramFit, contrasts: Array) -> Array | None:
     """
     if not fit.problem.laplace:
         return None
-    score = score_of(fit, contrasts)
-    residual = fit.problem.response - fit.plain @ fit.rows
-    parts = laplace_parts(fit.problem, residual[:, None, :], score.on_features)
+    score = Score(fit, contrasts)
+    parts = laplace_parts(fit.problem, score.residual(fit.plain[:, None]), score.on_features)
     spread = np.einsum("rki,rli->rkl", score.weights, score.acted)
     return np.asarray(np.linalg.solve(np.linalg.cholesky(0.5 * (spread + np.swapaxes(spread, 1, 2))), parts))
 
@@ -378,47 +264,31 @@ def release_matrices(release: Release, width: int) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearInference(BaseInference):
-    """Least squares on noisy cross-products; implements `Inference`.
+class LinearInference(inference.Inference):
+    """Least squares on noisy cross-products.
 
     Attributes
     ----------
-    release : Release
     fit : GramFit
-        One replicate.
-    names : tuple of str, length p
-    nobs : float or None
-    nobs_is_public : bool
-    size : float
-        The count of rows that the inference divides by.
-    method : {"wald", "score", "simulated"}
-    replicates, seed : int
-        Number of simulated releases and their public seed, for "simulated".
-    notes : tuple of str
-        Further warnings, from other parts of the release.
     ridge : Ridge or None
         Where some levels are near-empty: the ridge on them that is in ``fit``. The method is then "score".
+    release : Release
+        The one that was fitted; None of R.
+    size : float
+        The count of rows that the inference divides by.
     """
 
-    release: Release
     fit: GramFit
-    names: tuple[str, ...]
-    nobs: float | None
-    nobs_is_public: bool
-    size: float
-    method: str
-    replicates: int
-    seed: int
-    notes: tuple[str, ...] = ()
     ridge: Ridge | None = None
+    release: Any = None
+    size: float = np.nan
 
     methods = METHODS
     cov_type = "nonrobust"
 
     @cached_property
     def _covariances(self) -> tuple[Array, Array]:
-        sampling, noise = covariance(self.fit) if self.ridge is None else self.ridge.covariance()
-        return sampling[0], noise[0]
+        return covariance(self.fit) if self.ridge is None else self.ridge.covariance()
 
     @property
     def params(self) -> Array:
@@ -428,17 +298,12 @@ class LinearInference(BaseInference):
     @property
     def cov_sampling(self) -> Array:
         """Covariance from sampling (p, p)."""
-        return self._covariances[0]
+        return np.asarray(self._covariances[0][0])
 
     @property
     def cov_noise(self) -> Array:
         """Covariance from privacy noise (p, p)."""
-        return self._covariances[1]
-
-    @property
-    def target(self) -> str:
-        """What is estimated: the population or the data themselves."""
-        return "population" if self.fit.problem.population else "data"
+        return np.asarray(self._covariances[1][0])
 
     @property
     def df_resid(self) -> float:
@@ -463,6 +328,11 @@ class LinearInference(BaseInference):
     def kappa(self) -> float:
         """Smallest eigenvalue of the scaled cross-products over the noise level, near-empty levels left out."""
         return float(self.fit.kappa[0] if self.ridge is None else self.ridge.rest[0])
+
+    @property
+    def flagged(self) -> Mask:
+        """Whether a release carries a warning (R,)."""
+        return (self.fit.kappa < KAPPA_RELIABLE) | (self.fit.rsquared >= 1) | (self.ridge is not None)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -496,65 +366,54 @@ class LinearInference(BaseInference):
         return chosen if self.ridge is None else replace(chosen, method="score")
 
     @cached_property
-    def _pivots(self) -> tuple[Array, Array]:
+    def _drawn(self) -> tuple[Array, Array]:
         rng = np.random.default_rng(self.seed)
         steps = np.asarray(self.release.steps)
         return simulate_pivots(self.fit, self.size, self.release.law, steps, self.replicates, rng)
 
-    def _wald(self, contrasts: Array) -> Contrasts:
-        error = np.sqrt(variance_of(contrasts, self.cov_sampling + self.cov_noise))
-        return Contrasts(contrasts @ self.params, error, self.df_resid)
+    def _linear(self, rows: Array) -> inference.Contrasts:
+        fit = self.fit
+        error = np.sqrt(inference.variance_of(rows, np.add(*self._covariances)))
+        return inference.Contrasts(
+            fit.params @ rows.T, error, fit.df_units[:, None] if fit.problem.population else np.inf
+        )
 
-    def _simulated(self, contrasts: Array) -> Array:
-        """Absolute pivots (B, k)."""
-        deviations, covariances = self._pivots
-        errors = np.sqrt(np.einsum("kp,bpq,kq->bk", contrasts, covariances, contrasts))
-        return np.asarray(np.abs(deviations @ contrasts.T) / errors)
+    def _pivots(self, rows: Array) -> Array:
+        """See `Inference`."""
+        deviations, covariances = self._drawn
+        errors = np.sqrt(np.einsum("kp,bpq,kq->bk", rows, covariances, rows))
+        return np.asarray(np.abs(deviations @ rows.T) / errors)
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-        contrasts = rows_of(contrasts)
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """See `Inference`."""
         if self.ridge is not None:
-            return np.asarray(self.ridge.intervals(contrasts, alpha)[0])
-        if self.method == "score":
-            return np.asarray(score_interval(self.fit, contrasts, alpha)[0])
-        found = self._wald(contrasts)
-        if self.method == "wald":
-            return found.intervals(alpha)
-        return found.ends(simulated_critical(self._simulated(contrasts), alpha))
+            return self.ridge.intervals(rows, alpha)
+        return score_interval(self.fit, rows, alpha) if self.method == "score" else super()._ends(rows, alpha)
 
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        contrasts = rows_of(contrasts)
-        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """See `Inference`."""
         if self.ridge is not None:
-            return np.asarray(self.ridge.pvalues(contrasts, values[None])[0])
-        if self.method == "score":
-            return np.asarray(score_pvalue(self.fit, contrasts, values[None])[0])
-        found = self._wald(contrasts)
-        if self.method == "wald":
-            return found.pvalues(values)
-        return simulated_pvalue(self._simulated(contrasts), found.distances(values))
+            return self.ridge.pvalues(rows, values[None])
+        return score_pvalue(self.fit, rows, values[None]) if self.method == "score" else super()._tails(rows, values)
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions, values, count = independent(restrictions, values)
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`."""
         if self.ridge is not None:
-            statistic_ridge, pvalue = self.ridge.joint(restrictions, values)
-            return statistic_ridge, count, pvalue
+            return self.ridge.joint(rows, values)
+        count = len(rows)
         if self.method == "score":
-            statistic, df = score_joint(self.fit, restrictions, values[None])
-            if count == 1:
-                return float(statistic[0]), count, float(score_pvalue(self.fit, restrictions, values[None])[0, 0])
-            loadings = joint_loadings(self.fit, restrictions)
+            statistics, df = score_joint(self.fit, rows, values[None])
+            loadings = joint_loadings(self.fit, rows)
             own = None if loadings is None else loadings[0]
-            return float(statistic[0]), count, joint_pvalue(float(statistic[0]), count, float(df[0]), own)
-        statistic_wald = wald_statistic(self, restrictions, values)
+            return float(statistics[0]), joint_pvalue(float(statistics[0]), count, float(df[0]), own)
+        statistic = float(
+            inference.wald_lengths(rows @ self.params - values, rows @ (self.cov_sampling + self.cov_noise) @ rows.T)
+        )
         if self.method == "wald":
-            return statistic_wald, count, float(stats.f.sf(statistic_wald / count, count, self.df_resid))
-        deviations, covariances = self._pivots
-        drawn = wald_lengths(deviations @ restrictions.T, restrictions @ covariances @ restrictions.T)
-        return statistic_wald, count, float(simulated_pvalue(drawn, statistic_wald))
+            return statistic, joint_pvalue(statistic, count, self.df_resid)
+        deviations, covariances = self._drawn
+        drawn = inference.wald_lengths(deviations @ rows.T, rows @ covariances @ rows.T)
+        return statistic, float(inference.simulated_pvalue(drawn, statistic))
 
     def restricted(self, restrictions: Array, targets: Array) -> Restricted:
         """Return ``restrictions @ params = targets`` as `simulate` tests it.
@@ -574,45 +433,72 @@ class LinearInference(BaseInference):
         return Restricted(model, values, bool(raised))
 
 
-def linear_inference(
-    release: Release,
-    *,
+def gram_problem(
+    law: NoiseLaw,
+    steps: Sequence[float] | Array,
     design: Array,
     response: Array,
-    names: tuple[str, ...],
-    method: str = "auto",
-    target: str = "population",
-    replicates: int = 999,
-    seed: int = 0,
-    weighted: bool = False,
+    *,
+    population: bool = True,
     rows_per_unit: int = 1,
-    notes: tuple[str, ...] = (),
+) -> GramProblem:
+    """Pose a linear regression on released cross-products, of which one release has this noise law and these steps.
+
+    Parameters
+    ----------
+    law : NoiseLaw
+    steps : sequence of float, length m
+    design : ndarray (p, d)
+        Regressors as combinations of the released features.
+    response : ndarray (d,)
+        The dependent variable as a combination of the released features.
+    population : bool
+        Whether the population is estimated; of the data themselves only the noise counts as error.
+    rows_per_unit : int
+        Rows of one independent unit at most: the sampling covariance is multiplied by it.
+    """
+    noise = symmetric(law.variances * np.asarray(steps) ** 2, design.shape[1])
+    return GramProblem(noise, design, response, law.family == "laplace", population, rows_per_unit)
+
+
+def _fitted(
+    problem: GramProblem, gram: Array, names: tuple[str, ...], levels: LevelColumns | None
+) -> list[tuple[Places, LinearInference]]:
+    """Fit releases (R, d, d): together all that have the same near-empty levels, with their places."""
+    nobs = gram[:, 0, 0]
+    target = "population" if problem.population else "data"
+    plain = LinearInference(names, fit_gram(problem, gram, nobs), target=target)
+    rare = [] if levels is None else list(ridges(plain.fit, gram, nobs, levels))
+    found = [(places, replace(plain, fit=ridge.fit, ridge=ridge)) for places, ridge in rare]
+    left = np.setdiff1d(np.arange(len(gram)), [place for places, _ in rare for place in places])
+    return [*found, (left, replace(plain, fit=taken(plain.fit, left)))] if left.size else found
+
+
+def linear_inference(
+    release: Release,
+    problem: GramProblem,
+    names: tuple[str, ...],
+    *,
+    method: str = "auto",
+    weighted: bool = False,
     levels: LevelColumns | None = None,
+    **options: Any,
 ) -> LinearInference:
     """Infer a linear regression from a release of cross-products.
 
     Parameters
     ----------
     release : Release
-    design : ndarray (p, d)
-        Regressors as combinations of the released features.
-    response : ndarray (d,)
-        The dependent variable as a combination of the released features.
+    problem : GramProblem
     names : tuple of str, length p
     method : {"auto", "wald", "score", "simulated"}
         ``"auto"`` is the score method.
-    target : {"population", "data"}
-        What is estimated; for ``"data"`` only the noise counts as error.
-    replicates, seed : int
-        For ``"simulated"``.
     weighted : bool
         Whether rows were down-weighted by a norm bound, so that the first sum is not the number of rows.
-    rows_per_unit : int
-        Rows of one independent unit at most: the sampling covariance is multiplied by it.
-    notes : tuple of str
-        Further warnings to carry.
     levels : LevelColumns, optional
         Columns of single levels: a ridge goes to those that are near-empty.
+    **options
+        Replicates and seed for ``"simulated"``, and notes.
 
     Returns
     -------
@@ -623,147 +509,76 @@ def linear_inference(
     OptionError
         If an option has no such value.
     """
-    sums, noise = release_matrices(release, design.shape[1])
-    laplace = release.law.family == "laplace"
-    problem = GramProblem(noise, design, response, laplace, target == "population", rows_per_unit)
-    size = float(sums[0, 0])
-    exact = release.law.scales[0] == 0.0
-    nobs = np.array([size])
-    fit = fit_gram(problem, sums[None], nobs)
-    ridge = None if levels is None else next((one for _, one in ridges(fit, sums[None], nobs, levels)), None)
-    unknown = LinearInference(
+    sums, _ = release_matrices(release, problem.design.shape[1])
+    ((_, found),) = _fitted(problem, sums[None], names, levels)
+    size, public = float(sums[0, 0]), release.nobs is not None
+    found = replace(
+        found,
         release=release,
-        fit=fit if ridge is None else ridge.fit,
-        names=names,
-        nobs=(None if release.nobs is None else float(release.nobs)) if weighted else size,
-        nobs_is_public=(release.nobs is not None) if weighted else exact,
+        nobs=(float(release.nobs or 0) if public else None) if weighted else size,
+        nobs_is_public=public if weighted else release.law.scales[0] == 0.0,
         size=size,
-        method="score",
-        replicates=replicates,
-        seed=seed,
-        notes=notes,
-        ridge=ridge,
+        **options,
     )
-    return unknown.with_method(method)
-
-
-def _problem(
-    law: NoiseLaw, steps: Sequence[float], design: Array, response: Array, *, population: bool, rows_per_unit: int
-) -> GramProblem:
-    noise = symmetric(law.variances * np.asarray(steps) ** 2, design.shape[1])
-    return GramProblem(noise, design, response, law.family == "laplace", population, rows_per_unit)
+    return found.with_method(method)
 
 
 def batch_linear(
+    problem: GramProblem,
     values: Array,
-    *,
-    law: NoiseLaw,
-    steps: Sequence[float],
-    design: Array,
-    response: Array,
     names: tuple[str, ...],
+    *,
     alpha: float,
     method: str = "auto",
-    target: str = "population",
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
-    rows_per_unit: int = 1,
     levels: LevelColumns | None = None,
-) -> BatchEstimates:
+) -> inference.BatchEstimates:
     """Infer a linear regression from many releases of cross-products; equal to `linear_inference` one by one.
 
     Parameters
     ----------
+    problem, names, levels
+        As in `linear_inference`.
     values : ndarray (R, m)
         Noisy upper triangles, in units of the scaled features.
-    law, steps
-        Of one release.
-    design, response, names, target, rows_per_unit, levels
-        As in `linear_inference`.
     alpha : float
         Intervals have level ``1 - alpha``.
     method : {"auto", "score", "wald"}
     contrasts : mapping of name to weights by coefficient, optional
         Further quantities to infer, after the coefficients.
     """
-    problem = _problem(law, steps, design, response, population=target == "population", rows_per_unit=rows_per_unit)
-    gram = symmetric(values, design.shape[1])
-    fit = fit_gram(problem, gram, gram[:, 0, 0])
-    wanted = contrast_rows(names, contrasts)
-    names = (*names, *(contrasts or {}))
-    rare = [] if levels is None else list(ridges(fit, gram, gram[:, 0, 0], levels))
-    if not rare:
-        return _plain(fit, wanted, names, alpha, method)
-    size = (len(values), len(names))
-    found = BatchEstimates(
-        names, np.empty(size), np.empty(size), np.empty(size), np.empty((*size, 2)), np.ones(len(values), dtype=bool)
-    )
-    left = np.setdiff1d(np.arange(len(values)), np.concatenate([places for places, _ in rare]))
-    if left.size:
-        _put(found, left, _plain(taken(fit, left), wanted, names, alpha, method))
-    for places, ridge in rare:
-        _put(found, places, _beside_near_empty(ridge, wanted, names, alpha))
-    return found
-
-
-def _plain(fit: GramFit, wanted: Array, names: tuple[str, ...], alpha: float, method: str) -> BatchEstimates:
-    params = fit.params @ wanted.T
-    errors = np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*covariance(fit)), wanted))
-    if method == "wald":
-        found = Contrasts(params, errors, fit.df_units[:, None] if fit.problem.population else np.inf)
-        intervals, pvalues = found.intervals(alpha), found.pvalues()
-    else:
-        intervals = score_interval(fit, wanted, alpha)
-        pvalues = score_pvalue(fit, wanted, np.zeros((1, len(names))))
-    return BatchEstimates(names, params, errors, pvalues, intervals, (fit.kappa < KAPPA_RELIABLE) | (fit.rsquared >= 1))
-
-
-def _beside_near_empty(ridge: Ridge, wanted: Array, names: tuple[str, ...], alpha: float) -> BatchEstimates:
-    return BatchEstimates(
-        names=names,
-        params=ridge.fit.params @ wanted.T,
-        bse=np.sqrt(np.einsum("kp,rpq,kq->rk", wanted, np.add(*ridge.covariance()), wanted)),
-        pvalues=ridge.pvalues(wanted, np.zeros((1, len(wanted)))),
-        intervals=ridge.intervals(wanted, alpha),
-        flagged=np.ones(len(ridge.strength), dtype=bool),
-    )
-
-
-def _put(found: BatchEstimates, places: Places, part: BatchEstimates) -> None:
-    """Write the estimates of some releases in their places."""
-    for name in ("params", "bse", "pvalues", "intervals", "flagged"):
-        getattr(found, name)[places] = getattr(part, name)
+    parts = _fitted(problem, symmetric(values, problem.design.shape[1]), names, levels)
+    order = np.argsort(np.concatenate([places for places, _ in parts]))
+    found = [part.with_method(method).batch(alpha, contrasts) for _, part in parts]
+    arrays = ("params", "bse", "pvalues", "intervals", "flagged")
+    joined = {name: np.concatenate([getattr(one, name) for one in found])[order] for name in arrays}
+    return inference.BatchEstimates(found[0].names, **joined)
 
 
 def linear_oracle(
+    problem: GramProblem,
     sums: Array,
+    names: tuple[str, ...],
     *,
     sampling: Array,
-    law: NoiseLaw,
-    steps: Sequence[float],
-    design: Array,
-    response: Array,
     alpha: float,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
-    names: tuple[str, ...] = (),
-) -> Oracle:
+) -> inference.Oracle:
     """Say what an oracle's interval would be, and how far noise dominates the design; arguments as `batch_linear`.
 
     ``sums`` (m,) is the expected noise-free upper triangle, in units of the scaled features, and ``sampling`` (q,) the
     true sampling variance of every coefficient and contrast.
     """
-    problem = _problem(law, steps, design, response, population=False, rows_per_unit=1)
-    gram = symmetric(sums, design.shape[1])
-    cross = design @ gram @ design.T
-    inverse = np.asarray(np.linalg.inv(cross), dtype=np.float64)
+    design, response, gram = problem.design, problem.response, symmetric(sums, problem.design.shape[1])
+    inverse = np.asarray(np.linalg.inv(design @ gram @ design.T), dtype=np.float64)
     residual = response - (inverse @ (design @ gram @ response)) @ design
-    wanted = contrast_rows(names, contrasts) if contrasts else np.eye(len(design))
-    on_features = wanted @ inverse @ design
+    on_features = inference.contrast_rows(names, contrasts) @ inverse @ design
     noise = np.einsum("pd,pd->p", on_features, noise_action(problem, residual, on_features))
     laplace = laplace_shares(problem, residual, on_features, np.ones(len(noise))) if problem.laplace else None
     rows = np.linalg.qr(design.T)[0].T
     level = noise_level(problem.noise, rows)
     kappa = float(np.linalg.eigvalsh(rows @ gram @ rows.T)[0] / max(level, 1e-300))
-    return Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
+    return inference.Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -844,7 +659,7 @@ class LinearRestrictions:
     steps: Array
 
     def __post_init__(self) -> None:
-        independent(self.restrictions, self.targets)
+        inference.independent(self.restrictions, self.targets)
 
     @property
     def dof(self) -> int:

@@ -29,14 +29,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import optimize, special, stats
 
 from dpinfer.regression.clipping import folded_quantile, folded_tail
 from dpinfer.regression.iterations import floored
-from dpinfer.statistics.inference import BaseInference, independent, rows_of
+from dpinfer.statistics.inference import Inference, wald_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from dpinfer.regression.iterations import Iteration
     from dpinfer.regression.models import Response
     from dpinfer.statistics.arrays import Array, Mask
-
-__all__ = ["METHODS", "AverageChange", "AverageSlope", "Fit", "RegressionInference", "solved"]
 
 METHODS = ("auto", "wald", "score")
 
@@ -57,9 +55,6 @@ _DOMINATED = 10.0
 
 _NAMED = 3.0
 """A term is named as mostly noise where its interval is more than so many times as long as sampling makes it."""
-
-_SHOWN = 0.05
-"""Part of an interval's length that is due to clipping, from which a note says so."""
 
 _APART = 1e-12
 
@@ -421,12 +416,11 @@ def solved(
 
 
 @dataclass(frozen=True, eq=False)
-class RegressionInference(BaseInference):
-    """Estimates of a regression by noisy iterations; see `Inference`.
+class RegressionInference(Inference):
+    """Estimates of a regression by noisy iterations.
 
     Attributes
     ----------
-    names : tuple of str, length p
     fit : Fit
     weights, shift : ndarray (p, k), (p,)
         Coefficients are ``weights @ fit.params + shift``.
@@ -446,15 +440,9 @@ class RegressionInference(BaseInference):
         Variances from sampling if the rows are drawn, whatever the target: by default as estimated here.
     """
 
-    names: tuple[str, ...]
     fit: Fit
     weights: Array
     shift: Array
-    nobs: float | None = None
-    nobs_is_public: bool = False
-    target: str = "population"
-    notes: tuple[str, ...] = ()
-    method: str = "auto"
     response: Response | None = None
     moments: tuple[Array, Array] | None = None
     total: float = 1.0
@@ -468,17 +456,12 @@ class RegressionInference(BaseInference):
     automatic = "wald"
 
     def __post_init__(self) -> None:
-        if self.method == "auto":
-            object.__setattr__(self, "method", self.automatic)
+        super().__post_init__()
         if self.drawn is None:
             object.__setattr__(self, "drawn", np.diag(self.fit.cov_sampling(self.weights)))
         if self.target == "data":
             fit = replace(self.fit, meat=np.zeros_like(self.fit.meat), meat_noise=0.0, intercept=(0.0, 0.0))
             object.__setattr__(self, "fit", fit)
-
-    def with_method(self, method: str) -> Self:
-        """Return the same estimates under another inference method; errors as `BaseInference.with_method`."""
-        return super().with_method(method)
 
     @cached_property
     def params(self) -> Array:
@@ -543,9 +526,8 @@ class RegressionInference(BaseInference):
         told = f"their intervals are more than {_NAMED:g} times as long as without privacy, or unbounded"
         return f"privacy noise dominates {', '.join(noisy)}: {told}", *self.notes
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        rows = rows_of(contrasts)
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """See `Inference`."""
         variances, biases, freedom = self._spread(rows)
         errors = np.sqrt(variances)
         half = folded_quantile(alpha, biases / errors) * errors
@@ -557,10 +539,8 @@ class RegressionInference(BaseInference):
             ends[place] = np.array([low, high]) + float(rows[place] @ self.shift)
         return ends
 
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        rows = rows_of(contrasts)
-        values = np.broadcast_to(values, (len(rows),))
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """See `Inference`."""
         variances, biases, freedom = self._spread(rows)
         errors = np.sqrt(variances)
         found = _two_sided(np.abs(rows @ self.params - values) / errors, biases / errors, freedom)
@@ -569,26 +549,24 @@ class RegressionInference(BaseInference):
             found[place] = self.fit.score_tail((row @ self.weights)[None], values[place : place + 1] - row @ self.shift)
         return found
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`.
 
         The p-value is that of the F distribution with the least degrees of freedom of a restriction, and the largest
         noncentrality that a bias within its bound has.
         """
-        rows, values, count = independent(restrictions, values)
         moved = rows @ self.weights
         if self.method == "score" or self.fit.dominated(moved).any():
             tested = values - rows @ self.shift
-            return self.fit.statistic(moved, tested), count, self.fit.score_tail(moved, tested)
+            return self.fit.statistic(moved, tested), self.fit.score_tail(moved, tested)
         total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
-        distance = rows @ self.params - values
-        statistic = float(distance @ np.linalg.solve(total, distance))
+        statistic = float(wald_lengths(rows @ self.params - values, total))
         freedom = float(self._spread(rows)[2].min())
         loaded = np.linalg.solve(np.linalg.cholesky(total), self.fit.loadings(moved))
         largest = float(np.linalg.norm(loaded, 2)) * self.fit.excess
         beside = np.column_stack([moved[:, 0] * self.fit.intercept[1], self.fit.untold(moved)])
         shift = (largest + float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(total), beside), axis=0).sum())) ** 2
-        return statistic, count, _f_tail(statistic, count, freedom, shift)
+        return statistic, _f_tail(statistic, len(rows), freedom, shift)
 
     def _by_score(self, rows: Array) -> Mask:
         """Whether contrasts (k, p) are inferred by scores (k,)."""

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError, type_of
+from dpinfer.checks import Allowed, of_type, one_of, texts_of
+from dpinfer.errors import InferenceError, MissingFromReleaseError, OptionError, UnknownColumnError
 from dpinfer.kernel.rows.features import NORMS
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.procedures.keywords import INSTEAD, suggests
-from dpinfer.procedures.options import Allowed, inferred, measured, one_of, refuse_simulated, texts_of, where_notes
+from dpinfer.procedures.options import inferred, measured, refuse_simulated, where_notes
 from dpinfer.procedures.procedure import Estimated, Procedure, sizes_shown
 from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
-from dpinfer.regression.gram_inference import METHODS, batch_linear, linear_inference, linear_oracle
+from dpinfer.regression.gram_inference import METHODS, batch_linear, gram_problem, linear_inference, linear_oracle
 from dpinfer.regression.near_empty import level_columns
 from dpinfer.regression.question import COVARIANCES, Newton
 from dpinfer.release import Release, StageRelease
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dpinfer.kernel.stage import Context, Data, Stage
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.options import Contrasts
+    from dpinfer.regression.gram import GramProblem
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
@@ -448,17 +450,14 @@ class OLS(OfProducts, Estimated):
         clamped, flags = _clamped(found)
         estimated = linear_inference(
             found,
-            design=weights[:-1],
-            response=weights[-1],
-            names=tuple(column.name for column in compiled.design),
+            self._problem(found, weights),
+            tuple(column.name for column in compiled.design),
             method=self.inference,
             weighted=held.row_norm is not None,
-            rows_per_unit=found.schema.rows_per_unit,
-            notes=(*flags, *alike_flags(found.schema, self.target)),
-            target=self.target,
+            levels=level_columns(compiled.design, compiled.response, held.basis, weights[:-1]),
             replicates=self.replicates,
             seed=self.seed,
-            levels=level_columns(compiled.design, compiled.response, held.basis, weights[:-1]),
+            notes=(*flags, *alike_flags(found.schema, self.target)),
         )
         notes = where_notes(held.where)
         if self.target == "population":
@@ -480,22 +479,11 @@ class OLS(OfProducts, Estimated):
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
         refuse_simulated(self.inference)
-        design, response, names = self._columns(released)
+        problem, names = self._posed(released)
         *regressors, explained = self.design(released.schema).columns
-        assert isinstance(released.rows, GramSum)  # `_columns` refuses others
+        levels = level_columns(regressors, explained, released.rows.features.basis, problem.design)
         return batch_linear(
-            released.values,
-            law=released.law,
-            steps=released.steps.tolist(),
-            design=design,
-            response=response,
-            names=names,
-            alpha=alpha,
-            method=self.inference,
-            target=self.target,
-            contrasts=contrasts,
-            rows_per_unit=released.schema.rows_per_unit,
-            levels=level_columns(regressors, explained, released.rows.features.basis, design),
+            problem, released.values, names, alpha=alpha, method=self.inference, contrasts=contrasts, levels=levels
         )
 
     def oracle(
@@ -523,25 +511,20 @@ class OLS(OfProducts, Estimated):
         Oracle
             Half widths from ``sampling`` and the law of the noise, and kappa from the expected sums.
         """
-        design, response, names = self._columns(released)
-        return linear_oracle(
-            released.values[0],
-            sampling=sampling,
-            law=released.law,
-            steps=released.steps.tolist(),
-            design=design,
-            response=response,
-            alpha=alpha,
-            contrasts=contrasts,
-            names=names,
-        )
+        problem, names = self._posed(released)
+        return linear_oracle(problem, released.values[0], names, sampling=sampling, alpha=alpha, contrasts=contrasts)
 
-    def _columns(self, released: Released) -> tuple[Array, Array, tuple[str, ...]]:
-        if not isinstance(released.rows, GramSum):
-            raise OptionError("released", type_of(released.rows), "releases of cross-products")
+    def _posed(self, released: Released) -> tuple[GramProblem, tuple[str, ...]]:
+        """Return the regression on what was released, and the names of its coefficients."""
+        of_type(GramSum, "released", released.rows, "releases of cross-products", hidden=True)
         columns = self.design(released.schema).columns
         weights = represent(released.rows.features.basis, columns)
-        return weights[:-1], weights[-1], tuple(column.name for column in columns[:-1])
+        return self._problem(released, weights), tuple(column.name for column in columns[:-1])
+
+    def _problem(self, source: Release | Released, weights: Array) -> GramProblem:
+        design, response, alike = weights[:-1], weights[-1], source.schema.rows_per_unit
+        population = self.target == "population"
+        return gram_problem(source.law, source.steps, design, response, population=population, rows_per_unit=alike)
 
 
 def _clamped(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:

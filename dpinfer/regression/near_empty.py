@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import MissingFromReleaseError
-from dpinfer.regression.gram import covariance, fit_gram, laplace_parts, laplace_shares, noise_action
+from dpinfer.regression.gram import Score, covariance, fit_gram, laplace_parts, laplace_shares, noise_action
 from dpinfer.schema.basis import represent
 from dpinfer.schema.expressions import constant_expression
 from dpinfer.schema.formula import DesignColumn
 from dpinfer.statistics.arrays import noise_level
-from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.numerical import inverted
 from dpinfer.statistics.tails import biased_pvalue, joint_pvalue
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array, Mask, Places
 
-__all__ = ["LevelColumns", "Ridge", "level_columns", "ridges"]
-
 NEAR_EMPTY, RAISED = 1.0, 3.0
 """Noise edges below which a level's column is near-empty, and those to which its diagonal is raised.
 
@@ -46,8 +44,6 @@ From one edge on the score method determines the other coefficients by itself. A
 _REST = 1.0
 """Smallest eigenvalue without the near-empty columns, over the noise level, from which they are the cause."""
 
-_ROUNDS = 3
-_NORMAL_DF = 1e9
 _TOLERANCE = 1e-8
 _LEAST_OWN = 0.5
 """How little of its own coefficient a functional may hold: below, the number of rows is too noisy to tell means."""
@@ -175,7 +171,7 @@ class Ridge:
         known = self.determined(contrasts)
         if known.any():
             score = _Score(self, contrasts[known])
-            found[:, known] = score.pvalues(score.centre - np.broadcast_to(values, found.shape)[:, known])
+            found[:, known] = score.tails(score.centre - np.broadcast_to(values, found.shape)[:, known])
         return found
 
     def joint(self, restrictions: Array, values: Array) -> tuple[float, float]:
@@ -189,7 +185,7 @@ class Ridge:
         score = _Score(self, restrictions)
         if len(restrictions) == 1:
             distance = score.centre - values
-            return float((distance / score.error)[0, 0] ** 2), float(score.pvalues(distance)[0, 0])
+            return float(distance[0, 0] ** 2 / score.variance[0, 0]), float(score.tails(distance)[0, 0])
         spread = score.joint_variance()
         distance = (score.centre - values)[0]
         statistic = float(distance @ np.linalg.solve(spread, distance))
@@ -201,98 +197,57 @@ class Ridge:
         return statistic, joint_pvalue(statistic, count, df, loadings, noncentrality=bias**2)
 
 
-class _Score:
+class _Score(Score):
     """Tests of contrasts (k, p): distance over a standard error at the worst near-empty coefficients."""
 
     def __init__(self, ridge: Ridge, contrasts: Array) -> None:
-        fit = ridge.fit
-        self._ridge, self._fit = ridge, fit
-        rotated = np.linalg.solve(fit.mix, contrasts.T).T
-        self.weights = np.einsum("rij,kj->rki", fit.inverse, rotated)
-        self._on_features = self.weights @ fit.rows
-        self.centre = fit.plain @ rotated.T
-        self._own = ridge._rotated @ fit.rows
-        self._bounds = ridge.bounds
+        super().__init__(ridge.fit, contrasts)
+        self._ridge, self._bounds, self._own = ridge, ridge.bounds, ridge._rotated @ self.fit.rows
         moved = np.einsum("rki,rli->rkl", self.weights, ridge.functionals)
-        self.bias = np.abs(moved) @ (ridge.strength * ridge.bounds)[..., None]
-        self.bias = self.bias[..., 0]
-        self._crossed = noise_action(fit.problem, self._on_features[:, :, None, :], self._own)
+        self.bias = (np.abs(moved) @ (ridge.strength * ridge.bounds)[..., None])[..., 0]
+        self._crossed = noise_action(self.fit.problem, self.on_features[:, :, None, :], self._own)
         among = np.abs(self._crossed @ self._own.T)
         self._extra = np.einsum("rl,rklm,rm->rk", ridge.bounds, among, ridge.bounds)
-        fraction = np.clip(1.0 - 0.4 / 3 * (fit.kappa - 1.0), 0.6, 1.0)
-        self._fraction = fraction[:, None, None]
-        at = np.broadcast_to(fit.plain[:, None, :], self.weights.shape)
-        self._acted, self._variance, self._residual = self._action(at)
-        self.error = np.sqrt(self._variance)
 
-    def _action(self, beta: Array) -> tuple[Array, Array, Array]:
-        """``V w``, the largest ``w' V w``, and the residual with near-empty coefficients at their targets."""
-        fit, problem = self._fit, self._fit.problem
-        residual = problem.response - self._ridge.base(beta) @ fit.rows
-        acted = noise_action(problem, residual, self._on_features) @ fit.rows.T
-        if problem.population:
-            acted = acted + fit.sampling_scale[:, None, None] * (self.weights @ fit.floored)
-        variance = np.einsum("rki,rki->rk", self.weights, acted)
-        crossed = np.abs(np.einsum("rkld,rkd->rkl", self._crossed, residual))
+    def residual(self, beta: Array) -> Array:
+        """See `Score`: with near-empty coefficients at their targets."""
+        return super().residual(self._ridge.base(beta))
+
+    def action(self, beta: Array) -> tuple[Array, Array]:
+        """See `Score`: with the largest ``w' V w``."""
+        acted, variance = super().action(beta)
+        crossed = np.abs(np.einsum("rkld,rkd->rkl", self._crossed, self.residual(beta)))
         worst = variance + 2 * np.einsum("rkl,rl->rk", crossed, self._bounds) + self._extra
-        return acted * (worst / np.maximum(variance, 1e-300))[..., None], worst, residual
+        return acted * (worst / np.maximum(variance, 1e-300))[..., None], worst
 
     @cached_property
-    def df(self) -> Array:
-        """Degrees of freedom of the variance (R, k), after Satterthwaite."""
-        fit = self._fit
-        if not fit.problem.population:
-            return np.full(self._variance.shape, _NORMAL_DF)
-        sampling = fit.sampling_scale[:, None] * np.einsum("rki,rki->rk", self.weights, self.weights @ fit.floored)
-        ratio = np.minimum(self._variance / np.maximum(sampling, 1e-300), 1e5)
-        return np.asarray(np.minimum(fit.df_units[:, None] * ratio**2, _NORMAL_DF))
-
-    @cached_property
-    def _shares(self) -> Array | None:
-        """Laplace shares of the variance where near-empty coefficients are at the ends that add to it."""
-        problem = self._fit.problem
-        if not problem.laplace:
+    def shares(self) -> Array | None:
+        """See `Score`: where near-empty coefficients are at the ends that add to the variance."""
+        if not self.fit.problem.laplace:
             return None
-        side = np.where(np.einsum("rkld,rkd->rkl", self._crossed, self._residual) < 0, -1.0, 1.0)
-        corner = self._residual + (side * self._bounds[:, None, :]) @ self._own
-        shares = laplace_shares(problem, corner, self._on_features, self._variance)
+        residual = self.residual(self.plain)
+        side = np.where(np.einsum("rkld,rkd->rkl", self._crossed, residual) < 0, -1.0, 1.0)
+        corner = residual + (side * self._bounds[:, None, :]) @ self._own
+        shares = laplace_shares(self.fit.problem, corner, self.on_features, self.variance)
         return np.asarray(shares / np.maximum(shares.sum(axis=-1, keepdims=True), 1.0))
 
-    def _variance_at(self, distance: Array) -> Array:
-        """Variance on the way to the restricted minimum at a signed distance (R, k); see `score_statistic`."""
-        acted, variance = self._acted, self._variance
-        for _ in range(_ROUNDS):
-            shift = (acted @ self._fit.inverse) * (distance / variance)[..., None]
-            acted, variance, _ = self._action(self._fit.plain[:, None, :] - self._fraction * shift)
-        return np.asarray(variance)
-
-    def _tail(self, distance: Array) -> Array:
-        error = np.sqrt(self._variance_at(distance))
-        return biased_pvalue(np.abs(distance) / error, self.bias / error, self.df, self._shares)
-
-    def pvalues(self, distance: Array) -> Array:
+    def tails(self, distance: Array) -> Array:
         """P-values (R, k) of values that the estimates exceed by so much."""
-        return self._tail(distance)
+        error = np.sqrt(self.variance_at(distance))
+        return biased_pvalue(np.abs(distance) / error, self.bias / error, self.df, self.shares)
 
     def intervals(self, alpha: float) -> Array:
         """All values that are not rejected, (R, k, 2)."""
-        scale = self.error + self.bias
-
-        def end(sign: float) -> Array:
-            def inside(distance: Array) -> Mask:
-                return np.asarray(self._tail(-sign * distance * scale) >= alpha)
-
-            return np.asarray(self.centre + sign * scale * outermost_crossing(inside, shape=scale.shape))
-
-        return np.stack([end(-1.0), end(1.0)], axis=-1)
+        scale = np.sqrt(self.variance) + self.bias
+        return inverted(lambda away: self.tails(-away) >= alpha, self.centre, scale)
 
     def joint_variance(self) -> Array:
         """Upper bound (k, k) of the covariance of one release, whatever the near-empty coefficients are.
 
         With shares s of sum 1, ``(sum x_i)(sum x_i)'`` is at most ``sum x_i x_i' / s_i``.
         """
-        fit, on_features = self._fit, self._on_features[0]
-        parts = [noise_action(fit.problem, self._residual[0, :1], on_features)]
+        fit, on_features, residual = self.fit, self.on_features[0], self.residual(self.plain)[0]
+        parts = [noise_action(fit.problem, residual[:1], on_features)]
         parts += [
             bound**2 * noise_action(fit.problem, own, on_features)
             for bound, own in zip(self._bounds[0], self._own, strict=True)
@@ -310,10 +265,9 @@ class _Score:
 
         ``spread`` is `joint_variance`: what these draws leave of it counts as normal.
         """
-        problem = self._fit.problem
-        if not problem.laplace:
+        if not self.fit.problem.laplace:
             return None
-        parts = laplace_parts(problem, self._residual[0], self._on_features[0])
+        parts = laplace_parts(self.fit.problem, self.residual(self.plain)[0], self.on_features[0])
         return np.asarray(np.linalg.solve(np.linalg.cholesky(spread), parts))
 
 
@@ -411,38 +365,33 @@ def level_columns(
         return None
     schema = basis.schema
     middle, half = 0.5 * (response.expression.lower + response.expression.upper), _half(response.expression)
-    names, features, columns, targets, bounds, slopes = [], [], [], [], [], []
-    cells: list[Cell] = []
-    groups: list[tuple[str, ...]] = []
-    for expression, cell in _cells(design, schema):
-        found = _in_span(expression, cell, basis, weights)
-        if found is None:
-            continue
-        feature, own, scale = found
-        constant = expression.constant is not None
-        names.append(_label(expression, cell, schema))
-        features.append(feature)
-        columns.append(own)
-        targets.append(middle if constant else 0.0)
-        bounds.append(half if constant else half * scale / _half(expression))
-        slopes.append(None if constant else scale * _slope(design, expression, cell))
-        cells.append(cell)
-        groups.append((expression.text, *(name for name, _ in cell)))
-    if not names:
+    spanned = [
+        (expression, cell, *found)
+        for expression, cell in _cells(design, schema)
+        if (found := _in_span(expression, cell, basis, weights)) is not None
+    ]
+    if not spanned:
         return None
+    expressions, cells, features, columns, scales = zip(*spanned, strict=True)
+    constant = [expression.constant is not None for expression in expressions]
+    groups = [(one.text, *(name for name, _ in cell)) for one, cell in zip(expressions, cells, strict=True)]
+    bounds = [
+        half if fixed else half * scale / _half(one)
+        for fixed, one, scale in zip(constant, expressions, scales, strict=True)
+    ]
 
     def functional(place: int) -> Array:
-        slope = slopes[place]
-        if slope is not None:
-            return np.outer(slope, np.eye(weights.shape[1])[0])
-        return _moved(design, cells[place], basis)
+        if constant[place]:
+            return _moved(design, cells[place], basis)
+        slope = scales[place] * _slope(design, expressions[place], cells[place])
+        return np.outer(slope, np.eye(weights.shape[1])[0])
 
     return LevelColumns(
-        names=tuple(names),
+        names=tuple(_label(one, cell, schema) for one, cell in zip(expressions, cells, strict=True)),
         features=np.array(features),
         columns=np.array(columns),
         groups=np.array([groups.index(group) for group in groups]),
-        targets=np.array(targets),
+        targets=np.where(constant, middle, 0.0),
         bounds=np.array(bounds),
         functional=functional,
     )

@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dpinfer.checks import TRUTH, Allowed, is_number, is_text, one_of
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.options import (
-    TARGET,
-    TRUTH,
-    Allowed,
-    inferred,
-    is_number,
-    is_text,
-    measured,
-    one_of,
-    told_where,
-    where_notes,
-)
+from dpinfer.procedures.options import TARGET, inferred, measured, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure, context_of, sizes_shown
 from dpinfer.regression.design import Columns, columns_of
 from dpinfer.regression.inference import METHODS, RegressionInference, solved

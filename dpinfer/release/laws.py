@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import stats
 
-from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.checks import are_texts, require, whole
+from dpinfer.errors import NotProvedError, ReleaseFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,17 +81,13 @@ class NoiseLaw:
     shared: float = 0.0
 
     def __post_init__(self) -> None:
-        if type(self.draws) is not int or not 1 <= self.draws <= MOST_DRAWS:
-            raise OptionError("draws", self.draws, f"a whole number from 1 to {MOST_DRAWS}")
-        if self.draws > 1 and self.family != "laplace":
-            raise OptionError("draws", self.draws, '1 unless the family is "laplace"')
-        if self.family not in FAMILIES:
-            raise OptionError("family", self.family, FAMILIES)
+        whole(1, MOST_DRAWS).check("draws", self.draws)
+        require(self.draws == 1 or self.family == "laplace", "draws", self.draws, '1 unless the family is "laplace"')
+        require(self.family in FAMILIES, "family", self.family, FAMILIES)
         scales = np.asarray(self.scales)
-        if not ((scales >= 0) & (scales < _LARGEST)).all():
-            raise OptionError("scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
-        if not 0 <= self.shared < _LARGEST or (self.shared > 0 and self.family != "above"):
-            raise OptionError("shared", self.shared, '0 unless the family is "above"')
+        require(((scales >= 0) & (scales < _LARGEST)).all(), "scales", self.scales, f"numbers from 0 to {_LARGEST:g}")
+        right = 0 <= self.shared < _LARGEST and (self.shared == 0 or self.family == "above")
+        require(right, "shared", self.shared, '0 unless the family is "above"')
 
     @property
     def variances(self) -> Array:
@@ -127,8 +124,7 @@ class NoiseLaw:
 
     def quantile(self, probability: float) -> Array:
         """Smallest whole number whose distribution function reaches ``probability``, per coordinate (m,)."""
-        if not 0 < probability < 1:
-            raise OptionError("probability", probability, "a number between 0 and 1")
+        require(0 < probability < 1, "probability", probability, "a number between 0 and 1")
         if self.family not in ("gaussian", "laplace") or self.draws > 1:
             raise NotProvedError("quantiles are offered for a single draw of discrete Gaussian or Laplace noise")
         return np.array([_quantile(self.family, scale, probability) for scale in self.scales])
@@ -253,6 +249,6 @@ class StageRelease:
             raise ReleaseFormatError("value: a noisy sum is not a whole number")
         if not all(type(step) in (int, float) and 1e-150 < step < 1e150 for step in steps):
             raise ReleaseFormatError("step: not a positive number")
-        if not all(isinstance(name, str) for name in names):
+        if not are_texts(names):
             raise ReleaseFormatError("name is of a wrong type")
         return cls(names, values, tuple(map(float, steps)), law, settings)

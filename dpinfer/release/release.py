@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 
 import numpy as np
 
+from dpinfer.checks import are_texts
 from dpinfer.display.report import Report, Table, count
 from dpinfer.errors import DPInferError, InferenceError, ReleaseFormatError, ReleaseVersionError, shown
 from dpinfer.privacy.accounting import Cost
-from dpinfer.privacy.units import NEIGHBORS, Neighbors
+from dpinfer.privacy.units import Neighbors
 from dpinfer.release.laws import CHOICES, NoiseLaw, StageRelease
 from dpinfer.schema.schema import Schema
 from dpinfer.writing import write_whole
@@ -52,16 +53,17 @@ def encode(value: Any) -> Any:
     TypeError
         If it is of another type.
     """
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(name): encode(one) for name, one in value.items()}
-    if isinstance(value, Sequence):
-        return [encode(one) for one in value]
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case np.generic() | np.ndarray():
+            return value.tolist()
+        case Fraction():
+            return str(value)
+        case Mapping():
+            return {str(name): encode(one) for name, one in value.items()}
+        case Sequence():
+            return [encode(one) for one in value]
     if hasattr(value, "to_dict"):
         return value.to_dict()
     raise TypeError(f"a {type(value).__name__} cannot be stored in a release")
@@ -362,20 +364,11 @@ class Release:
                 f"the release has format version {version!r}; this dpinfer reads up to {FORMAT_VERSION}: update dpinfer"
             )
         try:
-            _check_types(stored)
-            release = cls(
-                kind=stored["kind"],
-                question=stored["question"],
-                stages=tuple(StageRelease.from_dict(one) for one in stored["stages"]),
-                cost=Cost.from_dict(stored["cost"]),
-                neighbors=stored["neighbors"],
-                nobs=stored["nobs"],
-                charge_ids=tuple(stored["charge_ids"]),
-                public=stored["public"],
-                dataset=stored.get("dataset"),
-                dataset_version=stored.get("dataset_version"),
-                notes=tuple(stored.get("notes", ())),
-            )
+            stored = {"dataset": None, "dataset_version": None, "notes": [], **stored}
+            plain = {name: decode(name, stored[name], kind) for name, kind in _PLAIN.items()}
+            _check_parts(plain, stored["stages"], stored["question"])
+            stages, cost = map(StageRelease.from_dict, stored["stages"]), Cost.from_dict(stored["cost"])
+            release = cls(question=stored["question"], stages=tuple(stages), cost=cost, **plain)
             _ = release.schema
             laws = {(stage.law.family, stage.law.draws) for stage in release.sums}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DPInferError) as error:
@@ -399,29 +392,25 @@ class Release:
         write_whole(path, self.to_json().encode("utf-8"))
 
 
-def _check_types(stored: Mapping[str, Any]) -> None:
-    """Refuse a field of a wrong type, by its name."""
+_PLAIN = {
+    **dict.fromkeys(("dataset", "dataset_version"), str | None),
+    **dict.fromkeys(("charge_ids", "notes"), tuple[str, ...]),
+    **{"kind": str, "neighbors": Neighbors, "nobs": int | None, "public": bool},
+}
+"""Types of what a release holds beside its question, stages and cost."""
 
-    def texts(given: object, *, filled: bool = False) -> bool:
-        return isinstance(given, list) and all(isinstance(one, str) and (one or not filled) for one in given)
 
-    nobs, question, neighbors = stored["nobs"], stored["question"], stored["neighbors"]
-    if neighbors not in NEIGHBORS:
-        raise ReleaseFormatError("neighbors is none of " + ", ".join(NEIGHBORS))
-    fields = question if isinstance(question, dict) else {}
-    schema = fields.get("schema")
+def _check_parts(plain: Mapping[str, Any], stages: object, question: object) -> None:
+    """Refuse parts that do not go together, by the name of one."""
+    nobs, fields = plain["nobs"], question if isinstance(question, dict) else {}
+    schema, read = fields.get("schema"), fields.get("read", [])
     of_people = isinstance(schema, dict) and schema.get("people") is not None  # their number of rows is never public
     right = {
-        "kind": isinstance(stored["kind"], str),
-        "stages": isinstance(stored["stages"], list) and len(stored["stages"]) > 0,
-        "nobs": (nobs is not None) == (neighbors == "replace_one" and not of_people),
-        "the number of rows": nobs is None or (type(nobs) is int and 0 <= nobs <= 2**53),
-        "charge_ids": texts(stored["charge_ids"], filled=True),
-        "dataset": isinstance(stored.get("dataset"), str | None),
-        "dataset_version": isinstance(stored.get("dataset_version"), str | None),
-        "public": isinstance(stored["public"], bool),
-        "notes": texts(stored.get("notes", [])),
-        "read": texts(fields.get("read", [])),
+        "stages": isinstance(stages, list) and len(stages) > 0,
+        "nobs": (nobs is not None) == (plain["neighbors"] == "replace_one" and not of_people),
+        "the number of rows": nobs is None or 0 <= nobs <= 2**53,
+        "charge_ids": all(plain["charge_ids"]),
+        "read": isinstance(read, list) and are_texts(read),
         "question": isinstance(fields.get("text"), str),
     }
     wrong = next((name for name, holds in right.items() if not holds), None)

@@ -101,7 +101,14 @@ class Request:
         }
 
     @property
-    def protected(self) -> str:
-        """Whom it protects, in words."""
+    def conditions(self) -> dict[str, str]:
+        """Under which conditions the question is asked, in words."""
         people = self.schema.people
-        return "one row" if people is None else f"{people.unit}, told apart by {people.id!r}"
+        return {
+            "rows": "public, with simulated noise" if self.public else "confidential",
+            "data set": str(self.dataset),
+            "version of the data": "none declared" if self.version is None else self.version,
+            "neighbours": self.neighbors,
+            "unit of protection": "one row" if people is None else f"{people.unit}, told apart by {people.id!r}",
+            "price": str(self.privacy),
+        }

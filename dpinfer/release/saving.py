@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpinfer.checks import require
 from dpinfer.errors import OptionError, ReleaseFormatError, ReleaseNotSavedError, ReleaseVersionError, type_of
 from dpinfer.privacy.ledger import read_releases_with
 from dpinfer.release.release import MAGIC, Release
@@ -152,10 +153,9 @@ class SavedRelease:
             taken = not self.path.is_file() and os.path.lexists(self.path)  # a link that is left leads to itself
         except (OSError, ValueError, RuntimeError, TypeError) as error:
             raise OptionError("save", str(path), f"the name of a file: {error}") from None
-        if taken or not self.path.name:
-            raise OptionError("save", str(path), "the name of a file: there is something else of this name")
-        if not self.path.parent.is_dir():
-            raise OptionError("save", str(path), "the name of a file in a folder that exists")
+        right = "the name of a file: there is something else of this name"
+        require(self.path.name and not taken, "save", str(path), right)
+        require(self.path.parent.is_dir(), "save", str(path), "the name of a file in a folder that exists")
         self.sidecar = self.path.with_name(self.path.name + _SUFFIX)
 
     def __str__(self) -> str:

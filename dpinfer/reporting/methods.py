@@ -7,34 +7,46 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import dataclass
+from functools import reduce
 from importlib.resources import files
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import dpinfer._version as version
 from dpinfer.display.report import count, listed, number
-from dpinfer.privacy.accounting import power_bound
+from dpinfer.errors import PrivacyUnitError
+from dpinfer.privacy.accounting import Cost, power_bound
+from dpinfer.privacy.exact import float_above
 from dpinfer.privacy.units import GDP, ZCDP
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import Release
-from dpinfer.reporting.costs import totals
 from dpinfer.results.descriptions import CombinedResults
 from dpinfer.results.margins import MarginalEffects
 from dpinfer.results.testing import TestResults
-from dpinfer.tables.chi_squared_results import ChiSquareResults
-from dpinfer.tables.loglinear_results import LogLinearResults, LogLinearTestResults
+from dpinfer.tables.chi_squared import ChiSquareResults
+from dpinfer.tables.loglinear import LogLinearResults, LogLinearTestResults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dpinfer.reporting.costs import Total
+    from dpinfer.privacy.units import Privacy
+    from dpinfer.release.release import AnyRelease
     from dpinfer.reporting.page import Entry
     from dpinfer.schema.schema import Schema
 
-__all__ = ["NEIGHBOURS", "REFERENCES", "Citations", "methods_paragraphs", "power_sentence", "unprotected"]
+    _Bill = tuple[frozenset[str], Sequence[Cost]]
+    """Charges, and what they cost together."""
+
+__all__ = [
+    "REFERENCES", "Citations", "Total", "charges_of", "methods_paragraphs",
+    "total_notes", "totals", "unprotected",
+]  # fmt: skip
 
 _TEXTS: dict[str, Any] = tomllib.loads(files("dpinfer.reporting").joinpath("methods.toml").read_text(encoding="utf-8"))
+_SAID = {name: " ".join(text.split()) for name, text in _TEXTS["sentences"].items()}
 _ESTIMATED = {kind: " ".join(one["text"].split()) for one in _TEXTS["estimated"] for kind in one["kinds"]}
 
 REFERENCES = {key: (short, " ".join(whole.split())) for key, (short, whole) in _TEXTS["references"].items()}
@@ -65,7 +77,7 @@ class Citations:
 
 # What is said
 
-NEIGHBOURS = {"add_remove": "one of them has {one} more than the other", "replace_one": "they differ in {one}"}
+_NEIGHBOURS = {"add_remove": "one of them has {one} more than the other", "replace_one": "they differ in {one}"}
 """What neighbours are, with the unit of protection in place of ``{one}``."""
 
 _SHOWN = 10
@@ -98,20 +110,6 @@ def methods_paragraphs(
     return [one for one in found if one]
 
 
-def power_sentence(total: Total) -> str:
-    """Say what a cost means: the power of a test of whether a unit is in the data; empty where nothing is proved."""
-    power = 1.0 if total.cost is None else power_bound(total.cost)
-    if power >= 1:
-        return ""
-    one = "one row" if total.unit == "one row" else "one person"
-    added = total.neighbors == "add_remove"
-    what = f"whether {one} is in the data" if added else f"which of two possible values {one} has"
-    return (
-        f"A test at level 5% of {what}, by somebody who sees these releases and knows all other rows, has a power of "
-        f"{np.ceil(1000 * power) / 10:g}% at most"
-    )
-
-
 def unprotected(entries: Sequence[Entry]) -> list[str]:
     """Say which columns of tables are ordinary results, which no guarantee covers; nothing where there are none."""
     names = [f"“{name}”" for entry in entries for name in getattr(entry.given, "ordinary", ())]
@@ -125,23 +123,16 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
     """Say what was protected, what was paid and what that means, and what is not protected."""
     sums = totals([one for entry in entries for one in entry.releases])
     if not sums and releases:
-        return (
-            "What is shown was simulated from data declared as public, with the noise that a private release would "
-            "carry: it is not a private release, and carries no guarantee."
-        )
+        return _SAID["simulated"]
     sentences = []
     for total in sums:
         name = "the confidential data" if total.dataset is None else f"the confidential data set '{total.dataset}'"
         kinds = dict.fromkeys(type(cost.price) for cost in total.costs)
         measures = listed([cite.fill(_TEXTS["measures"][kind.__name__]) for kind in kinds])
-        rows = total.unit == "one row"
-        relation = NEIGHBOURS[total.neighbors].format(one="one row" if rows else "one person")
-        bounded = "" if rows else f" ({total.unit}; further rows of a person were left out)"
+        bounded = "" if total.one == total.unit else f" ({total.unit}; further rows of a person were left out)"
         many = "one release" if total.count == 1 else f"{count(total.count)} releases"
-        sentences.append(
-            f"The private results on this page were computed from {many} of {name} alone, under {measures}, a form of "
-            f"differential privacy ({cite('dwork2006')}). Data sets are neighbours if {relation}{bounded}."
-        )
+        words = {"many": many, "name": name, "measures": measures, "relation": total.relation, "bounded": bounded}
+        sentences.append(cite.fill(_SAID["computed"], **words))
         price, how = total.costs[0].price, ""
         cost = total.words.removesuffix(".")
         if len(total.costs) == 1:
@@ -150,9 +141,8 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         sentences.append(
             f"{'Together they cost' if total.count > 1 else 'It cost'} {f'{cost} {cite.fill(how)}'.rstrip()}."
         )
-        power = power_sentence(total)
-        if power:
-            sentences.append(f"{power} ({cite('wasserman2010', 'dong2022')}).")
+        if total.power:
+            sentences.append(f"{total.power} ({cite('wasserman2010', 'dong2022')}).")
     return " ".join([*sentences, *unprotected(entries)]) if sums else ""
 
 
@@ -161,10 +151,7 @@ def _declared(schemas: Sequence[Schema]) -> str:
     columns = {name: column for schema in schemas for name, column in schema.items()}
     if not columns:
         return ""
-    text = (
-        "Types, bounds and levels of columns, the questions and their prices are declared as public: the guarantee "
-        "assumes that they come from public knowledge or from earlier releases, and not from the rows"
-    )
+    text = _SAID["declared"]
     ids = dict.fromkeys(repr(schema.people.id) for schema in schemas if schema.people is not None)
     text += f"; and that all rows of a person have the same value of {listed(ids)}." if ids else "."
     bounded = {name: one for name, one in columns.items() if hasattr(one, "lower")}
@@ -175,8 +162,7 @@ def _declared(schemas: Sequence[Schema]) -> str:
         text += f" Numbers of {count(len(bounded))} columns were moved into their declared ranges, listed above."
     replaced = [name for name, one in columns.items() if one.missing != "drop"]
     if len(replaced) < len(columns):
-        text += " A row with a missing or impossible value in a column that an analysis reads was left out of it"
-        text += "; missing" if replaced else ""
+        text += f" {_SAID['dropped']}{'; missing' if replaced else ''}"
     else:
         text += " Missing"
     if replaced:
@@ -193,10 +179,7 @@ def _measured(releases: Sequence[Release], cite: Citations) -> str:
         noisy = [stage for stage in release.stages if stage.law.family not in CHOICES]
         parts = [f"the outcome of {cite.fill(_TEXTS['laws'][family])}" for family in chosen]
         if noisy:
-            text = (
-                "Bounded contributions of rows were scaled to whole numbers and summed exactly, and noise of whole "
-                "numbers was added to the sums, so that the guarantee does not rest on floating-point arithmetic. "
-            )
+            text = f"{_SAID['summed']} "
             size = sum(len(stage.values) for stage in noisy)
             rounds = f" in {len(noisy)} rounds" if len(noisy) > 1 else ""
             laws = listed(
@@ -241,11 +224,8 @@ def _estimation(entry: Entry, cite: Citations) -> str:
         sources = cite("huber1967", "white1980")
         errors = f"are robust to unequal spread and to a wrong model ({question.get('cov_type')}; {sources})"
     what = cite.fill(_TEXTS["models"].get(str(question["model"]), "Coefficients"))
-    return (
-        f"{what} ({question['formula']}) were fitted in {count(len(release.stages))} rounds, of which the first "
-        "find where values and coefficients lie, and the last release what steps of Newton's method need "
-        f"({cite('avella2023')}); standard errors {errors}, and count the noise."
-    )
+    words = {"what": what, "formula": str(question["formula"]), "rounds": count(len(release.stages)), "errors": errors}
+    return cite.fill(_SAID["newton"], **words)
 
 
 def _inference(given: object, cite: Citations) -> str:
@@ -253,10 +233,145 @@ def _inference(given: object, cite: Citations) -> str:
     if isinstance(given, TestResults):
         if given.distribution is None or not given.distribution.draws:
             return f"The p-value is {given.null}, with the noise counted."
-        return (
-            f"The p-value compares the statistic with {count(given.distribution.draws)} draws of what the same "
-            f"question would release under the hypothesis, sampling and noise alike ({cite('besag1991')})."
-        )
+        return cite.fill(_SAID["redrawn"], draws=count(given.distribution.draws))
     inference = getattr(getattr(given, "results", given), "inference", None)
     counts = _TEXTS["counts"].get(getattr(inference, "target", ""), _TEXTS["counts"]["population"])
     return cite.fill(_TEXTS["inferred"].get(str(getattr(inference, "method", None)), ""), counts=counts)
+
+
+def charges_of(release: AnyRelease) -> frozenset[str]:
+    """Return the ledger's charges for a release; of one without, its identity."""
+    return frozenset(release.charge_ids or (f"object {id(release)}",))
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What releases about the same rows cost together.
+
+    Attributes
+    ----------
+    dataset : str or None
+    neighbors, unit : str
+    count : int
+        Releases, each paid for once.
+    costs : tuple of Cost
+        Sums, one for each unit of price.
+    exact : bool
+        Whether nothing is counted twice; otherwise these are upper bounds.
+    """
+
+    dataset: str | None
+    neighbors: str
+    unit: str
+    count: int
+    costs: tuple[Cost, ...]
+    exact: bool
+
+    @property
+    def cost(self) -> Cost | None:
+        """The one sum; as zCDP where there are several units and all have it; None where there is none."""
+        if len(self.costs) == 1:
+            return self.costs[0]
+        known = [cost.rho for cost in self.costs if cost.rho is not None]
+        if len(known) < len(self.costs):
+            return None
+        rho = reduce(add, known)
+        return Cost(ZCDP(float_above(rho)), rho=rho)
+
+    @property
+    def one(self) -> str:
+        """What neighbouring data sets differ in."""
+        return "one row" if self.unit == "one row" else "one person"
+
+    @property
+    def relation(self) -> str:
+        """What neighbours are."""
+        return _NEIGHBOURS[self.neighbors].format(one=self.one)
+
+    @property
+    def power(self) -> str:
+        """The power of a test of whether a unit is in the data, in words; empty where nothing is proved."""
+        power = 1.0 if self.cost is None else power_bound(self.cost)
+        if power >= 1:
+            return ""
+        added = self.neighbors == "add_remove"
+        what = f"whether {self.one} is in the data" if added else f"which of two possible values {self.one} has"
+        return _SAID["power"].format(what=what, power=f"{np.ceil(1000 * power) / 10:g}")
+
+    @property
+    def words(self) -> str:
+        """The cost in words."""
+        most = "" if self.exact else "at most "
+        if len(self.costs) == 1:
+            return f"{most}{self.costs[0].describe()}."
+        words = f"prices in different units have no single sum. They are {most}"
+        words += "; and ".join(cost.describe() for cost in self.costs) + "."
+        if self.cost is None:
+            return words
+        return f"{words} Each is zCDP too, and as such all are {most}{self.cost.price.describe()}."
+
+
+def totals(given: Iterable[AnyRelease]) -> list[Total]:
+    """Sum the costs of distinct releases of confidential rows, by data set, neighbouring relation and unit."""
+    releases = [release for release in given if not release.public]
+    owners = {charge: name for one in releases if (name := one.dataset) is not None for charge in charges_of(one)}
+    groups: dict[tuple[str | None, str, str], list[_Bill]] = {}
+    for release in releases:
+        charges, costs = charges_of(release), release.cost.parts
+        known = [owners[charge] for charge in sorted(charges) if charge in owners]
+        key = (release.dataset or (known[0] if known else None), release.neighbors, release.unit)
+        bills: list[_Bill] = [(charges, costs)]
+        if len(release.charge_ids) == len(costs) > 1:  # a combination whose parts are known: one bill each
+            bills = [(frozenset({one}), (cost,)) for one, cost in zip(release.charge_ids, costs, strict=True)]
+        groups.setdefault(key, []).extend(bills)
+    found = []
+    for (name, neighbors, unit), bills in groups.items():
+        distinct, exact = _paid_once(bills)
+        units: dict[type[Privacy], list[Cost]] = {}
+        for cost in (cost for _, costs in distinct for cost in costs):
+            units.setdefault(type(cost.price), []).append(cost)
+        sums: list[Cost] = []
+        for same in units.values():
+            try:
+                sums.append(reduce(add, same))
+            except PrivacyUnitError:  # such as a delta above one
+                sums += same
+        count = len(frozenset[str]().union(*(charges for charges, _ in distinct)))
+        found.append(Total(name, neighbors, unit, count, tuple(sums), exact))
+    return found
+
+
+def total_notes(releases: Iterable[AnyRelease]) -> list[str]:
+    """Say what distinct releases cost together, and what is not summed."""
+    found = totals(releases)
+    if not found:
+        return []
+    notes = []
+    for total in found:
+        where = "a data set that the releases do not name" if total.dataset is None else f"data set {total.dataset!r}"
+        relation = total.neighbors if total.unit == "one row" else f"{total.neighbors}, {total.unit}"
+        many = f"{total.count} release{'s' if total.count > 1 else ''}"
+        notes.append(f"Total spent by these results on {where} ({relation}), {many}: {total.words}")
+    datasets = {total.dataset for total in found}
+    if len(datasets) < len(found):
+        units = "" if all(total.unit == "one row" for total in found) else " or units"
+        notes.append(f"Costs under different neighbours{units} are not summed.")
+    if len(datasets) > 1:
+        notes.append("Different data sets have a total each; for a person who is in several of them these add.")
+    return [*notes, "The ledger also counts releases that are not shown here."]
+
+
+def _paid_once(bills: list[_Bill]) -> tuple[list[_Bill], bool]:
+    """Return bills that cover every charge, and whether none of them covers one twice."""
+    for sign in (1, -1):  # the parts of a combination before it, and it before its parts
+        chosen: list[_Bill] = []
+        paid: set[str] = set()
+        exact = True
+        for charges, costs in sorted(bills, key=lambda one: sign * len(one[0])):
+            if not charges <= paid:
+                exact = exact and not charges & paid
+                chosen.append((charges, costs))
+                paid |= charges
+        if exact:
+            break
+    return chosen, exact

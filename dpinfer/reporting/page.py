@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -28,22 +28,9 @@ if TYPE_CHECKING:
     from dpinfer.release.release import AnyRelease
 
 __all__ = [
-    "MARKER",
-    "Block",
-    "Code",
-    "Entry",
-    "Html",
-    "Listed",
-    "Note",
-    "Picture",
-    "Reportable",
-    "Section",
-    "Tables",
-    "Text",
-    "data_uri",
-    "page_html",
-    "section_text",
-]
+    "MARKER", "Block", "Entry", "Picture", "Reportable", "Section", "data_uri", "framed", "listing", "note",
+    "page_html", "paragraph", "printed", "results", "script", "section_text", "tables",
+]  # fmt: skip
 
 MARKER = '<meta name="generator" content="dpinfer report">'
 """By which a page is known as one of these."""
@@ -57,16 +44,6 @@ _THEMES = {
 """Colours of figures: ink, ground, cycle; the grounds are those of the page."""
 
 
-class Block(Protocol):
-    """A part of a section."""
-
-    def as_text(self) -> str:
-        """Return it as text for a terminal."""
-
-    def as_html(self) -> str:
-        """Return it as HTML, with everything escaped."""
-
-
 @runtime_checkable
 class Reportable(Protocol):
     """What shows as facts, tables and notes."""
@@ -75,124 +52,57 @@ class Reportable(Protocol):
 
 
 @dataclass(frozen=True)
-class Text:
-    """A paragraph, its line breaks free; what stands between backticks is set as code."""
-
-    text: str
-
-    def as_text(self) -> str:
-        """Return the paragraph, wrapped."""
-        return textwrap.fill(_flowing(self.text), _WIDTH)
-
-    def as_html(self) -> str:
-        """Return a ``p`` element."""
-        return f"<p>{inline(self.text)}</p>"
-
-
-@dataclass(frozen=True)
-class Note:
-    """A paragraph that must not be overlooked, set in a box under a word or two, such as "Warning"."""
-
-    label: str
-    text: str
-
-    def as_text(self) -> str:
-        """Return the paragraph, wrapped, with a bar on its left."""
-        text = _flowing(f"{self.label}: {self.text}")
-        return textwrap.fill(text, _WIDTH, initial_indent="| ", subsequent_indent="| ")
-
-    def as_html(self) -> str:
-        """Return an ``aside`` element."""
-        return f'<aside class="note"><strong>{escape(self.label)}.</strong> {inline(self.text)}</aside>'
-
-
-@dataclass(frozen=True)
-class Listed:
-    """Sentences one below the other."""
-
-    items: Sequence[str]
-
-    def as_text(self) -> str:
-        """Return the sentences, each wrapped."""
-        return "\n".join(textwrap.fill(f"- {_flowing(one)}", _WIDTH, subsequent_indent="  ") for one in self.items)
-
-    def as_html(self) -> str:
-        """Return an ``ul`` element."""
-        return f"<ul>{''.join(f'<li>{inline(one)}</li>' for one in self.items)}</ul>"
-
-
-@dataclass(frozen=True)
-class Code:
-    """Text whose lines are kept, and folded where they are too long: what a program prints, or a script.
-
-    The scripts of all sections of the tour run, one after the other.
-    """
-
-    text: str
-    python: bool = False
-
-    def as_text(self) -> str:
-        """Return the lines, indented; a script with the prompts of Python."""
-        if not self.python:
-            return textwrap.indent(self.text, "    ")
-        lines = self.text.splitlines()
-        return "\n".join(f"{'...' if line[:1] in (' ', ')') else '>>>'} {line}" for line in lines if line)
-
-    def as_html(self) -> str:
-        """Return a ``pre`` element."""
-        return f'<pre class="{"python" if self.python else "output"}">{escape(self.text)}</pre>'
-
-
-@dataclass(frozen=True)
-class Html:
-    """HTML that is whole already, and what a terminal shows instead."""
+class Block:
+    """A part of a section: HTML in which everything is escaped, and what a terminal shows."""
 
     html: str
     text: str = ""
 
-    def as_text(self) -> str:
-        """Return what a terminal shows."""
-        return self.text
 
-    def as_html(self) -> str:
-        """Return the HTML."""
-        return self.html
+def paragraph(text: str) -> Block:
+    """Return a paragraph, its line breaks free; what stands between backticks is set as code."""
+    return Block(f"<p>{inline(text)}</p>", textwrap.fill(_flowing(text), _WIDTH))
 
 
-@dataclass(frozen=True)
-class Tables:
-    """Facts, tables, notes and warnings.
+def note(label: str, text: str) -> Block:
+    """Return a paragraph that must not be overlooked, in a box under a word or two, such as "Warning"."""
+    html = f'<aside class="note"><strong>{escape(label)}.</strong> {inline(text)}</aside>'
+    return Block(html, textwrap.fill(_flowing(f"{label}: {text}"), _WIDTH, initial_indent="| ", subsequent_indent="| "))
 
-    Attributes
-    ----------
-    report : Report
-        What the page shows.
-    text : str, optional
-        What a terminal shows instead.
-    """
 
-    report: Report
-    text: str | None = None
+def listing(items: Sequence[str]) -> Block:
+    """Return sentences one below the other."""
+    lines = [textwrap.fill(f"- {_flowing(one)}", _WIDTH, subsequent_indent="  ") for one in items]
+    return Block(f"<ul>{''.join(f'<li>{inline(one)}</li>' for one in items)}</ul>", "\n".join(lines))
 
-    @classmethod
-    def of(cls, shown: Reportable, title: str = "") -> Self:
-        """Take what a notebook shows of something, under another title if one is given, and what it prints."""
-        summary, report = getattr(shown, "summary", None), shown._report()
-        printed = str(shown if summary is None else summary()).strip("\n")
-        return cls(replace(report, title=title) if title else report, f"{title}\n{printed}" if title else printed)
 
-    @classmethod
-    def framed(cls, frame: pd.DataFrame, caption: str) -> Self:
-        """Take a frame, its rows labelled by the index."""
-        return cls(Report("", (), (Table.of(frame, caption=caption),)))
+def printed(text: str) -> Block:
+    """Return what a program prints: its lines are kept, and folded where they are too long."""
+    return Block(f'<pre class="output">{escape(text)}</pre>', textwrap.indent(text, "    "))
 
-    def as_text(self) -> str:
-        """Return what a terminal shows."""
-        return textwrap.indent((self.report.text(_WIDTH) if self.text is None else self.text).strip("\n"), "  ")
 
-    def as_html(self) -> str:
-        """Return what the page shows; the page holds the style."""
-        return self.report.html(styled=False)
+def script(text: str) -> Block:
+    """Return a script, on a terminal with the prompts of Python."""
+    lines = [f"{'...' if line[:1] in (' ', ')') else '>>>'} {line}" for line in text.splitlines() if line]
+    return Block(f'<pre class="python">{escape(text)}</pre>', "\n".join(lines))
+
+
+def tables(report: Report, text: str | None = None) -> Block:
+    """Return facts, tables, notes and warnings, and what a terminal shows instead; the page holds their style."""
+    told = (report.text(_WIDTH) if text is None else text).strip("\n")
+    return Block(report.html(styled=False), textwrap.indent(told, "  "))
+
+
+def results(shown: Reportable, title: str = "") -> Block:
+    """Return what a notebook shows of something, under another title if one is given, and what it prints."""
+    summary, report = getattr(shown, "summary", None), shown._report()
+    text = str(shown if summary is None else summary()).strip("\n")
+    return tables(replace(report, title=title) if title else report, f"{title}\n{text}" if title else text)
+
+
+def framed(frame: pd.DataFrame, caption: str) -> Block:
+    """Return a frame, its rows labelled by the index."""
+    return tables(Report("", (), (Table.of(frame, caption=caption),)))
 
 
 class _Drawn(NamedTuple):
@@ -264,13 +174,14 @@ class Picture:
         few.save(buffer, format="png", optimize=True)
         return _Drawn(buffer.getvalue(), width, height, "; ".join(filter(None, dict.fromkeys(words))))
 
-    def as_text(self) -> str:
-        """Return where the picture is and what it shows."""
-        text = _flowing(f"Figure {self.name}: {self.caption}")
-        return textwrap.fill(text, _WIDTH, subsequent_indent="  ")
+    @property
+    def text(self) -> str:
+        """Where the picture is and what it shows."""
+        return textwrap.fill(_flowing(f"Figure {self.name}: {self.caption}"), _WIDTH, subsequent_indent="  ")
 
-    def as_html(self) -> str:
-        """Return a ``figure`` element that holds the picture itself, for either ground."""
+    @property
+    def html(self) -> str:
+        """A ``figure`` element that holds the picture itself, for either ground."""
         light, dark = self._light, self._drawn("dark")
         alt = escape(_flowing(f"{self.caption} {light.words}"))
         named = f" (<code>{escape(self.name)}</code>)" if self.name else ""
@@ -322,12 +233,12 @@ class Section:
     """A section of a page: a title, and blocks in the order of reading."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Block | Picture]
 
 
 def section_text(section: Section) -> str:
     """Return the blocks of a section as text for a terminal, without its title."""
-    return "\n\n".join(block.as_text() for block in section.blocks)
+    return "\n\n".join(block.text for block in section.blocks)
 
 
 def data_uri(kind: str, content: bytes) -> str:
@@ -372,5 +283,5 @@ def page_html(title: str, lead: Sequence[Block], sections: Sequence[Section], fo
     )
 
 
-def _html(blocks: Sequence[Block]) -> str:
-    return "\n".join(block.as_html() for block in blocks)
+def _html(blocks: Sequence[Block | Picture]) -> str:
+    return "\n".join(block.html for block in blocks)

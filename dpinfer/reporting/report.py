@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import dpinfer._version as version
+from dpinfer.checks import is_list, is_text, items_of, of_type, require
 from dpinfer.display.report import Report, Reported, Table, count, listed
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.ledger import Ledger, ledger_facts
 from dpinfer.release.release import Release, release_report
-from dpinfer.reporting.costs import totals
-from dpinfer.reporting.methods import NEIGHBOURS, Citations, methods_paragraphs, power_sentence, unprotected
+from dpinfer.reporting.methods import Citations, methods_paragraphs, totals, unprotected
 from dpinfer.reporting.page import (
+    Block,
     Entry,
-    Html,
-    Listed,
-    Note,
     Picture,
     Reportable,
     Section,
-    Tables,
-    Text,
     data_uri,
+    listing,
+    note,
     page_html,
+    paragraph,
+    tables,
 )
 from dpinfer.results.printing import title_guarantee
 from dpinfer.schema.schema import schema_report
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     import os
 
     from dpinfer.release.release import AnyRelease
-    from dpinfer.reporting.page import Block
     from dpinfer.schema.schema import Schema
+
+    Blocks = list[Block | Picture]
 
 __all__ = ["Entry", "report"]
 
@@ -133,16 +134,15 @@ def report(
             raise OptionError(name, type_of(text), "a text")
     if not title.strip():
         raise OptionError("title", title, "a text that is not empty")
-    people = [authors] if isinstance(authors, str) else authors
-    if not isinstance(people, Sequence) or not all(isinstance(one, str) and one.strip() for one in people):
-        raise OptionError("authors", type_of(authors), "a name, or a list of names")
+    people = items_of(authors)
+    named = isinstance(authors, Sequence) and all(map(is_text, people))
+    require(named, "authors", type_of(authors), "a name, or a list of names")
     entries = _read_entries(results)
     releases = _whole_releases(entries)
     ledgers, audits = _several(ledger), _several(audit)
     charged = {charge for release in releases for charge in release.charge_ids}
     for one in ledgers:
-        if not isinstance(one, Ledger):
-            raise OptionError("ledger", type_of(one), "a Ledger, or a list of them")
+        of_type(Ledger, "ledger", one, "a Ledger, or a list of them", hidden=True)
         if charged and not charged & set(one.charges()["id"]):
             right = "the ledger that these results were charged to; it has none of them"
             raise OptionError("ledger", one.dataset, right)
@@ -158,16 +158,16 @@ def report(
         Section("What was paid, and what it means", _glance(entries, releases)),
         *(Section(entry.heading, _result(entry, attached)) for entry in entries),
         Section("Public settings", _settings(schemas)),
-        Section("Methods", [Text(one) for one in methods]),
+        Section("Methods", [paragraph(one) for one in methods]),
         Section("Ledger", [block for one in ledgers for block in _ledger(one, charged)]),
         Section("Audit", [block for one in audits for block in _audit(one)]),
         Section("Data availability", _availability(availability, entries, attached)),
-        Section("References", [Listed(cite.listed)]),
+        Section("References", [listing(cite.listed)]),
     ]
     lead = [listed(people)] if people else []
     page = page_html(
         title,
-        [Text(one) for one in (*lead, *abstract.split("\n\n")) if one.strip()],
+        [paragraph(one) for one in (*lead, *abstract.split("\n\n")) if one.strip()],
         [section for section in sections if section.blocks],
         f"Made by dpinfer {version.__version__}; no row was read to make this page.",
     )
@@ -194,17 +194,17 @@ def _checked_path(path: object) -> Path:
 def _several(given: object) -> list[Any]:
     if given is None:
         return []
-    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return list(given) if is_list(given) else [given]
 
 
 def _read_entries(results: object) -> list[Entry]:
     """Read results under their headings, those that repeat with a number."""
     if isinstance(results, Mapping):
-        wrong = [name for name in results if not (isinstance(name, str) and name.strip())]
+        wrong = [name for name in results if not is_text(name)]
         if wrong:
             raise OptionError("results", type_of(wrong[0]), "a mapping whose keys are headings")
         entries = [_entry(name, one, f"results[{name!r}]") for name, one in results.items()]
-    elif isinstance(results, Sequence) and not isinstance(results, str):
+    elif is_list(results):
         entries = [_entry("", one, f"results[{place}]") for place, one in enumerate(results)]
     else:
         entries = [_entry("", results, "results")]
@@ -295,51 +295,48 @@ class _Attached:
 # Sections
 
 
-def _glance(entries: Sequence[Entry], releases: Sequence[Release]) -> list[Block]:
+def _glance(entries: Sequence[Entry], releases: Sequence[Release]) -> Blocks:
     """Say at a glance what was asked and paid, a table for each data set."""
-    blocks: list[Block] = []
+    blocks: Blocks = []
     for total in totals([one for entry in entries for one in entry.releases]):
-        rows = total.unit == "one row"
-        relation = NEIGHBOURS[total.neighbors].format(one="one row" if rows else "one person")
-        meaning = power_sentence(total)
         facts = (
             ("Protected", total.unit),
-            ("Neighbours", f"two data sets of which {relation} ({total.neighbors})"),
+            ("Neighbours", f"two data sets of which {total.relation} ({total.neighbors})"),
             ("Releases", count(total.count)),
             ("Paid in all", total.words.removesuffix(".")),
-            *([("What it means", meaning)] if meaning else []),
+            *([("What it means", total.power)] if total.power else []),
             ("Not counted", "what else was released about these data: its price comes on top"),
         )
-        blocks.append(Tables(Report("Data set" if total.dataset is None else f"Data set {total.dataset}", facts)))
+        blocks.append(tables(Report("Data set" if total.dataset is None else f"Data set {total.dataset}", facts)))
     warnings = unprotected(entries)
     if any(release.public for release in releases):
         warnings.append(
             "Results marked as made from public data are simulations: their noise is not secret, and they carry no "
             "guarantee."
         )
-    return blocks + [Note("No privacy", sentence) for sentence in warnings]
+    return blocks + [note("No privacy", sentence) for sentence in warnings]
 
 
-def _result(entry: Entry, attached: Sequence[_Attached]) -> list[Block]:
-    blocks: list[Block] = [Tables(entry.report)]
+def _result(entry: Entry, attached: Sequence[_Attached]) -> Blocks:
+    blocks: Blocks = [tables(entry.report)]
     if entry.picture is not None:
         blocks.append(entry.picture)
     behind = _whole_releases([entry])
     files = [f'<a href="#release-{one.place}">{escape(one.name)}</a>' for one in attached if one.release in behind]
-    return [*blocks, Html(f'<p class="source">Made from {listed(files)}.</p>')] if files else blocks
+    return [*blocks, Block(f'<p class="source">Made from {listed(files)}.</p>')] if files else blocks
 
 
-def _settings(schemas: Sequence[Schema]) -> list[Block]:
+def _settings(schemas: Sequence[Schema]) -> Blocks:
     if not schemas:
         return []
     text = (
         "These are declared as public. The guarantee does not cover them, and assumes that they were not taken from "
         "the rows."
     )
-    return [Text(text), *(Tables(schema_report(one, "Declared columns")) for one in schemas)]
+    return [paragraph(text), *(tables(schema_report(one, "Declared columns")) for one in schemas)]
 
 
-def _ledger(ledger: Ledger, charged: set[str]) -> list[Block]:
+def _ledger(ledger: Ledger, charged: set[str]) -> Blocks:
     """Return budget, spent and remaining, and every charge, marked where its release is on the page."""
     charges = ledger.charges()[["id", "time", "description", "price"]].itertuples(index=False)
     rows = [
@@ -354,14 +351,14 @@ def _ledger(ledger: Ledger, charged: set[str]) -> list[Block]:
         f"{'What is not on this page counts, too. ' if others else ''}The ledger does not know what was released "
         "without it."
     )
-    return [Text(text), Tables(Report("Ledger", facts, (table,) if rows else ()))]
+    return [paragraph(text), tables(Report("Ledger", facts, (table,) if rows else ()))]
 
 
-def _audit(audit: Any) -> list[Block]:
-    return [Tables(audit._report()), Picture("", lambda: audit.plot().figure, "Errors of tests between neighbours.")]
+def _audit(audit: Any) -> Blocks:
+    return [tables(audit._report()), Picture("", lambda: audit.plot().figure, "Errors of tests between neighbours.")]
 
 
-def _availability(availability: str | None, entries: Sequence[Entry], attached: Sequence[_Attached]) -> list[Block]:
+def _availability(availability: str | None, entries: Sequence[Entry], attached: Sequence[_Attached]) -> Blocks:
     """State where rows and releases are, and attach the releases."""
     text = availability
     if not text:
@@ -389,5 +386,5 @@ def _availability(availability: str | None, entries: Sequence[Entry], attached: 
             f'<li id="release-{one.place}"><a download="{escape(one.name)}" href="{data_uri(kind, one.content)}">'
             f"{escape(one.name)}</a> ({len(one.content) / 1000:,.1f} kB): {escape(text_of)}</li>\n"
         )
-    blocks: list[Block] = [Text(one) for one in text.split("\n\n") if one.strip()]
-    return [*blocks, Html(f'<ul class="files">{files}</ul>')] if attached else blocks
+    blocks: Blocks = [paragraph(one) for one in text.split("\n\n") if one.strip()]
+    return [*blocks, Block(f'<ul class="files">{files}</ul>')] if attached else blocks

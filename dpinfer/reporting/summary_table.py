@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,9 +14,10 @@ from statsmodels.base.model import LikelihoodModelResults
 from statsmodels.base.wrapper import ResultsWrapper
 from statsmodels.iolib.table import SimpleTable
 
+from dpinfer.checks import is_list, is_text
 from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import OptionError, type_of
-from dpinfer.reporting.costs import charges_of, total_notes
+from dpinfer.reporting.methods import charges_of, total_notes
 from dpinfer.results.estimates import DataFreeResults, PrivateEstimates
 from dpinfer.results.printing import (
     LATEX_TEXT,
@@ -32,6 +32,8 @@ from dpinfer.results.printing import (
 from dpinfer.results.testing import check_alpha
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dpinfer.release.release import AnyRelease
     from dpinfer.statistics.arrays import Array
 
@@ -242,7 +244,7 @@ def summary_table(
     >>> [note for note in table.notes if note.startswith("Total")][0][:78]
     "Total spent by these results on data set 'survey' (add_remove), 1 release: 0.1"
     """
-    if isinstance(results, str) or not isinstance(results, Sequence) or not results:
+    if not is_list(results) or not len(results):
         raise OptionError("results", results, f"a list of one or more {_KINDS}")
     check_alpha(alpha)
     if show not in _SHOWN:
@@ -287,8 +289,8 @@ def _names(labels: list[str], names: object) -> list[str]:
     """Return what columns are called: as given, or as their results are, numbered where they repeat."""
     if names is not None:
         size, found = len(labels), []
-        if isinstance(names, Sequence) and not isinstance(names, str):
-            found = [_one_line(name) for name in names if isinstance(name, str) and name.strip()]
+        if is_list(names):
+            found = [_one_line(name) for name in names if is_text(name)]
         if len(set(found)) != size or len(found) != len(names):  # type: ignore[arg-type]
             raise OptionError("names", names, f"{size} texts, all different" if size > 1 else "a list of one text")
         return found

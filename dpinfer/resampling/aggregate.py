@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
+from scipy import special
 
-from dpinfer.errors import OptionError, ReleaseFormatError, type_of
+from dpinfer.checks import TRUTH, Allowed, is_number, of_type, one_of, texts_of
+from dpinfer.errors import NotProvedError, OptionError, ReleaseFormatError, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts
 from dpinfer.kernel.stage import Context, Data, Slot, Stage
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    TRUTH,
-    Allowed,
-    compiled_where,
-    inferred,
-    is_number,
-    measured,
-    one_of,
-    texts_of,
-    told_where,
-    unstored,
-    where_notes,
-)
+from dpinfer.procedures.options import compiled_where, inferred, measured, told_where, unstored, where_notes
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.release import Release, StageRelease
 from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_lines, number_of_blocks, small_blocks
 from dpinfer.resampling.inference import AggregateInference, BlockSums, edge_warnings
 from dpinfer.resampling.models import BlockModel, Link, check_picklable, native_notes, stored_options
-from dpinfer.resampling.results import AggregateResults
-from dpinfer.schema.region import Region
+from dpinfer.results.base import PrivateResults
+from dpinfer.schema.region import Ball, Region
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.region import Ball
+    from dpinfer.results.prediction import MeanPrediction
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
-__all__ = ["SampleAggregate", "sample_aggregate"]
 
 Aggregator = Literal["winsorized", "mean"]
 Correction = Literal["half_blocks", "none"]
@@ -241,7 +232,8 @@ class SampleAggregate(Procedure):
         notes = small_blocks(nobs, blocks, size, halves=theirs._halves, doubt=doubt, most=theirs.max_block_rows)
         sums, frame = BlockSums.of_stage(last, blocks, size), Frame.from_dict(last.settings, size)
         public, winsorized = found.nobs is not None, theirs.aggregator == "winsorized"
-        inference = AggregateInference(region.names, sums, frame, counted, public, winsorized, notes)
+        known: dict[str, Any] = {"nobs": counted, "nobs_is_public": public, "notes": notes}
+        inference = AggregateInference(region.names, sums, frame, winsorized, **known)
         inference = replace(inference, notes=(*notes, *edge_warnings(inference, region)))
         bounded = "winsorised around where most of them are" if winsorized else "bounded by the declared region"
         corrected = ", each corrected for bias by its halves" if theirs._halves else ""
@@ -392,8 +384,7 @@ def sample_aggregate(
     """
     options: dict[str, Any] = {"model_options": model_options, "fit_options": fit_options}
     for name, given in options.items():
-        if not isinstance(given, Mapping | None):
-            raise OptionError(name, type_of(given), "a mapping of argument names to values")
+        of_type((Mapping, NoneType), name, given, "a mapping of argument names to values", hidden=True)
         options[name] = dict(given or {})  # later changes by the caller do not change the model
     fits = BlockModel(model=model, bounds=bounds, names=None if names is None else _texts("names", names), **options)
     stored = {name: stored_options(given) for name, given in options.items()}
@@ -419,3 +410,50 @@ def rows_of(nobs: object) -> float | None:
             raise OptionError("nobs", type_of(nobs), "a number of rows that is public, or a release that holds one")
     _NOBS.check("nobs", found)
     return None if nobs is None else float(found)  # type: ignore[arg-type]
+
+
+# Results
+
+
+INVERSE_LINKS: dict[str, Callable[[Array], Array] | None] = {
+    "identity": None,
+    "logit": special.expit,
+    "probit": special.ndtr,
+    "log": np.exp,
+}
+"""By link, for models whose parameters are the coefficients of one linear predictor."""
+
+
+class AggregateResults(PrivateResults):
+    """Parameters of a model by sample-and-aggregate.
+
+    Parameters
+    ----------
+    *args, **options
+        As `PrivateResults`, without ``inverse_link``.
+    link : str or None
+        A key of `INVERSE_LINKS`; None where the parameters are not the coefficients of one linear predictor.
+    """
+
+    def __init__(self, *args: Any, link: str | None, **options: Any) -> None:
+        super().__init__(*args, **{**options, "inverse_link": INVERSE_LINKS[link or "identity"]})
+        self._link = link
+
+    def with_inference(self, method: str) -> Self:
+        """Return the same estimates under another method of inference; see `PrivateResults.with_inference`."""
+        return self._inferred(method)
+
+    def get_prediction(self, exog: object) -> MeanPrediction:
+        """Return predicted means at public design points; see `PrivateResults.get_prediction`.
+
+        Raises
+        ------
+        NotProvedError
+            Where the parameters are not the coefficients of one linear predictor.
+        """
+        if self._link is None:
+            raise NotProvedError(
+                f"predictions of {self._model_name} are not offered: its parameters are not the coefficients of one "
+                "linear predictor"
+            )
+        return super().get_prediction(exog)

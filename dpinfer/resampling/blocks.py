@@ -31,18 +31,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array, Mask
 
-__all__ = [
-    "FEWEST",
-    "MOST",
-    "BlockPlan",
-    "Frame",
-    "block_size",
-    "fit_location",
-    "fit_scale",
-    "forecast_lines",
-    "number_of_blocks",
-    "small_blocks",
-]
 
 FEWEST, MOST = 8, MOST_BLOCKS
 """Blocks that can be asked for."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
+import pandas as pd
 
+from dpinfer.checks import Allowed, are_texts, items_of, one_of, require, whole
 from dpinfer.errors import FormulaError, MissingFromReleaseError, OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
@@ -19,29 +23,17 @@ from dpinfer.kernel.stage import Context, Data, Resampled, Stage, Sum
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    TARGET,
-    Allowed,
-    compiled_where,
-    inferred,
-    measured,
-    one_of,
-    quoted,
-    told_where,
-    where_notes,
-    whole,
-)
+from dpinfer.procedures.options import TARGET, compiled_where, inferred, measured, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.resampling.arithmetic import Arithmetic
 from dpinfer.resampling.inference import BootstrapInference, ReplicateSums
-from dpinfer.resampling.results import BootstrapDescription, BootstrapResults
+from dpinfer.results.base import PrivateResults
+from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.basis import build_basis, represent
 from dpinfer.schema.columns import Boolean, Category
-from dpinfer.schema.expressions import compile_condition, compile_expression
+from dpinfer.schema.expressions import compile_condition, compile_expression, quoted
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, FormulaDesign, two_sided
-from dpinfer.schema.grid import Basis
-from dpinfer.statistics.arrays import noise_level, symmetric
+from dpinfer.statistics.arrays import Array, noise_level, symmetric
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
@@ -50,9 +42,7 @@ if TYPE_CHECKING:
     from dpinfer.resampling.inference import Statistic
     from dpinfer.schema.grid import Basis
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
 
-__all__ = ["Bootstrap", "BootstrapPlan", "bootstrap", "unstable"]
 
 _PRODUCTS = {"variance": "variance", "std": "variance", "cov": "cov", "corr": "corr"}
 STATISTICS = ("mean", "total", "proportion", *_PRODUCTS)
@@ -381,8 +371,9 @@ class Bootstrap(Procedure):
         sums = ReplicateSums(found.array.reshape(-1, width), noise, variance, held.rows.in_pairs)
         rows = float(sums.mean[0]) if nobs is None else nobs
         method = "fiducial" if self.inference == "auto" else self.inference
-        how = (self.target, method, self.conservative, unstable(sums, held, wanted))
-        inference = BootstrapInference(wanted.names, sums, statistic, rows, nobs is not None, *how)
+        why, known = unstable(sums, held, wanted), {"nobs": rows, "nobs_is_public": nobs is not None}
+        how: dict[str, Any] = {"target": self.target, "method": method, **known}
+        inference = BootstrapInference(wanted.names, sums, statistic, self.conservative, why, **how)
         drawn = _WEIGHTS[held.weights]
         if held.schema.people is not None:
             drawn = drawn.replace("every row counts", "the rows of a person together count")
@@ -477,20 +468,16 @@ def bootstrap(
     >>> bool(abs(results.params.iloc[0] - 2) < 0.2)
     True
     """
-    listed = (columns,) if isinstance(columns, str) else columns
-    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
-        raise OptionError("columns", columns, "a column, or a list of columns")
+    known = isinstance(columns, Sequence) and are_texts(columns)
+    require(known, "columns", columns, "a column, or a list of columns")
     if isinstance(columns, str) and "~" in columns:
-        if statistic != "mean":
-            raise OptionError("statistic", statistic, "none: the formula given as columns is the statistic")
-        listed, statistic = (), columns
-    return Bootstrap.asking(locals(), columns=tuple(listed))
+        require(statistic == "mean", "statistic", statistic, "none: the formula given as columns is the statistic")
+        return Bootstrap.asking(locals(), columns=(), statistic=columns)
+    return Bootstrap.asking(locals(), columns=items_of(columns))
 
 
-@lru_cache(maxsize=32)
-def _plan(schema: Schema, **fields: Any) -> BootstrapPlan:
-    """Return one plan for equal questions: pricing, running and inference then compile it once."""
-    return BootstrapPlan(schema, **fields)
+_plan = lru_cache(maxsize=32)(BootstrapPlan)
+"""One plan for equal questions: pricing, running and inference then compile it once."""
 
 
 def _coefficients(columns: Array, sums: Array) -> Array:
@@ -518,3 +505,153 @@ def unstable(sums: ReplicateSums, measured: BootstrapPlan, wanted: BootstrapPlan
         if least < _RELIABLE * noise_level(noise, rows):
             found.append("the regressors' cross-products are hardly larger than their noise")
     return tuple(found)
+
+
+# Results
+
+
+class BootstrapResults(PrivateResults):
+    """Coefficients with errors from replicates. Everything that `PrivateResults` has is here too.
+
+    ``with_inference`` takes "fiducial" (the default), "unbiased", "conservative" and "most_conservative".
+    """
+
+    @property
+    def _bootstrap(self) -> BootstrapInference:
+        return cast("BootstrapInference", self.inference)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences printed below the tables, besides those on the guarantee."""
+        method, found = self.inference.method, self._notes
+        if method == "conservative":
+            found = (*found, f"It takes off too much noise with probability {self._bootstrap.conservative:g}.")
+        if method in ("unbiased", "conservative", "most_conservative"):
+            found = (*found, "This interval of Brawner & Honaker (2018) leaves out part of the error.")
+        return found
+
+    @property
+    def replicates(self) -> pd.DataFrame:
+        """DataFrame (B, p): the noisy estimate of every replicate, linearised at their mean."""
+        found = pd.DataFrame(self._bootstrap.replicated, columns=list(self.inference.names))
+        return found.rename_axis(index="replicate")
+
+    @property
+    def population_std(self) -> pd.Series:
+        """Series (p,): the root of the number of rows times the sampling variance.
+
+        Of a mean it is the standard deviation of the column in the population (Brawner & Honaker 2018, section 7.2).
+        """
+        return self._series(self._bootstrap.population_std)
+
+
+class BootstrapDescription(BootstrapResults, DescriptionResults):
+    """Means, totals, variances and the like with errors from replicates; see `BootstrapResults`."""
+
+
+# Arithmetic of named numbers, as text
+
+
+_FUNCTIONS = {"log": np.log, "exp": np.exp, "sqrt": np.sqrt}
+_OPERATORS: dict[type, Any] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.Pow: np.power,
+    ast.USub: np.negative,
+    ast.UAdd: np.positive,
+}
+_LONGEST, _DEEPEST, _LARGEST = 500, 50, 1e100
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """An arithmetic expression of named numbers.
+
+    Attributes
+    ----------
+    text : str
+        Numbers, names, ``+ - * / **``, ``log``, ``exp`` and ``sqrt``.
+
+    Raises
+    ------
+    FormulaError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> float(Arithmetic("2 * a / b").evaluate({"a": np.array(3.0), "b": np.array(4.0)}))
+    1.5
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        _check(self.text, self._tree, 0)
+
+    @cached_property
+    def _tree(self) -> ast.expr:
+        instead = 'write arithmetic, such as "a / b"'
+        if len(self.text) > _LONGEST:
+            raise FormulaError(self.text[:50] + "...", f"is longer than {_LONGEST} characters", instead)
+        try:
+            return ast.parse(self.text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise FormulaError(self.text, "cannot be read", instead) from None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that are used, sorted."""
+        return tuple(sorted({node.id for node in _named(self._tree)}))
+
+    def of(self, function: str) -> str:
+        """Write the expression with a function around every name: ``"mean(a) / mean(b)"``."""
+        tree = deepcopy(self._tree)
+        for node in _named(tree):
+            node.id = f"{function}({node.id})"
+        return ast.unparse(tree)
+
+    def evaluate(self, values: Mapping[str, Array]) -> Array:
+        """Evaluate at values of the names; NaN or infinite where it is undefined."""
+        with np.errstate(all="ignore"):
+            return np.asarray(_value(self._tree, values), dtype=np.float64)
+
+
+def _named(tree: ast.expr) -> list[ast.Name]:
+    """Return the names of numbers: those that are not called."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called]
+
+
+def _operation(node: ast.expr) -> tuple[Any, list[ast.expr]]:
+    """Return what is done with which operands; None where a node is no arithmetic and no known function."""
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS.get(type(node.op)), [node.left, node.right]
+    if isinstance(node, ast.UnaryOp):
+        return _OPERATORS.get(type(node.op)), [node.operand]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
+        return _FUNCTIONS.get(node.func.id), node.args
+    return None, []
+
+
+def _check(text: str, node: ast.expr, depth: int) -> None:
+    instead = "use numbers, names, + - * / **, log, exp, sqrt"
+    if depth > _DEEPEST:
+        raise FormulaError(text, f"is nested more than {_DEEPEST} deep", instead)
+    number = isinstance(node, ast.Constant) and isinstance(node.value, int | float) and type(node.value) is not bool
+    number = number and abs(node.value) < _LARGEST  # type: ignore[attr-defined]
+    function, operands = _operation(node)
+    if not (number or function or isinstance(node, ast.Name)):
+        raise FormulaError(text, f"{ast.unparse(node)!r} is not arithmetic of means", instead)
+    for operand in operands:
+        _check(text, operand, depth + 1)
+
+
+def _value(node: ast.expr, values: Mapping[str, Array]) -> Any:
+    if isinstance(node, ast.Constant):
+        return np.float64(node.value)  # type: ignore[arg-type]
+    if isinstance(node, ast.Name):
+        return values[node.id]
+    function, operands = _operation(node)
+    return function(*(_value(operand, values) for operand in operands))

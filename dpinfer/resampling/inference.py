@@ -14,8 +14,8 @@ import numpy as np
 from scipy import stats
 
 from dpinfer.display.progress import watch
-from dpinfer.statistics.arrays import root_of, symmetric
-from dpinfer.statistics.inference import BaseInference, Contrasts, independent, rows_of, simulated_pvalue, variance_of
+from dpinfer.statistics.arrays import Array, Mask, root_of, symmetric
+from dpinfer.statistics.inference import Contrasts, Inference, simulated_pvalue, variance_of
 from dpinfer.statistics.moments import positive, rescaled
 from dpinfer.statistics.numerical import bisected
 
@@ -25,22 +25,9 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import StageRelease
     from dpinfer.resampling.blocks import Frame
     from dpinfer.schema.region import Region
-    from dpinfer.statistics.arrays import Array, Mask
 
     Statistic = Callable[[Array], Array]
-    from dpinfer.statistics.arrays import Array
 
-__all__ = [
-    "AggregateInference",
-    "BlockSums",
-    "BootstrapInference",
-    "ReplicateSums",
-    "Variances",
-    "edge_warnings",
-    "floored_variances",
-    "mixture_isf",
-    "mixture_sf",
-]
 
 _FEW = 10.0
 """Degrees of freedom below which results warn."""
@@ -147,22 +134,16 @@ class BlockSums:
 
 
 @dataclass(frozen=True, eq=False)
-class AggregateInference(BaseInference):
-    """Parameters of a model from its blocks; implements `Inference`.
+class AggregateInference(Inference):
+    """Parameters of a model from its blocks.
 
     Attributes
     ----------
-    names : tuple of str, length p
     blocks : BlockSums
     frame : Frame
         Centre and half-width of the winsorising ball.
-    nobs : float or None
-    nobs_is_public : bool
     winsorized : bool
         Whether block estimates were to be located.
-    notes : tuple of str
-        Further warnings.
-    method : str
 
     Notes
     -----
@@ -172,18 +153,12 @@ class AggregateInference(BaseInference):
     known. Laplace noise has its own tails.
     """
 
-    names: tuple[str, ...]
     blocks: BlockSums
     frame: Frame
-    nobs: float | None = None
-    nobs_is_public: bool = False
     winsorized: bool = False
-    notes: tuple[str, ...] = ()
-    method: str = "wald"
 
     methods = ("auto", "wald")
     automatic = "wald"
-    target = "population"
 
     @property
     def df_resid(self) -> float:
@@ -251,33 +226,32 @@ class AggregateInference(BaseInference):
 
     # Intervals and tests
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions, values, count = independent(restrictions, values)
-        total = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`."""
+        count = len(rows)
+        total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
         spread = np.sqrt(np.diag(total))
         variances, vectors = np.linalg.eigh(total / np.outer(spread, spread))
         # W W' is the inverse of the covariance; one that rounding made singular is taken as nearly so.
         whitening = vectors / np.sqrt(np.maximum(variances, len(vectors) * np.finfo(np.float64).eps)) / spread[:, None]
-        statistic = float((((restrictions @ self.params - values) @ whitening) ** 2).sum())
+        statistic = float((((rows @ self.params - values) @ whitening) ** 2).sum())
         if self.lost:
-            return statistic, count, 1.0
+            return statistic, 1.0
         # Hotelling: statistic (df - q + 1) / (df q) is F with q and df - q + 1 degrees of freedom.
-        df = self._linear(restrictions).least_df
+        df = self._linear(rows).least_df
         left = max(df - count + 1, 1.0)
         if not self.blocks.laplace:
-            return statistic, count, float(stats.f.sf(statistic * left / (df * count), count, left))
+            return statistic, float(stats.f.sf(statistic * left / (df * count), count, left))
         rng, size = np.random.default_rng(0), (_BLOCK_DRAWS, len(self.names))  # the seed is public
         drawn = rng.normal(size=size) @ root_of(self.cov_sampling).T
         drawn += rng.laplace(size=size) * np.sqrt(np.diag(self.cov_noise) / 2)
-        lengths = ((drawn @ restrictions.T @ whitening) ** 2).sum(axis=1) * left / rng.chisquare(left, _BLOCK_DRAWS)
-        return statistic, count, float(simulated_pvalue(lengths, statistic * left / df))
+        lengths = ((drawn @ rows.T @ whitening) ** 2).sum(axis=1) * left / rng.chisquare(left, _BLOCK_DRAWS)
+        return statistic, float(simulated_pvalue(lengths, statistic * left / df))
 
-    def _linear(self, contrasts: Array) -> Contrasts:
+    def _linear(self, rows: Array) -> Contrasts:
         """Linear combinations (k,) of the parameters, their errors infinite where no interval is given."""
-        contrasts = rows_of(contrasts)
         k = self.blocks.blocks
-        scaled, noise = contrasts * self.frame.half, self.blocks.noise_product
+        scaled, noise = rows * self.frame.half, self.blocks.noise_product
         squares = scaled**2
         sampling = np.einsum("ki,ij,kj->k", scaled, self.blocks.covariance, scaled) / k
         parts = squares * self.blocks.noise_sum / k**2
@@ -287,7 +261,7 @@ class AggregateInference(BaseInference):
         spread = 2 * sampling**2 / (k - 1) + uncertain / k**4
         df = np.clip(2 * variance**2 / np.maximum(spread, 1e-300), 1.0, 1e9)
         error = np.full(len(df), np.inf) if self.lost else np.sqrt(variance)
-        return Contrasts(contrasts @ self.params, error, df, parts / variance[:, None] if self.blocks.laplace else None)
+        return Contrasts(rows @ self.params, error, df, parts / variance[:, None] if self.blocks.laplace else None)
 
 
 def edge_warnings(found: AggregateInference, region: Region) -> tuple[str, ...]:
@@ -435,19 +409,14 @@ class Variances:
 
 
 @dataclass(frozen=True, eq=False)
-class BootstrapInference(BaseInference):
-    """Smooth functions of sums, with errors from replicates; implements `Inference`.
+class BootstrapInference(Inference):
+    """Smooth functions of sums, with errors from replicates.
 
     Attributes
     ----------
-    names : tuple of str, length p
     sums : ReplicateSums
     statistic : callable
         Maps sums (R, d) to estimates (R, p).
-    nobs : float or None
-    nobs_is_public : bool
-    target : str
-    method : str
     conservative : float
         Probability that the conservative interval takes off too much.
     unstable : tuple of str
@@ -459,13 +428,8 @@ class BootstrapInference(BaseInference):
     linearisation carries the sums of every replicate to estimates.
     """
 
-    names: tuple[str, ...]
     sums: ReplicateSums
     statistic: Statistic
-    nobs: float | None = None
-    nobs_is_public: bool = False
-    target: str = "population"
-    method: str = "auto"
     conservative: float = 0.05
     unstable: tuple[str, ...] = ()
 
@@ -598,42 +562,34 @@ class BootstrapInference(BaseInference):
 
     # Intervals and tests
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        center, known = self._linear(contrasts)
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """See `Inference`."""
+        center, known = self._linear(rows)
         half = np.full(len(center), np.inf) if self.reasons else known.isf(alpha)
         return np.stack([center - half, center + half], axis=1)
 
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        center, known = self._linear(contrasts)
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """See `Inference`."""
+        center, known = self._linear(rows)
         return np.ones(len(center)) if self.reasons else known.sf(np.abs(center - values))
 
-    def _linear(self, contrasts: Array) -> tuple[Array, Variances]:
-        contrasts = rows_of(contrasts)
-        return contrasts @ self.params, self._variances(contrasts @ self.gradient)
+    def _linear(self, rows: Array) -> tuple[Array, Variances]:
+        return rows @ self.params, self._variances(rows @ self.gradient)
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`.
 
         Notes
         -----
         As intervals of one number do, the test counts that the covariance between replicates S is estimated and that it
         is at least that of the noise: the distance d is compared, by ``d' S^-1 d``, with normal distances whose
         covariance is drawn from the inverse Wishart law given S, its eigenvalues in units of the noise raised to 1. The
-        seed is public. With one restriction the p-value is that of the interval.
-
-        Raises
-        ------
-        InferenceError
-            If restrictions are linearly dependent.
+        seed is public.
         """
-        restrictions, values, number = independent(restrictions, values)
-        count = int(number)
-        distance = restrictions @ self.params - values
+        count, distance = len(rows), rows @ self.params - values
         if self.reasons:
-            return 0.0, number, 1.0
-        rows = restrictions @ self.gradient
+            return 0.0, 1.0
+        rows = rows @ self.gradient
         floor, between = rows @ self.sums.floor @ rows.T, rows @ self.sums.covariance @ rows.T
         root = np.linalg.cholesky(floor + 1e-12 * np.diag(np.diag(between)) + 1e-300 * np.eye(count))
         inverse = np.linalg.inv(root)
@@ -642,15 +598,13 @@ class BootstrapInference(BaseInference):
         turned = vectors.T @ inverse
         found = self._variances(turned @ rows)
         statistic = float(((turned @ distance) ** 2 / found.variance).sum())
-        if count == 1:
-            pvalue = float(self.contrast_pvalues(restrictions, values)[0])
-        elif found.share is not None:
+        if found.share is not None:
             pvalue = float(stats.chi2.sf(statistic, count))
-        elif self.sums.df < count:  # no covariance to speak of: Bonferroni
+        elif count == 1 or self.sums.df < count:  # no covariance to speak of: Bonferroni
             pvalue = float(min(1.0, count * found.sf(np.abs(turned @ distance)).min()))
         else:
             pvalue = self._simulated(turned @ distance, np.maximum(values_seen, 1e-12))
-        return statistic, number, pvalue
+        return statistic, pvalue
 
     def _simulated(self, distance: Array, between: Array) -> float:
         """P-value of a joint distance, in coordinates in which the noise is standard and S diagonal."""

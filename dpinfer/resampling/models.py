@@ -19,25 +19,24 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 from statsmodels.regression.linear_model import OLS
 
+from dpinfer.checks import of_type
 from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError, type_of
-from dpinfer.kernel.copies import check_columns
+from dpinfer.kernel.price import check_columns
 from dpinfer.kernel.rows.blocks import OwnEstimator, called, packed
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean, Category, Integer
-from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula
+from dpinfer.schema.formula import CompiledFormula, DesignColumn, FormulaDesign, compile_formula
 from dpinfer.schema.nodes import Expression
-from dpinfer.schema.region import region_names, region_of
+from dpinfer.schema.region import Region, region_names, region_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dpinfer.schema.region import Region
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
 
     Formula = str | tuple[str, ...]
 
-__all__ = ["BlockModel", "FormulaEstimator", "Link", "NewtonEstimator", "native_notes", "stored_options"]
 
 Link = Literal["identity", "logit", "probit", "log"]
 
@@ -161,30 +160,22 @@ class FormulaEstimator:
     def design(self, frame: pd.DataFrame) -> tuple[pd.Series, pd.DataFrame]:
         """Return response (m,) and regressors (m, q) of a frame."""
         assert self.compiled is not None
-        values, levels = {}, {}
+        values: dict[str, Array] = {}
         for name, column in self.schema.items():
-            if isinstance(column, Category):
-                levels[name] = np.asarray(frame[name].cat.codes, dtype=np.intp)
-                values[name] = levels[name].astype(np.float64)
-            else:
-                values[name] = frame[name].to_numpy(dtype=np.float64)
-                if column.level_texts:
-                    levels[name] = column.level_index(values[name])
-        exog = {}
-        for part in self.compiled.design:
-            if part.name == "Intercept" and self.model in (PHReg, OrderedModel):
-                continue
-            value = np.broadcast_to(part.expression.evaluate(values), (len(frame),))
-            for name, weights in part.codings:
-                value = value * np.asarray(weights)[levels[name]]
-            exog[part.name] = value
+            cells = frame[name].cat.codes if isinstance(column, Category) else frame[name]
+            values[name] = np.asarray(cells, dtype=np.float64)
+        intercept = self.model not in (PHReg, OrderedModel)
+        parts = tuple(part for part in self.compiled.design if intercept or part.name != "Intercept")
+        rows = FormulaDesign(self.schema, parts).rows(values, len(frame))
+        exog = pd.DataFrame(dict(zip((part.name for part in parts), rows.T, strict=True)), index=frame.index)
         if self.response is None:
             assert self.compiled.response is not None
             found = np.broadcast_to(self.compiled.response.expression.evaluate(values), (len(frame),))
-            return pd.Series(found, name=self.compiled.response.name), pd.DataFrame(exog, index=frame.index)
-        labels = LevelsAxis(self.schema, self.response).labels
-        codes: Any = pd.Categorical.from_codes(levels[self.response], categories=pd.Index(labels), ordered=True)
-        return pd.Series(codes, name=self.response), pd.DataFrame(exog, index=frame.index)
+            return pd.Series(found, name=self.compiled.response.name), exog
+        labels = pd.Index(LevelsAxis(self.schema, self.response).labels)
+        levels = self.schema[self.response].level_index(values[self.response])
+        codes: Any = pd.Categorical.from_codes(levels, categories=labels, ordered=True)
+        return pd.Series(codes, name=self.response), exog
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,8 +262,7 @@ def formula_estimator(
         )
     by_row = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
     for name, value in by_row.items():
-        if not isinstance(value, str):
-            raise OptionError(name, type_of(value), "the name of a declared column: it has a value for each row")
+        of_type(str, name, value, "the name of a declared column: it has a value for each row", hidden=True)
         if isinstance(schema[value], Category):
             raise OptionError(name, value, "a column of numbers")
     left, right = formula.split("~", 1)

@@ -8,33 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from scipy import stats
+from statsmodels.genmod.families.links import Identity
 from statsmodels.iolib.summary2 import Summary as Summary2
 from statsmodels.stats import multitest
 from statsmodels.stats.contrast import MultiCompResult, WaldTestResults
 
+from dpinfer.checks import items_of, require
 from dpinfer.display.report import number
-from dpinfer.errors import OptionError, UnknownColumnError
-from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, draw_intervals
+from dpinfer.errors import OptionError, UnknownColumnError, type_of
+from dpinfer.results import drawing, printing
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, draw_intervals, interval_frame
 from dpinfer.results.estimates import PrivateEstimates, explain, header_facts, statistic_labels
-from dpinfer.results.margins import PublicGrids
+from dpinfer.results.margins import MarginalEffects, MeanFunction, Points, column_effects, contrasts_of, is_factor
 from dpinfer.results.multiple_tests import METHODS
-from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows
-from dpinfer.results.printing import (
-    Exported,
-    cell_table,
-    column_labels,
-    column_notes,
-    figure,
-    format_nobs,
-    guarantee,
-    guarantee_facts,
-    interval_labels,
-    short_guarantee,
-    summary_of,
-    title_guarantee,
-    without_parts,
-)
+from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows, public_frame
 from dpinfer.results.testing import check_alpha, linear_constraints
+from dpinfer.schema.columns import Boolean, Category, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,13 +31,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.release import Release
-    from dpinfer.results.printing import PrivateSummary
+    from dpinfer.results.margins import Curve
+    from dpinfer.schema.columns import Column
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates
 
 
-class Estimates(PlottedIntervals, Exported):
+class Estimates(PlottedIntervals, printing.Exported):
     """Estimates from one release, with statsmodels' names.
 
     Parameters
@@ -101,32 +91,32 @@ class Estimates(PlottedIntervals, Exported):
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return the one table behind `summary`."""
-        ends, (lower, upper) = self.conf_int(alpha), interval_labels(alpha)
+        ends, (lower, upper) = self.conf_int(alpha), printing.interval_labels(alpha)
         return pd.DataFrame(
             {"coef": self.params, "std err": self.bse, "P>|z|": self.pvalues, lower: ends[0], upper: ends[1]}
         )
 
-    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+    def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
         """Return the table as text, HTML, LaTeX or markdown, with the guarantee."""
         frame = self.summary_frame(alpha)
         cells = [[number(value) for value in row] for row in frame.to_numpy()]
-        table = cell_table(cells, list(frame.columns), column_labels(self.release, self.params.index))
+        table = printing.cell_table(cells, list(frame.columns), printing.column_labels(self.release, self.params.index))
         title = str(self.release.question["text"])
-        notes = [guarantee(self.release), *column_notes(self.release)]
-        return summary_of(title, guarantee_facts(self.release), [], table, notes, self.flags)
+        notes = [printing.guarantee(self.release), *printing.column_notes(self.release)]
+        return printing.summary_of(title, printing.guarantee_facts(self.release), [], table, notes, self.flags)
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:
         ends = self.conf_int(alpha)
         frame = pd.DataFrame({"estimate": self.params, "lower": ends[0], "upper": ends[1]})
-        frame.index = pd.Index(column_labels(self.release, frame.index))
-        title = f"{self.release.question['text']}: {title_guarantee(self.release)}"
+        frame.index = pd.Index(printing.column_labels(self.release, frame.index))
+        title = f"{self.release.question['text']}: {printing.title_guarantee(self.release)}"
         return IntervalFigure(frame, "estimate", title)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(self._found.names)}>"
 
 
-class PrivateResults(Exported, PublicGrids, PrivateEstimates):
+class PrivateResults(printing.Exported, PrivateEstimates):
     """Estimates, intervals and tests from a release, with statsmodels' names and labels.
 
     Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The
@@ -178,7 +168,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
     def __repr__(self) -> str:
         return (
             f"<PrivateResults: {self._model_name} of {self._response}, {len(self.params)} coefficients, "
-            f"{self._inference.method}, {title_guarantee(self._release)}>"
+            f"{self._inference.method}, {printing.title_guarantee(self._release)}>"
         )
 
     # Predictions
@@ -231,6 +221,238 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         """
         return self.get_prediction(exog).predicted_mean
 
+    # What `marginaleffects` computes of a model, at points that are public. That package takes the rows of a fit: its
+    # averages, its steps and its levels are theirs. Here the points are given.
+
+    @property
+    def _curve(self) -> Curve:
+        """The mean as a function of the linear predictor."""
+        if self._inverse_link is not None:
+            raise OptionError("variables", None, "results whose mean has a known derivative: predictions() needs none")
+        return MeanFunction(Identity()).curve(logarithm=False)
+
+    def predictions(self, newdata: object, *, conf_level: float = 0.95) -> pd.DataFrame:
+        """Return predicted means at public points, with errors, tests and intervals.
+
+        Parameters
+        ----------
+        newdata : DataFrame or dict
+            Public points, as ``exog`` of `get_prediction`.
+        conf_level : float
+            The confidence, of each mean by itself.
+
+        Returns
+        -------
+        DataFrame (m, ...)
+            "rowid", "estimate", "std_error", "statistic", "p_value", "s_value", "conf_low", "conf_high",
+            then the points. With a link there are no "statistic", "p_value" and "s_value", for the hypothesis of a zero
+            mean lies at infinity, and the interval is that of the linear predictor put through the inverse link.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As `get_prediction`; where ``conf_level`` is not strictly between 0 and 1.
+        """
+        alpha, points = 1.0 - check_alpha(conf_level, "conf_level"), _points(newdata)
+        found = self.get_prediction(points)
+        frame = found.summary_frame(alpha)
+        columns: dict[str, Any] = {"estimate": frame["mean"], "std_error": frame.get("mean_se", np.nan)}
+        if found.inverse_link is None and not found._added.any():
+            ratio = frame["mean"] / frame["mean_se"]
+            pvalues = self.inference.contrast_pvalues(found.rows, np.zeros(len(found.rows)))
+            columns |= {"statistic": ratio, "p_value": pvalues, "s_value": _surprise(pvalues)}
+        columns |= {"conf_low": frame["mean_ci_lower"], "conf_high": frame["mean_ci_upper"]}
+        return _laid_out(pd.DataFrame(columns, index=points.index), points)
+
+    def comparisons(
+        self, newdata: object, variables: str | Sequence[str] | None = None, *, conf_level: float = 0.95
+    ) -> pd.DataFrame:
+        """Return differences of predicted means, for a change of one column, at public points.
+
+        Parameters
+        ----------
+        newdata : DataFrame or dict
+            Public points, by all columns that the formula reads.
+        variables : str or sequence of str, optional
+            Columns that change; by default all that the formula reads.
+        conf_level : float
+            The confidence, of each difference by itself.
+
+        Returns
+        -------
+        DataFrame
+            A row for each change and point: "rowid", "term", "contrast", "estimate", "std_error", "statistic",
+            "p_value", "s_value", "conf_low", "conf_high", and the points. Numbers change by one, half of it on each
+            side (``"+1"``), truth values from false to true, factors from their reference level to each other.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As `predictions`; where there is no formula, or it does not read a column.
+        """
+        return self._effects(newdata, variables, 1.0 - check_alpha(conf_level, "conf_level"), "unit", "+1")
+
+    def slopes(
+        self, newdata: object, variables: str | Sequence[str] | None = None, *, conf_level: float = 0.95
+    ) -> pd.DataFrame:
+        """Return slopes of the mean along columns, at public points; of factors and truth values `comparisons`.
+
+        Parameters
+        ----------
+        newdata, variables, conf_level
+            As in `comparisons`.
+
+        Returns
+        -------
+        DataFrame
+            As `comparisons`; the contrast of numbers is ``"dY/dX"``.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As `comparisons`.
+        """
+        return self._effects(newdata, variables, 1.0 - check_alpha(conf_level, "conf_level"), "", "dY/dX")
+
+    def margins_frame(
+        self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05
+    ) -> pd.DataFrame:
+        """Return what ``plot_margins`` draws: predicted means along one column of the schema.
+
+        Parameters
+        ----------
+        term : str
+            A column that the formula reads.
+        at : dict or DataFrame, optional
+            Public values of all other columns that it reads; several values make several curves.
+        grid : sequence, optional
+            Public values of ``term``; by default its levels, or points evenly over its declared bounds.
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame
+            A row for each curve and point: "curve" (0, 1, ...), the columns that the formula reads, and those of
+            ``get_prediction(...).summary_frame(alpha)``.
+
+        Raises
+        ------
+        UnknownColumnError
+            Where the formula does not read ``term``, or ``at`` lacks a column.
+        OptionError
+            Where there is no formula, or a value is no number or declared level.
+        FormulaError
+            Where a term is not defined at a point.
+        """
+        check_alpha(alpha)
+        design = self._design
+        if design is None:
+            raise OptionError("term", term, "a column of a formula, and these results have none")
+        if term not in design.variables:
+            raise UnknownColumnError(term, design.variables, "the formula")
+        names = [name for name in design.variables if name != term]
+        others = public_frame({} if at is None else at, "at")
+        if others is None:
+            raise OptionError("at", type_of(at), f"a dict or a DataFrame with public values of {', '.join(names)}")
+        for name in names:
+            if name not in others.columns:
+                raise UnknownColumnError(name, others.columns, "at")
+        values = pd.Series(list(_grid(design.schema[term]) if grid is None else grid), name=term)
+        if not len(values) or not len(others):
+            raise OptionError("grid" if len(others) else "at", [], "at least one point")
+        points = others[names].merge(values.to_frame(), how="cross")
+        points.index = pd.RangeIndex(len(points))
+        predicted = self.get_prediction(points).summary_frame(alpha)
+        points["curve"] = np.repeat(np.arange(len(others)), len(values))
+        return points[["curve", *design.variables]].join(predicted)
+
+    def plot_margins(
+        self,
+        term: str,
+        at: object = None,
+        ax: Axes | None = None,
+        *,
+        grid: Sequence[object] | None = None,
+        alpha: float = 0.05,
+        color: str | None = None,
+        legend: bool = True,
+    ) -> Axes:
+        """Plot the predicted mean along one column, the others at public values, with a pointwise band.
+
+        Parameters
+        ----------
+        term, at, grid, alpha
+            As in ``margins_frame``.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        color : str, optional
+            Colour of a single curve.
+        legend : bool
+            Whether to draw a legend where there are several curves.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes. An infinite end is drawn to the edge.
+
+        Raises
+        ------
+        UnknownColumnError, OptionError, FormulaError
+            As ``margins_frame``.
+        """
+        frame = self.margins_frame(term, at, grid=grid, alpha=alpha)
+        design = self._design
+        assert design is not None
+        ax = drawing.given_or_new(ax, 6.4, 4.2)
+        curves = [curve for _, curve in frame.groupby("curve", sort=True)]
+        varying = [name for name in design.variables if name != term and len(set(map(str, frame[name]))) > 1]
+        discrete = design.schema[term].kind in ("category", "boolean")
+        ends = frame[["mean", "mean_ci_lower", "mean_ci_upper"]].to_numpy(dtype=np.float64)
+        finite = ends[np.isfinite(ends)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        margin = 0.06 * (high - low) or 1.0
+        for place, curve in enumerate(curves):
+            label = ", ".join(f"{design.schema.caption(name)} = {curve[name].iloc[0]}" for name in varying)
+            shade = color if color and len(curves) == 1 else f"C{place}"
+            below, above = (curve[end].clip(low - margin, high + margin) for end in ("mean_ci_lower", "mean_ci_upper"))
+            if discrete:
+                places = np.arange(len(curve)) + 0.12 * (place - (len(curves) - 1) / 2)
+                ax.vlines(places, below, above, color=shade, linewidth=1.4)
+                ax.plot(places, curve["mean"], "o", color=shade, markersize=5, label=label)
+                ax.set_xticks(np.arange(len(curve)), [str(value) for value in curve[term]])
+            else:
+                ax.fill_between(
+                    curve[term].to_numpy(dtype=np.float64), below, above, color=shade, alpha=0.25, linewidth=0
+                )
+                ax.plot(curve[term].to_numpy(dtype=np.float64), curve["mean"], color=shade, label=label)
+        ax.set_ylim(low - margin, high + margin)
+        ax.set_xlabel(design.schema.caption(term))
+        ax.set_ylabel(f"mean of {design.schema.caption(self.response)},\npointwise {100 * (1 - alpha):.4g}% intervals")
+        drawing.titled(ax, f"{design.schema.caption(self.response)}: {printing.title_guarantee(self.release)}")
+        drawing.restrain(ax)
+        drawing.grouped(ax.yaxis, *([] if discrete else [ax.xaxis]))
+        if legend and varying:
+            ax.legend(frameon=False, fontsize=drawing.SMALL)
+        return ax
+
+    def _effects(self, newdata: object, variables: object, alpha: float, change: str, label: str) -> pd.DataFrame:
+        design = self._design
+        if design is None:
+            raise OptionError("variables", variables, "results of a formula: these have none to tell what changes")
+        points = _points(newdata)
+        values = design.read(points)
+        at, params, curve = Points(design.rows(values, len(points)), values), self.inference.params, self._curve
+        found = []
+        for name in _named(variables, design):
+            effects = column_effects(at.rows, values, design, name, dummy=True, change=change)
+            factor, truth = is_factor(design, name), isinstance(design.schema[name], Boolean)
+            contrasts = contrasts_of(design, name) if factor else ["True - False" if truth else label]
+            for contrast, effect in zip(contrasts, effects, strict=True):
+                changes = MarginalEffects(self, (), *effect.evaluate(at, params, curve, relative=False))
+                found.append(_laid_out(_tested(changes, name, contrast, alpha, points.index), points))
+        return pd.concat(found, ignore_index=True)
+
     # Terms of the formula
 
     def wald_test_terms(
@@ -270,7 +492,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         tested: list[tuple[str, Any]] = [
             (term, list(columns)) for term, columns in places.items() if len(columns) > 1 or not skip_single
         ]
-        for part in [combine_terms] if isinstance(combine_terms, str) else combine_terms or []:
+        for part in items_of(combine_terms):
             joined = [place for term, columns in places.items() if part in term for place in columns]
             if not joined:
                 raise OptionError("combine_terms", part, f"a part of the name of a term: {', '.join(places)}")
@@ -319,7 +541,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
             Where the term is no factor by itself, or an option has no such value.
         """
         check_alpha(alpha)
-        methods = [method] if isinstance(method, str) else list(method)
+        methods = items_of(method)
         for one in methods:
             if multitest.multitest_alias.get(one, "lfdr") == "lfdr":  # listed by statsmodels, and not served
                 raise OptionError("method", one, METHODS)
@@ -363,29 +585,31 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
+        return self._frame(alpha, tested=True)
+
+    def _frame(self, alpha: float, *, tested: bool) -> pd.DataFrame:
+        """Return estimates with errors and intervals, and where they are tested with statistics and p-values."""
         ends = self.conf_int(check_alpha(alpha))
-        statistic, pvalue = statistic_labels(self)
-        lower, upper = interval_labels(alpha)
         bound = getattr(self.inference, "bias_bound", None)
-        columns = {
-            "coef": self.params,
-            "std err": self.bse,
-            "std err (sampling)": self.bse_sampling,
-            "std err (noise)": self.bse_noise,
-            statistic: self.tvalues,
-            pvalue: self.pvalues,
-            lower: ends[0],
-            upper: ends[1],
-            "noise share": self.noise_share,
-        }
+        parts = {"std err": self.bse, "std err (sampling)": self.bse_sampling, "std err (noise)": self.bse_noise}
+        tests = dict(zip(statistic_labels(self), (self.tvalues, self.pvalues), strict=True)) if tested else {}
+        interval = dict(zip(printing.interval_labels(alpha), (ends[0], ends[1]), strict=True))
+        columns = {"coef": self.params, **parts, **tests, **interval, "noise share": self.noise_share}
         return pd.DataFrame(columns | ({} if bound is None else {"bias bound": bound}))
 
-    def _coefficients(self, xname: Sequence[str] | None, alpha: float) -> pd.DataFrame:
-        """Return the frame of coefficients under other names."""
-        frame = PrivateResults.summary_frame(self, alpha)
-        if xname is not None and len(xname) != len(frame):
-            raise OptionError("xname", list(xname), f"{len(frame)} names")
-        return frame if xname is None else frame.set_axis(list(xname), axis=0)
+    _with_tests = True
+    _table_of = staticmethod(printing.coefficient_table)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.model_name} Results"
+
+    def _names(self, xname: Sequence[str] | None, default: Sequence[str]) -> list[str]:
+        """Return what the estimates are called."""
+        names = list(default if xname is None else xname)
+        if len(names) != len(default):
+            raise OptionError("xname", names, f"{len(default)} names")
+        return names
 
     def summary(
         self,
@@ -393,7 +617,7 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         xname: Sequence[str] | None = None,
         title: str | None = None,
         alpha: float = 0.05,
-    ) -> PrivateSummary:
+    ) -> printing.PrivateSummary:
         """Return the summary: header, coefficients, guarantee, warnings.
 
         Parameters
@@ -418,17 +642,11 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             Where ``alpha`` is no level or ``xname`` has the wrong length.
         """
-        frame = self._coefficients(xname, alpha)
-        shown, cells = without_parts(frame), []
-        for values in shown.to_numpy(dtype=np.float64):  # as statsmodels writes numbers
-            coef, *middle, pvalue, lower, upper, share = values
-            numbers = [figure(coef, 4), *map(figure, middle), f"{pvalue:#6.3f}"]
-            cells.append([*numbers, figure(lower), figure(upper), f"{share:.1%}"])
-        stubs = list(xname) if xname is not None else column_labels(self.release, frame.index)
-        table = cell_table(cells, list(shown.columns), stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"])
+        frame = self.summary_frame(alpha)
+        table = self._table_of(frame, self._names(xname, printing.column_labels(self.release, self._inference.names)))
         left, right = header_facts(self, yname or self.response)
-        title = title or f"{self.model_name} Results"
-        return summary_of(title, left, right, table, explain(self, frame), self.flags)
+        notes = explain(self, frame, alpha, tested=self._with_tests)
+        return printing.summary_of(title or self._title, left, right, table, notes, self.flags)
 
     def summary2(
         self,
@@ -457,14 +675,15 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         OptionError
             As ``summary``.
         """
-        frame = self._coefficients(xname, alpha)
+        frame = self._frame(alpha, tested=True)
+        frame.index = pd.Index(self._names(xname, self._inference.names))
         left, right = header_facts(self, yname or self.response)
         table = Summary2()
         table.add_dict(dict(left) | dict(right))
-        table.add_df(without_parts(frame), float_format=float_format)
+        table.add_df(printing.without_parts(frame), float_format=float_format)
         table.settings[0]["float_format"] = float_format  # statsmodels takes the first table's for all
         table.add_title(title or f"Results: {self.model_name}")
-        for note in [*explain(self, frame), *(f"Warning: {warning}" for warning in self.flags)]:
+        for note in [*explain(self, frame, alpha), *(f"Warning: {warning}" for warning in self.flags)]:
             table.add_text(note)
         return table
 
@@ -494,14 +713,8 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
         infinite arm has the normal quantile times the sampling standard error as its sampling part.
         """
         ends = self.conf_int(check_alpha(alpha))
-        estimate, sampling = self.params.to_numpy(), self.bse_sampling.to_numpy()
-        ratio, fallback = sampling / self.bse.to_numpy(), stats.norm.isf(alpha / 2) * sampling
-        columns = {"estimate": estimate, "lower": ends[0], "upper": ends[1]}
-        for name, sign, end in (("sampling_lower", -1.0, ends[0]), ("sampling_upper", 1.0, ends[1])):
-            arm = np.maximum(sign * (end.to_numpy() - estimate), 0.0)
-            bounded = np.isfinite(arm)
-            columns[name] = estimate + sign * np.where(bounded, np.where(bounded, arm, 0.0) * ratio, fallback)
-        return pd.DataFrame(columns, index=self.params.index)
+        error, sampling = self.bse.to_numpy(), self.bse_sampling.to_numpy()
+        return interval_frame(self.params, ends.to_numpy(), sampling / error, stats.norm.isf(alpha / 2) * sampling)
 
     def plot_coefficients(
         self,
@@ -545,11 +758,13 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
                 raise UnknownColumnError(name, frame.index, "the coefficients")
         slopes = [name for name in frame.index if name not in CONSTANTS]
         frame = frame.loc[(slopes or list(frame.index)) if terms is None else list(terms)]
-        frame.index = pd.Index(column_labels(self.release, frame.index))
-        (response,) = column_labels(self.release, [self.response])
-        title = f"{response}: {title_guarantee(self.release)}"
-        label = f"coefficient ({self.inference.method} inference)"
+        frame.index = pd.Index(printing.column_labels(self.release, frame.index))
+        title, label = self._plot_title(), f"coefficient ({self.inference.method} inference)"
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
+
+    def _plot_title(self) -> str:
+        (response,) = printing.column_labels(self.release, [self.response])
+        return f"{response}: {printing.title_guarantee(self.release)}"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot coefficients with intervals; `plot_coefficients` has more options.
@@ -572,8 +787,8 @@ class PrivateResults(Exported, PublicGrids, PrivateEstimates):
     def default_model_infos(self) -> dict[str, Callable[[Any], str]]:
         """What ``statsmodels.iolib.summary2.summary_col`` prints below the coefficients."""
         return {
-            "N": lambda results: format_nobs(results.inference),
-            "Guarantee": lambda results: short_guarantee(results.release),
+            "N": lambda results: printing.format_nobs(results.inference),
+            "Guarantee": lambda results: printing.short_guarantee(results.release),
             "Neighbours": lambda results: str(results.release.neighbors),
         }
 
@@ -593,3 +808,70 @@ def _factor(design: FormulaDesign | None, term_name: str) -> tuple[Array, tuple[
         raise OptionError("term_name", term_name, f"a term that is one factor, without interactions: {known}")
     coding, places, levels = factors[term_name]
     return coding, places, levels
+
+
+_POINTS = 101
+
+
+def _grid(column: Column) -> Sequence[Any]:
+    """Return the levels of a column, or points evenly over its declared bounds."""
+    if isinstance(column, Category):
+        return column.levels
+    if column.kind == "boolean":
+        return (False, True)
+    lower, upper = float(getattr(column, "lower", 0.0)), float(getattr(column, "upper", 1.0))
+    if isinstance(column, Integer) and upper - lower < _POINTS:
+        return [float(k) for k in range(int(lower), int(upper) + 1)]
+    return [float(value) for value in np.linspace(lower, upper, _POINTS)]
+
+
+def _tested(changes: MarginalEffects, name: str, contrast: str, alpha: float, index: pd.Index) -> pd.DataFrame:
+    """Return the columns of changes (m,) of one kind, one a point."""
+    ends = changes.conf_int(alpha)
+    columns = {
+        "term": name,
+        "contrast": contrast,
+        "estimate": changes.margeff,
+        "std_error": changes.margeff_se,
+        "statistic": changes.tvalues,
+        "p_value": changes.pvalues,
+        "s_value": _surprise(changes.pvalues),
+        "conf_low": ends[:, 0],
+        "conf_high": ends[:, 1],
+    }
+    return pd.DataFrame(columns, index=index)
+
+
+def _surprise(pvalues: Array) -> Array:
+    """Return p-values in bits, -log2 p; infinite where a p-value is zero."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(-np.log2(pvalues))
+
+
+def _laid_out(numbers: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """Put the number of the point before the numbers, and the points after them."""
+    taken = [name for name in points.columns if name in numbers.columns or name == "rowid"]
+    if taken:
+        raise OptionError("newdata", ", ".join(map(str, taken)), "columns that are not called as the results are")
+    numbers.insert(0, "rowid", np.arange(len(points)))
+    return numbers.join(points).reset_index(drop=True)
+
+
+def _points(newdata: object) -> pd.DataFrame:
+    to_pandas = getattr(newdata, "to_pandas", None)  # of Polars and Arrow
+    frame = public_frame(newdata if to_pandas is None else to_pandas(), "newdata")
+    if frame is None or frame.empty:
+        raise OptionError("newdata", type_of(newdata), "public points: a DataFrame, or a dict of columns")
+    return frame.reset_index(drop=True)
+
+
+def _named(variables: object, design: FormulaDesign) -> Sequence[str]:
+    """Return the columns that change."""
+    if variables is None:
+        return design.variables
+    names = items_of(variables)
+    require(names, "variables", type_of(variables), "columns that the formula reads, by name")
+    for name in names:
+        if name not in design.variables:
+            raise UnknownColumnError(name, design.variables, "the formula")
+    return list(names)

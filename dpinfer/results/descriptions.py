@@ -12,30 +12,9 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.display.report import number
-from dpinfer.errors import InferenceError, OptionError
+from dpinfer.errors import InferenceError
+from dpinfer.results import drawing, printing
 from dpinfer.results.base import PrivateResults
-from dpinfer.results.drawing import (
-    SMALL,
-    draw_intervals,
-    given_or_new,
-    grouped,
-    heat_table,
-    ink,
-    legend,
-    restrain,
-    titled,
-)
-from dpinfer.results.estimates import explain, header_facts
-from dpinfer.results.printing import (
-    PrivateSummary,
-    column_caption,
-    column_labels,
-    estimate_table,
-    interval_labels,
-    summary_of,
-    title_guarantee,
-)
-from dpinfer.results.testing import check_alpha
 from dpinfer.statistics.combination import SUSPICIOUS, Consistency, ConsistencyTest
 
 if TYPE_CHECKING:
@@ -141,40 +120,17 @@ class DescriptionResults(PrivateResults):
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        ends = self.conf_int(check_alpha(alpha))
-        lower, upper = interval_labels(alpha)
-        columns: dict[str, Any] = {
-            self.quantity: self.params,
-            "std err": self.bse,
-            "std err (sampling)": self.bse_sampling,
-            "std err (noise)": self.bse_noise,
-            lower: ends[0],
-            upper: ends[1],
-            "noise share": self.noise_share,
-        }
-        frame = pd.DataFrame({name: np.asarray(values) for name, values in columns.items()}, index=self.index)
+        frame = self._frame(alpha, tested=False).set_axis(self.index).rename(columns={"coef": self.quantity})
         if self.sizes is not None:
             frame["count"] = self.sizes.to_numpy()
         return frame
 
-    def summary(
-        self,
-        yname: str | None = None,
-        xname: Sequence[str] | None = None,
-        title: str | None = None,
-        alpha: float = 0.05,
-    ) -> PrivateSummary:
-        """Return the summary: header, estimates, guarantee, warnings; see `PrivateResults.summary`."""
-        frame = self.summary_frame(alpha)
-        names = column_labels(self.release, self._inference.names) if xname is None else list(xname)
-        if len(names) != len(frame):
-            raise OptionError("xname", names, f"{len(frame)} names")
-        left, right = header_facts(self, yname or self._response)
-        shown = frame[[*interval_labels(alpha), "noise share"]]
-        notes = explain(self, shown, tested=False)
-        notes = [note.replace("a coefficient's", "an estimate's") for note in notes]
-        title = title or f"{self._model_name} of {self._response}"
-        return summary_of(title, left, right, estimate_table(frame, names), notes, self.flags)
+    _with_tests = False
+    _table_of = staticmethod(printing.estimate_table)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.model_name} of {self.response}"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot estimates with intervals, the sampling part told apart from the noise part.
@@ -190,28 +146,26 @@ class DescriptionResults(PrivateResults):
         matplotlib.axes.Axes
         """
         release, frame = self.release, self.coefficient_frame(alpha)
-        named = [column_labels(release, [name])[0] if name is not None else "" for name in self.index.names]
+        named = [printing.column_labels(release, [name])[0] if name is not None else "" for name in self.index.names]
         if self.index.names[0] is None:
-            frame.index = column_labels(release, self.index)
+            frame.index = printing.column_labels(release, self.index)
         else:  # by their groups, where these are all that tells them apart
             columns = [
                 [text if len(named) == 1 or name in ("quantity", "") else f"{name}: {text}" for text in texts]
                 for name, texts in zip(named, map(self._level_names, range(len(named))), strict=True)
             ]
             frame.index = [", ".join(texts) for texts in zip(*columns, strict=True)]
-        response = column_caption(release, self.response)
+        response = printing.column_caption(release, self.response)
         label = f"{self.quantity} of {response}" if response else self.quantity
         title = self._plot_title()
-        axes = draw_intervals(frame, ax, alpha=alpha, color=color, legend=True, zero=False, label=label, title=title)
-        grouped(axes.xaxis)
-        groups = [column_caption(release, str(name)) for name in self.index.names if name is not None]
+        axes = drawing.draw_intervals(
+            frame, ax, alpha=alpha, color=color, legend=True, zero=False, label=label, title=title
+        )
+        drawing.grouped(axes.xaxis)
+        groups = [printing.column_caption(release, str(name)) for name in self.index.names if name is not None]
         if groups and self.index.nlevels == 1:
             axes.set_ylabel(groups[0])
         return axes
-
-    def _plot_title(self) -> str:
-        (response,) = column_labels(self.release, [self.response])
-        return f"{response}: {title_guarantee(self.release)}"
 
     def _level_names(self, place: int) -> list[str]:
         """Return what the levels of a group are called."""
@@ -294,14 +248,17 @@ class TableResults(DescriptionResults):
             return self._heat(ax)
         else:
             axes = self._bars(ax, alpha, color)
-        titled(axes, f"{self._plot_title()}, {100 * (1 - alpha):.4g}% intervals, the thick part from sampling")
-        restrain(axes)
+        drawing.titled(axes, f"{self._plot_title()}, {100 * (1 - alpha):.4g}% intervals, the thick part from sampling")
+        drawing.restrain(axes)
         if binned and groups > 1:
-            legend(axes, title=", ".join(column_caption(self.release, str(name)) for name in self.index.names[:-1]))
+            drawing.legend(
+                axes,
+                title=", ".join(printing.column_caption(self.release, str(name)) for name in self.index.names[:-1]),
+            )
         return axes
 
     def _histogram(self, edges: Array, groups: int, ax: Axes | None, alpha: float, color: str | None) -> Axes:
-        ax = given_or_new(ax, 6.4, 3.8)
+        ax = drawing.given_or_new(ax, 6.4, 3.8)
         frame = self.coefficient_frame(alpha)
         bins, middle = len(edges) - 1, (edges[:-1] + edges[1:]) / 2
         widths = np.diff(edges)
@@ -317,32 +274,32 @@ class TableResults(DescriptionResults):
                 estimate, edges, fill=groups == 1, color=shade, alpha=0.45 if groups == 1 else 1.0, label=label or None
             )
             shift = middle + (place - (groups - 1) / 2) * 0.12 * widths
-            ax.vlines(shift, lower, upper, color=ink() if groups == 1 else shade, lw=1.1)
-            ax.vlines(shift, inner, outer, color=ink() if groups == 1 else shade, lw=3.2, alpha=0.6)
+            ax.vlines(shift, lower, upper, color=drawing.ink() if groups == 1 else shade, lw=1.1)
+            ax.vlines(shift, inner, outer, color=drawing.ink() if groups == 1 else shade, lw=3.2, alpha=0.6)
         if float(finite.min()) < 0:
-            ax.axhline(0.0, color=ink(), lw=0.6)
-        caption = column_caption(self.release, str(self.index.names[-1]))
+            ax.axhline(0.0, color=drawing.ink(), lw=0.6)
+        caption = printing.column_caption(self.release, str(self.index.names[-1]))
         ax.set(xlabel=caption, ylabel=self.quantity if even else f"{self.quantity} per unit of the axis")
         ax.set_xlim(edges[0], edges[-1])
-        grouped(ax.xaxis, ax.yaxis)
+        drawing.grouped(ax.xaxis, ax.yaxis)
         return ax
 
     def _bars(self, ax: Axes | None, alpha: float, color: str | None) -> Axes:
         frame = self.coefficient_frame(alpha)
         size = len(frame)
-        ax = given_or_new(ax, 6.4, float(np.clip(1.1 + 0.34 * size, 2.2, _TALLEST)))
+        ax = drawing.given_or_new(ax, 6.4, float(np.clip(1.1 + 0.34 * size, 2.2, _TALLEST)))
         place = np.arange(size)
         shown = frame.clip(*_ends(frame))
         ax.barh(place, shown["estimate"], height=0.7, color=color or "C0", alpha=0.45)
-        ax.hlines(place, shown["lower"], shown["upper"], color=ink(), lw=1.1)
-        ax.hlines(place, shown["sampling_lower"], shown["sampling_upper"], color=ink(), lw=3.2, alpha=0.6)
-        ax.set_yticks(place, self._level_names(0), fontsize=SMALL if size > 30 else None)
+        ax.hlines(place, shown["lower"], shown["upper"], color=drawing.ink(), lw=1.1)
+        ax.hlines(place, shown["sampling_lower"], shown["sampling_upper"], color=drawing.ink(), lw=3.2, alpha=0.6)
+        ax.set_yticks(place, self._level_names(0), fontsize=drawing.SMALL if size > 30 else None)
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)
         if float(shown.to_numpy().min()) < 0:
-            ax.axvline(0.0, color=ink(), lw=0.6)
-        ax.set(xlabel=self.quantity, ylabel=column_caption(self.release, str(self.index.names[0])))
-        grouped(ax.xaxis)
+            ax.axvline(0.0, color=drawing.ink(), lw=0.6)
+        ax.set(xlabel=self.quantity, ylabel=printing.column_caption(self.release, str(self.index.names[0])))
+        drawing.grouped(ax.xaxis)
         return ax
 
     def _heat(self, ax: Axes | None) -> Axes:
@@ -352,15 +309,15 @@ class TableResults(DescriptionResults):
         names = [self._level_names(place) for place in range(self.index.nlevels)]
         across = names[-1][:columns]
         down = [", ".join(column[place] for column in names[:-1]) for place in range(0, len(self.index), columns)]
-        ax = given_or_new(
+        ax = drawing.given_or_new(
             ax, float(np.clip(1.9 + 0.85 * columns, 5.0, 14.0)), float(np.clip(1.5 + 0.36 * len(down), 2.6, _TALLEST))
         )
         whole = float(np.nanmax(np.abs(values))) >= _WHOLE
         texts = [[number(round(one) if whole else one, 3 if not whole else 6) for one in row] for row in values]
-        heat_table(ax, values, down, across, texts=texts)
-        called = [column_caption(self.release, str(name)) for name in self.index.names]
+        drawing.heat_table(ax, values, down, across, texts=texts)
+        called = [printing.column_caption(self.release, str(name)) for name in self.index.names]
         ax.set(xlabel=called[-1], ylabel=", ".join(called[:-1]))
-        titled(ax, f"{self.quantity}, {title_guarantee(self.release)}")
+        drawing.titled(ax, f"{self.quantity}, {printing.title_guarantee(self.release)}")
         return ax
 
     def frame(self) -> pd.DataFrame | pd.Series:

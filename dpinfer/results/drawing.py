@@ -7,14 +7,14 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from dpinfer.checks import of_type
 from dpinfer.display.report import number
-from dpinfer.errors import OptionError, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
@@ -39,8 +39,7 @@ def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     if ax is not None:
         from matplotlib.axes import Axes  # noqa: PLC0415  (as below)
 
-        if not isinstance(ax, Axes):
-            raise OptionError("ax", type_of(ax), "matplotlib Axes, or None for a new figure")
+        of_type(Axes, "ax", ax, "matplotlib Axes, or None for a new figure", hidden=True)
         return ax
     from matplotlib import pyplot as plt  # noqa: PLC0415  (imported when first needed: it is slow to load)
 
@@ -199,6 +198,19 @@ def draw_intervals(
         room = len(frame) * share / (1 - share)
     ax.set_ylim(len(frame) - 0.5 + room, -0.5)
     return ax
+
+
+def interval_frame(estimates: pd.Series, ends: Array, share: Array, beyond: Array) -> pd.DataFrame:
+    """Return what `draw_intervals` draws of estimates (k,) and their intervals (k, 2).
+
+    Each arm is shortened to its ``share`` (k,) from sampling; an infinite one has the length ``beyond`` (k,).
+    """
+    columns = {"estimate": estimates, "lower": ends[:, 0], "upper": ends[:, 1]}
+    for name, sign, end in (("sampling_lower", -1.0, ends[:, 0]), ("sampling_upper", 1.0, ends[:, 1])):
+        arm = np.maximum(sign * (end - estimates.to_numpy()), 0.0)
+        bounded = np.isfinite(arm)
+        columns[name] = estimates + sign * np.where(bounded, np.where(bounded, arm, 0.0) * share, beyond)
+    return pd.DataFrame(columns)
 
 
 _TAIL = 0.001

@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import numpy as np
 import pandas as pd
-from statsmodels.base.data import PandasData
 from statsmodels.base.model import LikelihoodModelResults
 from statsmodels.base.wrapper import ResultsWrapper
 
+from dpinfer.checks import is_whole, require
 from dpinfer.errors import InferenceError, OptionError
+from dpinfer.results import printing
 from dpinfer.results.prediction import CONSTANTS
-from dpinfer.results.printing import charge_notes, column_notes, format_nobs, guarantee, guarantee_facts, measured_in
 from dpinfer.results.testing import (
     CoefficientTest,
     JointTest,
     check_alpha,
-    checked_truth,
     linear_constraints,
     simulated_test,
+    single_level,
 )
-from dpinfer.statistics.inference import joint_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpinfer.release.release import AnyRelease
-    from dpinfer.results.printing import Facts
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import Inference
@@ -75,26 +73,6 @@ _ABSENT = {
 }
 
 
-class NamesOnlyData(PandasData):  # type: ignore[misc]
-    """The part of statsmodels' data handling that puts labels on results.
-
-    Parameters
-    ----------
-    response : str
-        Name of the response.
-    names : sequence of str
-        Names of the parameters.
-    """
-
-    endog = exog = orig_endog = orig_exog = row_labels = const_idx = None
-    ynames: Any = None
-    xnames: Any = None
-
-    def __init__(self, response: str, names: Sequence[str]) -> None:
-        self.ynames, self.xnames = response, list(names)
-        self.k_constant = int(any(name in CONSTANTS for name in names))
-
-
 class NamesOnlyModel:
     """Stands where statsmodels expects a model; knows names and whether there is a constant.
 
@@ -115,12 +93,11 @@ class NamesOnlyModel:
         1 with a constant, 0 without.
     """
 
-    exog = endog = None
+    data = exog = endog = None
 
     def __init__(self, response: str, names: Sequence[str]) -> None:
-        self.data = NamesOnlyData(response, names)
         self.endog_names, self.exog_names = response, list(names)
-        self.k_constant = self.data.k_constant
+        self.k_constant = int(any(name in CONSTANTS for name in names))
         self._data_attr: list[str] = []
 
 
@@ -232,57 +209,33 @@ class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
         ends = self.inference.intervals(np.eye(len(self.params)), check_alpha(alpha))
         return np.asarray(ends, dtype=np.float64)
 
-    def t_test(self, r_matrix: object, cov_p: None = None, use_t: bool | None = None) -> CoefficientTest:
-        """Test single linear combinations; see ``PrivateResults.t_test``."""
-        self._refuse(cov_p=cov_p)
-        if use_t is not None and use_t != self.use_t:
-            self._refuse(use_t=use_t)
-        return CoefficientTest(self.inference, *linear_constraints(r_matrix, self.inference.names))
-
-    def wald_test(
-        self,
-        r_matrix: object,
-        cov_p: None = None,
-        invcov: None = None,
-        use_f: bool | None = None,
-        df_constraints: None = None,
-        scalar: bool = True,
-    ) -> JointTest:
-        """Test restrictions jointly; see ``PrivateResults.wald_test``."""
-        self._refuse(cov_p=cov_p, invcov=invcov, df_constraints=df_constraints)
-        restrictions, values = linear_constraints(r_matrix, self.inference.names)
-        shown_as_f = self.use_t if use_f is None else bool(use_f)
-        return JointTest(self.inference, restrictions, values, use_f=shown_as_f, scalar=scalar)
-
-    def _refuse(self, **options: object) -> None:
-        for option, given in options.items():
-            if given is not None:
-                raise OptionError(option, given, "None: the inference sets it; with_inference() changes it")
-
     @cached_property
-    def _slopes_test(self) -> JointTest | None:
+    def _slopes_test(self) -> JointTest:
         rows = [row for row, name in enumerate(self.inference.names) if name not in CONSTANTS]
         if not rows:
-            return None
+            raise AttributeError(_ABSENT["fvalue"])
         restrictions = np.eye(len(self.params))[rows]
         return JointTest(self.inference, restrictions, np.zeros(len(rows)), use_f=True)
 
     @property
     def fvalue(self) -> float:
         """Statistic, per degree of freedom, of all coefficients but the constant being zero."""
-        if self._slopes_test is None:
-            raise AttributeError(_ABSENT["fvalue"])
         return float(self._slopes_test.fvalue)
 
     @property
     def f_pvalue(self) -> float:
         """P-value of the test of all coefficients but the constant."""
-        if self._slopes_test is None:
-            raise AttributeError(_ABSENT["f_pvalue"])
         return float(self._slopes_test.pvalue)
 
     def remove_data(self) -> None:
         """Do nothing: there is no data."""
+
+
+def _refuse(**options: object) -> None:
+    """Refuse what the inference sets."""
+    for option, given in options.items():
+        if given is not None:
+            raise OptionError(option, given, "None: the inference sets it; with_inference() changes it")
 
 
 METHODS = (
@@ -501,12 +454,9 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         """
         count = len(self._inference.names)
         places = list(range(count)) if cols is None else list(cols)
-        if not all(isinstance(one, int | np.integer) and -count <= one < count for one in places):
-            raise OptionError("cols", cols, f"positions of coefficients, from 0 to {count - 1}")
-        level = check_alpha(alpha)
-        if checked_truth("simultaneous", simultaneous):
-            total = self._inference.cov_sampling + self._inference.cov_noise
-            level = joint_level(total[np.ix_(places, places)], level)
+        within = all(is_whole(one) and -count <= one < count for one in places)
+        require(within, "cols", cols, f"positions of coefficients, from 0 to {count - 1}")
+        level = single_level(self._inference, np.eye(count)[places], alpha, simultaneous)
         ends = pd.DataFrame(self._results.conf_int(level), index=list(self._inference.names))
         return ends if cols is None else ends.iloc[places]
 
@@ -532,7 +482,8 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         OptionError
             Where the hypotheses cannot be read, or an option contradicts the inference.
         """
-        return self._results.t_test(r_matrix, cov_p=cov_p, use_t=use_t)
+        _refuse(cov_p=cov_p, use_t=None if use_t == self.use_t else use_t)
+        return CoefficientTest(self._inference, *linear_constraints(r_matrix, self._inference.names))
 
     def wald_test(
         self,
@@ -585,25 +536,14 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         """
         if null not in NULLS:
             raise OptionError("null", null, NULLS)
+        _refuse(cov_p=cov_p, invcov=invcov, df_constraints=df_constraints)
+        shown_as_f = self.use_t if use_f is None else bool(use_f)
         if null == "asymptotic":
-            return self._results.wald_test(
-                r_matrix, cov_p=cov_p, invcov=invcov, use_f=use_f, df_constraints=df_constraints, scalar=scalar
-            )
-        self._results._refuse(cov_p=cov_p, invcov=invcov, df_constraints=df_constraints)
+            constraints = linear_constraints(r_matrix, self._inference.names)
+            return JointTest(self._inference, *constraints, use_f=shown_as_f, scalar=scalar)
         if not scalar:
             raise OptionError("scalar", scalar, 'True with null="simulated"')
-        shown_as_f = self._results.use_t if use_f is None else bool(use_f)
-        return simulated_test(
-            self.inference,
-            self.release,
-            r_matrix,
-            use_f=shown_as_f,
-            model_name=self.model_name,
-            draws=draws,
-            seed=seed,
-            flags=self.flags,
-            notes=self.notes,
-        )
+        return simulated_test(self, r_matrix, use_f=shown_as_f, draws=draws, seed=seed)
 
     def f_test(
         self,
@@ -637,8 +577,6 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         OptionError, InferenceError, NotProvedError
             As ``wald_test``.
         """
-        if null == "asymptotic":
-            return self.wald_test(r_matrix, cov_p=cov_p, invcov=invcov, use_f=True)
         return self.wald_test(r_matrix, cov_p=cov_p, invcov=invcov, use_f=True, null=null, draws=draws, seed=seed)
 
 
@@ -674,23 +612,23 @@ def statistic_labels(results: PrivateEstimates) -> tuple[str, str]:
     return letter, f"P>|{letter}|" if method == "wald" else f"P ({method})"
 
 
-def header_facts(results: PrivateEstimates, response: str) -> tuple[Facts, Facts]:
+def header_facts(results: PrivateEstimates, response: str) -> tuple[printing.Facts, printing.Facts]:
     """Return the label-value pairs of the left and the right half of the header."""
     inference = results.inference
     reference = ("Df Residuals:", f"{inference.df_resid:.6g}") if results.use_t else ("Reference:", "normal")
     rsquared = "" if inference.rsquared is None else f"{inference.rsquared:.3f}"
     scale = "" if inference.scale is None else f"{inference.scale:.5g}"
-    unit = measured_in(results.release, response)
+    unit = printing.measured_in(results.release, response)
     covariance = getattr(inference, "cov_type", "") if inference.target == "population" else ""
     left = [
         ("Model:", results.model_name),
         ("Dep. Variable:", response),
         *([("Unit:", unit)] if unit else []),
-        *guarantee_facts(results.release),
+        *printing.guarantee_facts(results.release),
         ("Inference:", inference.method),
     ]
     right = [
-        ("No. Observations:", format_nobs(inference)),
+        ("No. Observations:", printing.format_nobs(inference)),
         reference,
         ("Df Model:", f"{results.df_model:.0f}"),
         *([("R-squared:", rsquared)] if rsquared else []),
@@ -707,7 +645,7 @@ def method_notes(results: PrivateEstimates, ends: NDArray[np.float64]) -> list[s
     return [note for note in (method, infinite) if note]
 
 
-def explain(results: PrivateEstimates, frame: pd.DataFrame, *, tested: bool = True) -> list[str]:
+def explain(results: PrivateEstimates, frame: pd.DataFrame, alpha: float, *, tested: bool = True) -> list[str]:
     """Return the notes below a table.
 
     Parameters
@@ -716,8 +654,10 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame, *, tested: bool = Tr
         The results.
     frame : DataFrame
         Their ``summary_frame``.
+    alpha : float
+        One minus the confidence of its intervals.
     tested : bool
-        Whether the table has test statistics, whose method it then names.
+        Whether the table is of coefficients with test statistics, whose method it then names.
 
     Returns
     -------
@@ -725,11 +665,11 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame, *, tested: bool = Tr
         Guarantee and charge; how to read the table: target, noise share, method, infinite ends; the results' own.
     """
     inference, release = results.inference, results.release
-    ends = frame.iloc[:, -3:-1].to_numpy(dtype=np.float64)
+    ends = frame[list(printing.interval_labels(alpha))].to_numpy(dtype=np.float64)
     reading = [
         _TARGETS.get(inference.target, f"Target: {inference.target}."),
-        "Noise share is the part of a coefficient's variance that is privacy noise.",
+        f"Noise share is the part of {'a coefficient' if tested else 'an estimate'}'s variance that is privacy noise.",
         *(note for note in method_notes(results, ends) if tested or "coef / std err" not in note),
     ]
-    notes = [" ".join([guarantee(release), *charge_notes(release)]), " ".join(reading)]
-    return [*notes, *column_notes(release), *results.notes]
+    notes = [" ".join([printing.guarantee(release), *printing.charge_notes(release)]), " ".join(reading)]
+    return [*notes, *printing.column_notes(release), *results.notes]

@@ -14,37 +14,21 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 from statsmodels.genmod.families import links
-from statsmodels.genmod.families.links import Identity
 
-from dpinfer.errors import OptionError, UnknownColumnError, type_of
-from dpinfer.results.drawing import SMALL, draw_intervals, given_or_new, grouped, restrain, titled
+from dpinfer.errors import OptionError
+from dpinfer.results import printing
+from dpinfer.results.drawing import draw_intervals, interval_frame
 from dpinfer.results.estimates import method_notes, statistic_labels
-from dpinfer.results.prediction import public_frame
-from dpinfer.results.printing import (
-    Exported,
-    PrivateSummary,
-    cell_table,
-    charge_notes,
-    column_labels,
-    column_notes,
-    figure,
-    guarantee,
-    guarantee_facts,
-    interval_labels,
-    summary_of,
-    title_guarantee,
-)
 from dpinfer.results.testing import check_alpha
-from dpinfer.schema.columns import Boolean, Category, Integer
+from dpinfer.schema.columns import Boolean, Integer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from dpinfer.results.estimates import PrivateEstimates
-    from dpinfer.schema.columns import Column
     from dpinfer.schema.formula import FormulaDesign
     from dpinfer.statistics.arrays import Array
 
@@ -282,7 +266,7 @@ MARGIN_LABELS = {"dydx": "dy/dx", "eyex": "d(lny)/d(lnx)", "dyex": "dy/d(lnx)", 
 """What tables call the effects of each method, as in statsmodels."""
 
 
-class MarginalEffects(Exported):
+class MarginalEffects(printing.Exported):
     """Marginal effects of a generalized linear model, from released numbers and public points.
 
     Parameters
@@ -462,7 +446,7 @@ class MarginalEffects(Exported):
         }
         return pd.DataFrame(columns, index=list(self.names))
 
-    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+    def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
         """Return the table with header, guarantee and warnings.
 
         Parameters
@@ -481,23 +465,16 @@ class MarginalEffects(Exported):
             Where ``alpha`` is not strictly between 0 and 1.
         """
         results, frame = self.results, self.summary_frame(alpha)
-        lower, upper = interval_labels(alpha)
-        headers = [frame.columns[0], "std err", *statistic_labels(results), lower, upper]
-        cells = []
-        for effect, error, ratio, pvalue, low, high in frame.to_numpy():
-            cells.append(
-                [figure(effect, 4), *map(figure, (error, ratio)), f"{pvalue:#6.3f}", figure(low), figure(high)]
-            )
-        stubs = column_labels(results.release, self.names)
-        table = cell_table(cells, headers, stubs, ["%s", "%s", "%8s", "%s", "%11s", "%11s"])
-        left = [("Dep. Variable:", results.response), *guarantee_facts(results.release)]
+        ends = frame.iloc[:, -2:].to_numpy(dtype=np.float64)
+        frame.columns = [frame.columns[0], "std err", *statistic_labels(results), *printing.interval_labels(alpha)]
+        table = printing.coefficient_table(frame, printing.column_labels(results.release, self.names))
+        left = [("Dep. Variable:", results.response), *printing.guarantee_facts(results.release)]
         right = [("Method:", self.margeff_options["method"]), ("At:", self.margeff_options["at"])]
         right.append(("Inference:", results.inference.method))
-        ends = frame.iloc[:, -2:].to_numpy(dtype=np.float64)
-        notes = [guarantee(results.release), *self.notes, *method_notes(results, ends)]
-        notes += [*column_notes(results.release), *charge_notes(results.release)]
+        notes = [printing.guarantee(results.release), *self.notes, *method_notes(results, ends)]
+        notes += [*printing.column_notes(results.release), *printing.charge_notes(results.release)]
         title = f"{results.model_name} Marginal Effects"
-        return summary_of(title, left, right, table, notes, results.flags)
+        return printing.summary_of(title, left, right, table, notes, results.flags)
 
     def plot(
         self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None, legend: bool = True
@@ -528,21 +505,10 @@ class MarginalEffects(Exported):
         ends = self.conf_int(alpha)
         variances = np.einsum("kp,pq,kq->k", self.gradients, self.results.inference.cov_sampling, self.gradients)
         share = np.minimum(_ratio(np.sqrt(np.maximum(variances, 0.0)), self._combined_se), 1.0)
-        fallback = stats.norm.isf(alpha / 2) * share * self.margeff_se
-        bounded = np.isfinite(ends)
-        arms = np.abs(np.where(bounded, ends, self.margeff[:, None]) - self.margeff[:, None]) * share[:, None]
-        arms = np.where(bounded, arms, fallback[:, None])
-        columns = {
-            "estimate": self.margeff,
-            "lower": ends[:, 0],
-            "upper": ends[:, 1],
-            "sampling_lower": self.margeff - arms[:, 0],
-            "sampling_upper": self.margeff + arms[:, 1],
-        }
+        effects = pd.Series(self.margeff, index=printing.column_labels(self.results.release, self.names))
+        frame = interval_frame(effects, ends, share, stats.norm.isf(alpha / 2) * share * self.margeff_se)
         label = f"{MARGIN_LABELS[self.margeff_options['method']]} ({self.results.inference.method} inference)"
-        (response,) = column_labels(self.results.release, [self.results.response])
-        title = f"{response}: {title_guarantee(self.results.release)}"
-        frame = pd.DataFrame(columns, index=column_labels(self.results.release, self.names))
+        title = self.results._plot_title()
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)
 
 
@@ -551,317 +517,3 @@ def _ratio(part: Array, whole: Array) -> Array:
     with np.errstate(all="ignore"):
         found = np.asarray(part / whole)
     return np.where(np.isnan(found), 0.0, found)
-
-
-_POINTS = 101
-
-
-def _grid(column: Column) -> Sequence[Any]:
-    """Return the levels of a column, or points evenly over its declared bounds."""
-    if isinstance(column, Category):
-        return column.levels
-    if column.kind == "boolean":
-        return (False, True)
-    lower, upper = float(getattr(column, "lower", 0.0)), float(getattr(column, "upper", 1.0))
-    if isinstance(column, Integer) and upper - lower < _POINTS:
-        return [float(k) for k in range(int(lower), int(upper) + 1)]
-    return [float(value) for value in np.linspace(lower, upper, _POINTS)]
-
-
-class PublicGrids:
-    """What `marginaleffects` computes of a model, at points that are public; a part of `PrivateResults`.
-
-    That package takes the rows of a fit: its averages, its steps and its levels are theirs. Here the points are given,
-    the covariance counts privacy noise, and p-values and intervals are those of the results' one inference.
-    """
-
-    _design: FormulaDesign | None
-    _inverse_link: Callable[[Array], Array] | None
-
-    @property
-    def _curve(self) -> Curve:
-        """The mean as a function of the linear predictor."""
-        if self._inverse_link is not None:
-            raise OptionError("variables", None, "results whose mean has a known derivative: predictions() needs none")
-        return MeanFunction(Identity()).curve(logarithm=False)
-
-    def predictions(self, newdata: object, *, conf_level: float = 0.95) -> pd.DataFrame:
-        """Return predicted means at public points, with errors, tests and intervals.
-
-        Parameters
-        ----------
-        newdata : DataFrame or dict
-            Public points, as ``exog`` of `get_prediction`.
-        conf_level : float
-            The confidence, of each mean by itself.
-
-        Returns
-        -------
-        DataFrame (m, ...)
-            "rowid", "estimate", "std_error", "statistic", "p_value", "s_value", "conf_low", "conf_high",
-            then the points. With a link there are no "statistic", "p_value" and "s_value", for the hypothesis of a zero
-            mean lies at infinity, and the interval is that of the linear predictor put through the inverse link.
-
-        Raises
-        ------
-        UnknownColumnError, OptionError, FormulaError
-            As `get_prediction`; where ``conf_level`` is not strictly between 0 and 1.
-        """
-        results: Any = self
-        alpha, points = 1.0 - check_alpha(conf_level, "conf_level"), _points(newdata)
-        found = results.get_prediction(points)
-        frame = found.summary_frame(alpha)
-        columns = {"estimate": frame["mean"], "std_error": frame.get("mean_se", np.nan)}
-        if found.inverse_link is None and not found._added.any():
-            ratio = frame["mean"] / frame["mean_se"]
-            pvalues = results.inference.contrast_pvalues(found.rows, np.zeros(len(found.rows)))
-            columns |= {"statistic": ratio, "p_value": pvalues, "s_value": _surprise(pvalues)}
-        columns |= {"conf_low": frame["mean_ci_lower"], "conf_high": frame["mean_ci_upper"]}
-        return _laid_out(pd.DataFrame(columns, index=points.index), points)
-
-    def comparisons(
-        self, newdata: object, variables: str | Sequence[str] | None = None, *, conf_level: float = 0.95
-    ) -> pd.DataFrame:
-        """Return differences of predicted means, for a change of one column, at public points.
-
-        Parameters
-        ----------
-        newdata : DataFrame or dict
-            Public points, by all columns that the formula reads.
-        variables : str or sequence of str, optional
-            Columns that change; by default all that the formula reads.
-        conf_level : float
-            The confidence, of each difference by itself.
-
-        Returns
-        -------
-        DataFrame
-            A row for each change and point: "rowid", "term", "contrast", "estimate", "std_error", "statistic",
-            "p_value", "s_value", "conf_low", "conf_high", and the points. Numbers change by one, half of it on each
-            side (``"+1"``), truth values from false to true, factors from their reference level to each other.
-
-        Raises
-        ------
-        UnknownColumnError, OptionError, FormulaError
-            As `predictions`; where there is no formula, or it does not read a column.
-        """
-        return self._effects(newdata, variables, 1.0 - check_alpha(conf_level, "conf_level"), "unit", "+1")
-
-    def slopes(
-        self, newdata: object, variables: str | Sequence[str] | None = None, *, conf_level: float = 0.95
-    ) -> pd.DataFrame:
-        """Return slopes of the mean along columns, at public points; of factors and truth values `comparisons`.
-
-        Parameters
-        ----------
-        newdata, variables, conf_level
-            As in `comparisons`.
-
-        Returns
-        -------
-        DataFrame
-            As `comparisons`; the contrast of numbers is ``"dY/dX"``.
-
-        Raises
-        ------
-        UnknownColumnError, OptionError, FormulaError
-            As `comparisons`.
-        """
-        return self._effects(newdata, variables, 1.0 - check_alpha(conf_level, "conf_level"), "", "dY/dX")
-
-    def margins_frame(
-        self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05
-    ) -> pd.DataFrame:
-        """Return what ``plot_margins`` draws: predicted means along one column of the schema.
-
-        Parameters
-        ----------
-        term : str
-            A column that the formula reads.
-        at : dict or DataFrame, optional
-            Public values of all other columns that it reads; several values make several curves.
-        grid : sequence, optional
-            Public values of ``term``; by default its levels, or points evenly over its declared bounds.
-        alpha : float
-            One minus the confidence.
-
-        Returns
-        -------
-        DataFrame
-            A row for each curve and point: "curve" (0, 1, ...), the columns that the formula reads, and those of
-            ``get_prediction(...).summary_frame(alpha)``.
-
-        Raises
-        ------
-        UnknownColumnError
-            Where the formula does not read ``term``, or ``at`` lacks a column.
-        OptionError
-            Where there is no formula, or a value is no number or declared level.
-        FormulaError
-            Where a term is not defined at a point.
-        """
-        check_alpha(alpha)
-        design = self._design
-        if design is None:
-            raise OptionError("term", term, "a column of a formula, and these results have none")
-        if term not in design.variables:
-            raise UnknownColumnError(term, design.variables, "the formula")
-        names = [name for name in design.variables if name != term]
-        others = public_frame({} if at is None else at, "at")
-        if others is None:
-            raise OptionError("at", type_of(at), f"a dict or a DataFrame with public values of {', '.join(names)}")
-        for name in names:
-            if name not in others.columns:
-                raise UnknownColumnError(name, others.columns, "at")
-        values = pd.Series(list(_grid(design.schema[term]) if grid is None else grid), name=term)
-        if not len(values) or not len(others):
-            raise OptionError("grid" if len(others) else "at", [], "at least one point")
-        points = others[names].merge(values.to_frame(), how="cross")
-        points.index = pd.RangeIndex(len(points))
-        results: Any = self
-        predicted = results.get_prediction(points).summary_frame(alpha)
-        points["curve"] = np.repeat(np.arange(len(others)), len(values))
-        return points[["curve", *design.variables]].join(predicted)
-
-    def plot_margins(
-        self,
-        term: str,
-        at: object = None,
-        ax: Axes | None = None,
-        *,
-        grid: Sequence[object] | None = None,
-        alpha: float = 0.05,
-        color: str | None = None,
-        legend: bool = True,
-    ) -> Axes:
-        """Plot the predicted mean along one column, the others at public values, with a pointwise band.
-
-        Parameters
-        ----------
-        term, at, grid, alpha
-            As in ``margins_frame``.
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
-        color : str, optional
-            Colour of a single curve.
-        legend : bool
-            Whether to draw a legend where there are several curves.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The axes. An infinite end is drawn to the edge.
-
-        Raises
-        ------
-        UnknownColumnError, OptionError, FormulaError
-            As ``margins_frame``.
-        """
-        frame = self.margins_frame(term, at, grid=grid, alpha=alpha)
-        results: Any = self
-        design = self._design
-        assert design is not None
-        ax = given_or_new(ax, 6.4, 4.2)
-        curves = [curve for _, curve in frame.groupby("curve", sort=True)]
-        varying = [name for name in design.variables if name != term and len(set(map(str, frame[name]))) > 1]
-        discrete = design.schema[term].kind in ("category", "boolean")
-        ends = frame[["mean", "mean_ci_lower", "mean_ci_upper"]].to_numpy(dtype=np.float64)
-        finite = ends[np.isfinite(ends)]
-        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-        margin = 0.06 * (high - low) or 1.0
-        for place, curve in enumerate(curves):
-            label = ", ".join(f"{design.schema.caption(name)} = {curve[name].iloc[0]}" for name in varying)
-            shade = color if color and len(curves) == 1 else f"C{place}"
-            below, above = (curve[end].clip(low - margin, high + margin) for end in ("mean_ci_lower", "mean_ci_upper"))
-            if discrete:
-                places = np.arange(len(curve)) + 0.12 * (place - (len(curves) - 1) / 2)
-                ax.vlines(places, below, above, color=shade, linewidth=1.4)
-                ax.plot(places, curve["mean"], "o", color=shade, markersize=5, label=label)
-                ax.set_xticks(np.arange(len(curve)), [str(value) for value in curve[term]])
-            else:
-                ax.fill_between(
-                    curve[term].to_numpy(dtype=np.float64), below, above, color=shade, alpha=0.25, linewidth=0
-                )
-                ax.plot(curve[term].to_numpy(dtype=np.float64), curve["mean"], color=shade, label=label)
-        ax.set_ylim(low - margin, high + margin)
-        ax.set_xlabel(design.schema.caption(term))
-        ax.set_ylabel(
-            f"mean of {design.schema.caption(results.response)},\npointwise {100 * (1 - alpha):.4g}% intervals"
-        )
-        titled(ax, f"{design.schema.caption(results.response)}: {title_guarantee(results.release)}")
-        restrain(ax)
-        grouped(ax.yaxis, *([] if discrete else [ax.xaxis]))
-        if legend and varying:
-            ax.legend(frameon=False, fontsize=SMALL)
-        return ax
-
-    def _effects(self, newdata: object, variables: object, alpha: float, change: str, label: str) -> pd.DataFrame:
-        results: Any = self
-        design = self._design
-        if design is None:
-            raise OptionError("variables", variables, "results of a formula: these have none to tell what changes")
-        points = _points(newdata)
-        values = design.read(points)
-        at, params, curve = Points(design.rows(values, len(points)), values), results.inference.params, self._curve
-        found = []
-        for name in _named(variables, design):
-            effects = column_effects(at.rows, values, design, name, dummy=True, change=change)
-            factor, truth = is_factor(design, name), isinstance(design.schema[name], Boolean)
-            contrasts = contrasts_of(design, name) if factor else ["True - False" if truth else label]
-            for contrast, effect in zip(contrasts, effects, strict=True):
-                changes = MarginalEffects(results, (), *effect.evaluate(at, params, curve, relative=False))
-                found.append(_laid_out(_tested(changes, name, contrast, alpha, points.index), points))
-        return pd.concat(found, ignore_index=True)
-
-
-def _tested(changes: MarginalEffects, name: str, contrast: str, alpha: float, index: pd.Index) -> pd.DataFrame:
-    """Return the columns of changes (m,) of one kind, one a point."""
-    ends = changes.conf_int(alpha)
-    columns = {
-        "term": name,
-        "contrast": contrast,
-        "estimate": changes.margeff,
-        "std_error": changes.margeff_se,
-        "statistic": changes.tvalues,
-        "p_value": changes.pvalues,
-        "s_value": _surprise(changes.pvalues),
-        "conf_low": ends[:, 0],
-        "conf_high": ends[:, 1],
-    }
-    return pd.DataFrame(columns, index=index)
-
-
-def _surprise(pvalues: Array) -> Array:
-    """Return p-values in bits, -log2 p; infinite where a p-value is zero."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(-np.log2(pvalues))
-
-
-def _laid_out(numbers: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """Put the number of the point before the numbers, and the points after them."""
-    taken = [name for name in points.columns if name in numbers.columns or name == "rowid"]
-    if taken:
-        raise OptionError("newdata", ", ".join(map(str, taken)), "columns that are not called as the results are")
-    numbers.insert(0, "rowid", np.arange(len(points)))
-    return numbers.join(points).reset_index(drop=True)
-
-
-def _points(newdata: object) -> pd.DataFrame:
-    to_pandas = getattr(newdata, "to_pandas", None)  # of Polars and Arrow
-    frame = public_frame(newdata if to_pandas is None else to_pandas(), "newdata")
-    if frame is None or frame.empty:
-        raise OptionError("newdata", type_of(newdata), "public points: a DataFrame, or a dict of columns")
-    return frame.reset_index(drop=True)
-
-
-def _named(variables: object, design: FormulaDesign) -> Sequence[str]:
-    """Return the columns that change."""
-    if variables is None:
-        return design.variables
-    names = [variables] if isinstance(variables, str) else variables
-    if not isinstance(names, list | tuple) or not names:
-        raise OptionError("variables", type_of(variables), "columns that the formula reads, by name")
-    for name in names:
-        if name not in design.variables:
-            raise UnknownColumnError(name, design.variables, "the formula")
-    return list(names)

@@ -11,6 +11,7 @@ from statsmodels.stats import multitest
 
 from dpinfer.errors import NotProvedError, OptionError, kind_of
 from dpinfer.results.estimates import PrivateEstimates
+from dpinfer.results.printing import label_texts
 from dpinfer.results.testing import CoefficientTest, JointTest, TestResults, check_alpha
 
 if TYPE_CHECKING:
@@ -145,11 +146,7 @@ def _of_frame(frame: pd.DataFrame | pd.Series) -> list[tuple[str, _Row]]:
             raise OptionError("tests", f"columns {listed}", f"one of {', '.join(_PVALUES)}")
         found = frame[column]
     values = pd.to_numeric(found, errors="coerce")
-    return [(_text(label), _Row(float(value))) for label, value in zip(found.index, values, strict=True)]
-
-
-def _text(label: object) -> str:
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    return [(label, _Row(float(value))) for label, value in zip(label_texts(found.index), values, strict=True)]
 
 
 def _of_one(name: str, one: Any) -> list[tuple[str, _Row]]:

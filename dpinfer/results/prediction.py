@@ -12,7 +12,7 @@ import pandas as pd
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError, UnknownColumnError, kind_of, type_of
 from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
-from dpinfer.results.printing import label_texts
+from dpinfer.results.printing import Shown, label_texts
 from dpinfer.results.testing import check_alpha, standard_errors
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _column(frame: pd.DataFrame, name: str) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanPrediction(PlottedIntervals):
+class MeanPrediction(PlottedIntervals, Shown):
     """Predicted means at public design points, with intervals from the one inference.
 
     Parameters
@@ -242,7 +242,3 @@ class MeanPrediction(PlottedIntervals):
     def _report(self) -> Report:
         notes = ("95% intervals of each mean by itself, sampling and privacy noise counted.",)
         return Report("Predictions at public points", (), (Table.of(self.summary_frame()),), notes)
-
-    def _repr_html_(self) -> str:
-        """Show `summary_frame` as HTML in a notebook."""
-        return self._report().html()

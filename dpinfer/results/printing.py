@@ -9,6 +9,7 @@ import textwrap
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from statsmodels.iolib.summary import Summary, forg
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
@@ -167,6 +168,17 @@ def cell_table(
     """Build a table of cells that are texts already, laid out as statsmodels lays out coefficients."""
     layout = copy.deepcopy(fmt_params) | {"data_fmts": list(formats) or ["%s"] * len(headers)}
     return SimpleTable(cells, headers=list(headers), stubs=list(stubs), txt_fmt=layout)
+
+
+def coefficient_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
+    """Build a table of the ``summary_frame`` of coefficients, or of effects, its rows called by these names."""
+    shown = without_parts(frame)
+    first: Callable[[Any], str] = partial(figure, digits=4)
+    styles = [first, figure, figure, "{:#6.3f}".format, figure, figure, "{:.1%}".format]
+    formats = ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"][: len(shown.columns)]
+    rows = shown.to_numpy(dtype=np.float64)
+    cells = [[write(value) for write, value in zip(styles, row, strict=False)] for row in rows]
+    return cell_table(cells, list(shown.columns), names, formats)
 
 
 def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:

@@ -13,26 +13,13 @@ from scipy import stats
 from statsmodels.formula._manager import FormulaManager
 from statsmodels.stats.contrast import ContrastResults
 
+from dpinfer.checks import are_texts, of_type
 from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import InferenceError, NotProvedError, OptionError
+from dpinfer.results import printing
 from dpinfer.results.drawing import MARKED, IntervalFigure, PlottedIntervals, draw_law, dress_law, given_or_new
-from dpinfer.results.printing import (
-    Exported,
-    PrivateSummary,
-    cell_table,
-    charge_notes,
-    column_notes,
-    figure,
-    format_count,
-    guarantee,
-    guarantee_facts,
-    interval_labels,
-    label_texts,
-    summary_of,
-    title_guarantee,
-)
 from dpinfer.statistics.inference import combined, joint_level
-from dpinfer.statistics.nulls import Restrictable, simulate
+from dpinfer.statistics.nulls import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,9 +65,26 @@ def checked_truth(option: str, given: bool) -> bool:
     ------
     OptionError
     """
-    if not isinstance(given, bool | np.bool_):
-        raise OptionError(option, given, "True or False")
+    of_type((bool, np.bool_), option, given, "True or False")
     return bool(given)
+
+
+def single_level(inference: Inference, rows: Array, alpha: float, simultaneous: bool) -> float:
+    """Return the level of single intervals of combinations (k, p): of each, or of all together.
+
+    Raises
+    ------
+    OptionError
+        Where ``alpha`` is no level, or ``simultaneous`` no truth value.
+    """
+    level = check_alpha(alpha)
+    if not checked_truth("simultaneous", simultaneous):
+        return level
+    total = inference.cov_sampling + inference.cov_noise
+    lost = (rows[:, np.isnan(np.diag(total))] != 0).any(axis=1)
+    joint = rows @ np.nan_to_num(total) @ rows.T
+    joint[lost] = joint[:, lost] = np.nan
+    return joint_level(joint, level)
 
 
 def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array, Array]:
@@ -139,7 +143,7 @@ def _with_plain_names(spec: Any, names: Sequence[str], plain: Sequence[str]) -> 
     if isinstance(spec, dict):
         known = dict(zip(names, plain, strict=True))
         return {known.get(name, name): value for name, value in spec.items()}
-    if isinstance(spec, list | tuple) and all(isinstance(one, str) for one in spec):
+    if isinstance(spec, list | tuple) and are_texts(spec):
         return [_with_plain_names(one, names, plain) for one in spec]
     if not isinstance(spec, str):
         return spec
@@ -157,7 +161,7 @@ def standard_errors(inference: Inference, combinations: Array) -> Array:
     return found + 0.0 * combined(combinations, inference.params)
 
 
-class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
+class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # type: ignore[misc]
     """Tests of single linear combinations, in the form of statsmodels' ``ContrastResults``.
 
     P-values and intervals are those of the inference; ``tvalue`` is (effect - value) / ``sd`` under every
@@ -221,13 +225,7 @@ class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
         OptionError
             Where ``alpha`` is not strictly between 0 and 1.
         """
-        level = check_alpha(alpha)
-        if checked_truth("simultaneous", simultaneous):
-            total = self._inference.cov_sampling + self._inference.cov_noise
-            lost = (self._restrictions[:, np.isnan(np.diag(total))] != 0).any(axis=1)
-            joint = self._restrictions @ np.nan_to_num(total) @ self._restrictions.T
-            joint[lost] = joint[:, lost] = np.nan
-            level = joint_level(joint, level)
+        level = single_level(self._inference, self._restrictions, alpha, simultaneous)
         return self._inference.intervals(self._restrictions, level)
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:
@@ -239,10 +237,6 @@ class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
 
     def _report(self) -> Report:
         return Report("Tests of linear combinations", (), (Table.of(self.summary_frame()),))
-
-    def _repr_html_(self) -> str:
-        """Show `summary` as HTML in a notebook."""
-        return self._report().html()
 
     def summary(self, xname: Sequence[str] | None = None, alpha: float = 0.05, title: str | None = None) -> object:
         """Return the table of the tests.
@@ -266,7 +260,7 @@ class CoefficientTest(PlottedIntervals, ContrastResults):  # type: ignore[misc]
         return super().summary(xname=xname, alpha=alpha, title=title)
 
 
-class JointTest(ContrastResults):  # type: ignore[misc]
+class JointTest(printing.Shown, ContrastResults):  # type: ignore[misc]
     """A joint test of several linear restrictions, in the form of statsmodels' ``ContrastResults``.
 
     Parameters
@@ -336,10 +330,6 @@ class JointTest(ContrastResults):  # type: ignore[misc]
                  ("p-value", f"{float(np.ravel(self.pvalue)[0]):.4g}"), ("inference", self.method))  # fmt: skip
         return Report("Joint test of linear restrictions", facts)
 
-    def _repr_html_(self) -> str:
-        """Show the test as HTML in a notebook."""
-        return self._report().html()
-
 
 @dataclass(frozen=True)
 class Effect:
@@ -363,7 +353,7 @@ class Effect:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TestResults(Exported, ABC):
+class TestResults(printing.Exported, ABC):
     """One hypothesis test on a release: a statistic, its p-value, and how both came about.
 
     Unpacks as scipy's results do: ``statistic, pvalue = results``.
@@ -432,14 +422,14 @@ class TestResults(Exported, ABC):
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__}: {self.title} ({self.hypothesis}), statistic {self.statistic:.4g}, "
-            f"p-value {self._pvalue_text()}, {title_guarantee(self.release)}>"
+            f"p-value {self._pvalue_text()}, {printing.title_guarantee(self.release)}>"
         )
 
     @abstractmethod
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
         """Return what the statistic was computed from, as a table: cells, groups or coefficients."""
 
-    def summary(self, alpha: float = 0.05) -> PrivateSummary:
+    def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
         """Return the test as a table: hypothesis, statistic, p-value, guarantee, and `frame` below.
 
         Parameters
@@ -455,8 +445,8 @@ class TestResults(Exported, ABC):
         left = [
             ("Null hypothesis:", self.hypothesis),
             *([("Alternative:", self.alternative)] if self.alternative else []),
-            *guarantee_facts(self.release),
-            ("No. Observations:", format_count(self.nobs, public=self.nobs_is_public)),
+            *printing.guarantee_facts(self.release),
+            ("No. Observations:", printing.format_count(self.nobs, public=self.nobs_is_public)),
         ]
         right = [
             (f"{self.statistic_name}:", f"{self.statistic:.6g}"),
@@ -466,7 +456,7 @@ class TestResults(Exported, ABC):
             *([] if self.distribution is None else [("Simulated draws:", f"{self.distribution.draws:,}")]),
         ]
         table = _table(self.frame(alpha))
-        return summary_of(self.title, left, right, table, self._explain(alpha), self.flags)
+        return printing.summary_of(self.title, left, right, table, self._explain(alpha), self.flags)
 
     def plot_null(self, ax: Axes | None = None, *, color: str = "C0") -> Axes:
         """Draw the simulated null distribution and the observed statistic.
@@ -537,16 +527,22 @@ class TestResults(Exported, ABC):
         }[self.null]
         if self.distribution is not None and self.null == "simulated":
             how += f" (public seed {self.distribution.seed}; +- is its Monte Carlo standard error)."
-        return [guarantee(self.release), how, *self.notes, *column_notes(self.release), *charge_notes(self.release)]
+        return [
+            printing.guarantee(self.release),
+            how,
+            *self.notes,
+            *printing.column_notes(self.release),
+            *printing.charge_notes(self.release),
+        ]
 
 
 def _table(frame: pd.DataFrame) -> SimpleTable:
     cells = [[_cell(value) for value in row] for row in frame.itertuples(index=False)]
-    return cell_table(cells, [str(name) for name in frame.columns], label_texts(frame.index))
+    return printing.cell_table(cells, [str(name) for name in frame.columns], printing.label_texts(frame.index))
 
 
 def _cell(value: object) -> str:
-    return figure(float(value)) if isinstance(value, float | int | np.number) else str(value)
+    return printing.figure(float(value)) if isinstance(value, float | int | np.number) else str(value)
 
 
 _RAISED = (
@@ -609,7 +605,7 @@ class RegressionTestResults(TestResults):
             Where ``alpha`` is not strictly between 0 and 1.
         """
         ends = self.inference.intervals(self.restrictions, check_alpha(alpha))
-        lower, upper = interval_labels(alpha)
+        lower, upper = printing.interval_labels(alpha)
         return pd.DataFrame(
             {
                 "estimate": self.restrictions @ self.inference.params,
@@ -648,36 +644,21 @@ def restriction_texts(restrictions: Array, targets: Array, names: Sequence[str])
 
 
 def simulated_test(
-    inference: Inference,
-    release: AnyRelease,
-    r_matrix: object,
-    *,
-    use_f: bool,
-    model_name: str,
-    draws: Draws = "adaptive",
-    seed: int = 0,
-    flags: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
+    results: Any, r_matrix: object, *, use_f: bool, draws: Draws = "adaptive", seed: int = 0
 ) -> RegressionTestResults:
     """Test linear restrictions on a regression jointly, against releases simulated under them.
 
     Parameters
     ----------
-    inference : Inference
+    results : PrivateEstimates
         Of a linear regression on cross-products.
-    release : Release or CombinedRelease
-        Where it comes from.
     r_matrix : str, list of str, dict, array (k, p) or tuple (R, q)
         Restrictions, as statsmodels reads them.
     use_f : bool
         Show the statistic per restriction.
-    model_name : str
-        What a refusal calls the model.
     draws : "adaptive" or int
     seed : int
         Public; draws no privacy noise.
-    flags, notes : tuple of str
-        Those of the regression.
 
     Returns
     -------
@@ -692,13 +673,15 @@ def simulated_test(
     InferenceError
         Where the restrictions are linearly dependent.
     """
-    if not isinstance(inference, Restrictable):
+    inference = results.inference
+    restricted = getattr(inference, "restricted", None)
+    if restricted is None:
         raise NotProvedError(
             f'null="simulated" is proved for a linear regression on cross-products (dpinfer.ols, or its formula on a '
-            f'release of dpinfer.gram), and {model_name} is none; null="asymptotic" serves it'
+            f'release of dpinfer.gram), and {results.model_name} is none; null="asymptotic" serves it'
         )
     restrictions, targets = linear_constraints(r_matrix, inference.names)
-    null = inference.restricted(restrictions, targets)
+    null = restricted(restrictions, targets)
     found = simulate(null.model, null.values, draws=draws, seed=seed)
     if use_f:
         found = replace(found, statistic=found.statistic / len(targets), sample=found.sample / len(targets))
@@ -708,14 +691,14 @@ def simulated_test(
         hypothesis=", ".join(restriction_texts(restrictions, targets, inference.names)),
         statistic=found.statistic,
         pvalue=found.pvalue,
-        release=release,
+        release=results.release,
         statistic_name="F" if use_f else "Chi-squared",
         dof=float(len(targets)),
         distribution=found,
         nobs=inference.nobs,
         nobs_is_public=inference.nobs_is_public,
-        flags=(*flags, *lost),
-        notes=(_NOTES[inference.target], *([_RAISED] if null.raised else []), *notes),
+        flags=(*results.flags, *lost),
+        notes=(_NOTES[inference.target], *([_RAISED] if null.raised else []), *results.notes),
         inference=inference,
         restrictions=restrictions,
         targets=targets,

@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpinfer.errors import OptionError, SchemaError
-from dpinfer.schema.columns import Boolean, Category, Integer, limits_of
+from dpinfer.checks import require
+from dpinfer.errors import SchemaError
+from dpinfer.schema.columns import Integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,14 +32,16 @@ _TABLE_LIMIT = 2**20
 class Axis(ABC):
     """A public partition of rows by the value of one column or condition."""
 
+    kind: ClassVar[str] = "column"
+    """What its name is: a column, or the text of a condition or of a mirrored expression."""
+
     schema: Schema
     name: str
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read."""
-        expression: Expression | None = getattr(self, "expression", None)
-        return (self.name,) if expression is None else tuple(expression.columns)
+        return (self.name,)
 
     @property
     @abstractmethod
@@ -64,6 +67,20 @@ class Axis(ABC):
         """Part of each whole number from the lower to the upper bound of its column; None where it is not looked up."""
         return None
 
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Values of its column at which the part changes; none where the parts are no intervals of it."""
+        return getattr(self, "edges", ()) if self.kind == "column" else ()
+
+    def in_words(self, place: int) -> str:
+        """Return what is true of the rows in a part."""
+        return str(self.labels[place])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the axis as a JSON-ready mapping."""
+        edges = getattr(self, "edges", None)
+        return {self.kind: self.name} if edges is None else {self.kind: self.name, "edges": list(edges)}
+
 
 @dataclass(frozen=True, eq=False)
 class LevelsAxis(Axis):
@@ -79,10 +96,7 @@ class LevelsAxis(Axis):
     @property
     def labels(self) -> tuple[Any, ...]:
         """The levels."""
-        column = self.schema[self.name]
-        if isinstance(column, Category):
-            return column.levels
-        return (False, True) if isinstance(column, Boolean) else tuple(map(int, column.level_texts))
+        return self.schema[self.name].level_values
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""
@@ -90,10 +104,26 @@ class LevelsAxis(Axis):
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionAxis(Axis):
-    """Whether a condition such as ``"age >= 18"`` holds."""
+class ExpressionAxis(Axis):
+    """Parts of an expression of columns."""
 
     expression: Expression
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return self.expression.columns
+
+    def in_words(self, place: int) -> str:
+        """See `Axis.in_words`."""
+        return f"{self.name}={self.labels[place]}"
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionAxis(ExpressionAxis):
+    """Whether a condition such as ``"age >= 18"`` holds."""
+
+    kind: ClassVar[str] = "condition"
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -118,10 +148,19 @@ class BinsAxis(Axis):
         column = self.schema[self.name]
         if not hasattr(column, "lower"):
             raise SchemaError(f"{self.name!r} is not numeric: bins need a Real or an Integer")
-        lower, upper = limits_of(column)
-        if not _increasing(self.edges) or self.edges[0] < lower or self.edges[-1] > upper:
-            right = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
-            raise OptionError("bins", self.edges, right)
+        lower, upper = column.limits
+        expected = f"two or more increasing edges within the bounds [{lower:g}, {upper:g}] of {self.name!r}"
+        right = _increasing(self.edges) and lower <= self.edges[0] and self.edges[-1] <= upper
+        require(right, "bins", self.edges, expected)
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """See `Axis.cuts`."""
+        return self.edges
+
+    def to_dict(self) -> dict[str, Any]:
+        """See `Axis.to_dict`."""
+        return {"column": self.name, "edges": list(self.edges)}
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -138,7 +177,7 @@ class BinsAxis(Axis):
     @property
     def covers(self) -> bool:
         """Whether the edges span the bounds."""
-        lower, upper = limits_of(self.schema[self.name])
+        lower, upper = self.schema[self.name].limits
         return self.edges[0] <= lower and self.edges[-1] >= upper
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
@@ -158,19 +197,20 @@ class BinsAxis(Axis):
 
 
 @dataclass(frozen=True, eq=False)
-class MirroredAxis(Axis):
+class MirroredAxis(ExpressionAxis):
     """Bins of an expression that mirror each other about zero: a value and its negative are as far from the middle.
 
     The middle bin holds values closer to zero than the first edge. A bin on either side holds the edge nearer to zero,
     the outermost its other edge too; values beyond it are in no bin.
     """
 
-    expression: Expression
+    kind: ClassVar[str] = "mirrored"
+
     edges: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not _increasing(self.edges) or self.edges[0] <= 0:
-            raise OptionError("bins", self.edges, "two or more increasing edges above zero")
+        right = _increasing(self.edges) and self.edges[0] > 0
+        require(right, "bins", self.edges, "two or more increasing edges above zero")
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -217,23 +257,3 @@ def _bin_of(values: Array, given: tuple[float, ...]) -> NDArray[np.intp]:
     place[place > last] = -1
     place[values == edges[-1]] = last
     return place.astype(np.intp, copy=False)
-
-
-def axis_to_dict(axis: Axis) -> dict[str, Any]:
-    """Return an axis as a JSON-ready mapping."""
-    if isinstance(axis, ConditionAxis):
-        return {"condition": axis.name}
-    if isinstance(axis, MirroredAxis):
-        return {"mirrored": axis.name, "edges": list(axis.edges)}
-    return {"column": axis.name, **({"edges": list(axis.edges)} if isinstance(axis, BinsAxis) else {})}
-
-
-def cuts_of(axis: Axis) -> tuple[float, ...]:
-    """Return the values of its column at which the part changes; none where the parts are no intervals."""
-    return axis.edges if isinstance(axis, BinsAxis) else ()
-
-
-def part_in_words(axis: Axis, place: int) -> str:
-    """Return what is true of the rows in a part."""
-    of_text = isinstance(axis, ConditionAxis | MirroredAxis)
-    return f"{axis.name}={axis.labels[place]}" if of_text else str(axis.labels[place])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from dpinfer.checks import is_number
 from dpinfer.errors import SchemaError, shown, type_of
 from dpinfer.schema.cells import (
     IMPOSSIBLE,
@@ -49,9 +50,20 @@ DROP = "drop"
 _WORDS = ("label", "unit", "source")
 
 
-def refused(column: str, argument: str, given: object, right: str) -> SchemaError:
+def refused(column: str, argument: str, given: object, expected: str) -> SchemaError:
     """Say which argument of a column is wrong, what was given, and what is right."""
-    return SchemaError(f"{column}: {argument}={shown(given)} is not valid: expected {right}")
+    return SchemaError(f"{column}: {argument}={shown(given)} is not valid: expected {expected}")
+
+
+def insist(right: object, column: str, argument: str, given: object, expected: str) -> None:
+    """Refuse a declaration unless it is ``right``."""
+    if not right:
+        raise refused(column, argument, given, expected)
+
+
+def _is_collection(given: object) -> bool:
+    """Whether it has elements in an order."""
+    return np.iterable(given) and not isinstance(given, str | bytes | set | frozenset | dict)
 
 
 def plain_scalar(value: object) -> object:
@@ -68,31 +80,29 @@ def _is_plain(value: object) -> bool:
 def _number(given: object) -> float:
     """Return a finite number as a float; NaN for anything else."""
     value = plain_scalar(given)
-    number = isinstance(value, int | float) and not isinstance(value, bool) and _is_plain(value)
+    number = is_number(value) and _is_plain(value)
     return float(value) + 0.0 if number else MISSING  # type: ignore[arg-type]
 
 
-def plain_list(column: str, argument: str, given: object) -> tuple[Code, ...]:
+def plain_list(column: str, argument: str, given: Any) -> tuple[Code, ...]:
     """Check a collection of texts and numbers that are spelled differently; `SchemaError` if it is none.
 
     What spells a number canonically becomes that number: cells are compared by their spelling, so it means the same.
     """
     right = "a list of texts and finite numbers that are spelled differently"
-    if isinstance(given, str | bytes | set | frozenset | dict) or not np.iterable(given):
-        raise refused(column, argument, given, right)
-    codes = tuple(plain_scalar(one) for one in given)
-    if not all(_is_plain(code) and not isinstance(code, bool) for code in codes):
-        raise refused(column, argument, type_of(given), right)
-    codes = tuple(plainest(code) for code in codes)  # type: ignore[arg-type]
-    if len(set(map(same_spelling, codes))) < len(codes):
-        raise refused(column, argument, list(codes), right)
-    return codes  # type: ignore[return-value]
+    insist(_is_collection(given), column, argument, given, right)
+    plain: list[Any] = [plain_scalar(one) for one in given]
+    usable = all(_is_plain(code) and not isinstance(code, bool) for code in plain)
+    insist(usable, column, argument, type_of(given), right)
+    codes = tuple(map(plainest, plain))
+    insist(len(set(map(same_spelling, codes))) == len(codes), column, argument, list(codes), right)
+    return codes
 
 
-def one_line(column: str, argument: str, given: object) -> str:
+def one_line(column: str, argument: str, given: Any) -> str:
     """Check that an argument is a text of one line; `SchemaError` if it is none."""
-    if not isinstance(given, str) or len(given.splitlines()) > 1 or given != given.strip():
-        raise refused(column, argument, given, "a text of one line without blanks around it")
+    right = isinstance(given, str) and len(given.splitlines()) <= 1 and given == given.strip()
+    insist(right, column, argument, given, "a text of one line without blanks around it")
     return str.__str__(given)
 
 
@@ -160,7 +170,15 @@ class Column(ABC):
 
     def _entries(self) -> Sequence[tuple[str, float]]:
         """Canonical texts that stand for a value each, NaN for missing; none where numbers stand for themselves."""
-        return ()
+        levels = [(same_spelling(cell), float(k)) for k, cells in enumerate(self.spellings) for cell in cells]
+        hidden = [(same_spelling(code), MISSING) for code in self.missing_codes]
+        return [*dict.fromkeys(levels), *hidden] if levels else []
+
+    @property
+    def _unambiguous(self) -> bool:
+        """Whether no text stands for two values."""
+        texts = [text for text, _ in self._entries()]
+        return len(set(texts)) == len(texts)
 
     @cached_property
     def _lookup(self) -> Lookup | None:
@@ -182,13 +200,28 @@ class Column(ABC):
         return DROP in (self.missing, self.impossible)
 
     @property
+    def level_values(self) -> tuple[Any, ...]:
+        """The levels, in order; empty for a column that has none."""
+        return ()
+
+    @cached_property
     def level_texts(self) -> tuple[str, ...]:
-        """Canonical text of each level, in order; empty for a column that has no levels."""
+        """Canonical text of each level, in order."""
+        return tuple(map(same_spelling, self.level_values))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The bounds that coerced values are clamped to: declared ones, or those of level indices."""
+        return 0.0, float(max(len(self.level_values) - 1, 0))
+
+    @property
+    def spellings(self) -> Sequence[tuple[object, ...]]:
+        """What cells may hold for each level; empty where nothing is declared."""
         return ()
 
     def level_index(self, values: Array) -> NDArray[np.intp]:
         """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
-        return (values - float(getattr(self, "lower", 0.0))).astype(np.intp)
+        return (values - self.limits[0]).astype(np.intp)
 
     def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
         """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
@@ -291,6 +324,9 @@ class Column(ABC):
 
 _LARGEST_INTEGER = 2**53
 
+_CODED_SHARE = 0.02
+"""Share of missing cells among those that are drawn for a column of whole numbers that declares codes of them."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Real(Column):
@@ -332,23 +368,25 @@ class Real(Column):
         """Upper minus lower bound."""
         return self.upper - self.lower
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The bounds."""
+        return float(self.lower), float(self.upper)
+
     def _declare(self) -> None:
         name = type(self).__name__
         lower, upper = _number(self.lower), _number(self.upper)
-        for side, value in (("lower", lower), ("upper", upper)):
-            if math.isnan(value):
-                raise refused(name, side, getattr(self, side), "a finite number")
-        if not lower < upper:
-            raise refused(name, "upper", self.upper, f"a number above lower={self.lower!r}")
-        if not math.isfinite(upper - lower):
-            raise refused(name, "upper", self.upper, "bounds whose difference is a finite number")
+        insist(not math.isnan(lower), name, "lower", self.lower, "a finite number")
+        insist(not math.isnan(upper), name, "upper", self.upper, "a finite number")
+        insist(lower < upper, name, "upper", self.upper, f"a number above lower={self.lower!r}")
+        finite = math.isfinite(upper - lower)
+        insist(finite, name, "upper", self.upper, "bounds whose difference is a finite number")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
     def _constant(self, name: str, given: object) -> object:
-        value = _number(given)
-        if not self.lower <= value <= self.upper:
-            raise refused(type(self).__name__, name, given, f'"drop" or a number in {self.describe()}')
+        value, right = _number(given), f'"drop" or a number in {self.describe()}'
+        insist(self.lower <= value <= self.upper, type(self).__name__, name, given, right)
         return value
 
     def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
@@ -399,23 +437,26 @@ class Integer(Real):
         super()._declare()
         for name in ("lower", "upper"):
             value = getattr(self, name)
-            if not value.is_integer() or abs(value) > _LARGEST_INTEGER:
-                raise refused("Integer", name, value, "a whole number of at most 2**53 in size")
+            right = value.is_integer() and abs(value) <= _LARGEST_INTEGER
+            insist(right, "Integer", name, value, "a whole number of at most 2**53 in size")
             object.__setattr__(self, name, int(value))
-        if len(self._codes_within) > self.width:
-            right = "codes that leave a number within bounds"
-            raise refused("Integer", "missing_codes", list(self.missing_codes), right)
+        right, codes = len(self._codes_within) <= self.width, list(self.missing_codes)
+        insist(right, "Integer", "missing_codes", codes, "codes that leave a number within bounds")
 
     @property
-    def _codes_within(self) -> list[float]:
-        """Whole numbers within the bounds that stand for missing cells, ascending."""
+    def _codes(self) -> list[int]:
+        """Whole numbers that stand for missing cells, ascending."""
         codes = sorted(code for code in self._hidden if isinstance(code, float))
-        return [code for code in codes if code.is_integer() and self.lower <= code <= self.upper]
+        return [int(code) for code in codes if code.is_integer() and abs(code) <= _LARGEST_INTEGER]
+
+    @property
+    def _codes_within(self) -> list[int]:
+        """Those within the bounds."""
+        return [code for code in self._codes if self.lower <= code <= self.upper]
 
     def _constant(self, name: str, given: object) -> object:
-        value = super()._constant(name, given)
-        if not isinstance(value, float) or not value.is_integer():
-            raise refused("Integer", name, given, f'"drop" or a whole number in {self.describe()}')
+        value: Any = super()._constant(name, given)
+        insist(value.is_integer(), "Integer", name, given, f'"drop" or a whole number in {self.describe()}')
         return int(value)
 
     def _numbers(self, values: Array) -> Array:
@@ -427,18 +468,19 @@ class Integer(Real):
         return np.rint(values)
 
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; no code of a missing cell."""
-        codes = self._codes_within
-        drawn = rng.integers(int(self.lower), int(self.upper) + 1 - len(codes), size=n)
-        for code in codes:  # ascending: those from here on move one up
+        """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; of 50 cells about one is a code."""
+        within = self._codes_within
+        drawn = rng.integers(int(self.lower), int(self.upper) + 1 - len(within), size=n)
+        for code in within:  # ascending: those from here on move one up
             drawn += drawn >= code
+        if self._codes:
+            drawn = np.where(rng.random(n) < _CODED_SHARE, rng.choice(self._codes, n), drawn)
         return drawn
 
-    @cached_property
-    def level_texts(self) -> tuple[str, ...]:
-        """The whole numbers within the bounds, as text; empty if there are more than a hundred."""
-        few = self.upper - self.lower < 100
-        return tuple(str(k) for k in range(int(self.lower), int(self.upper) + 1)) if few else ()
+    @property
+    def level_values(self) -> tuple[int, ...]:
+        """The whole numbers within the bounds; empty if there are more than a hundred."""
+        return tuple(range(int(self.lower), int(self.upper) + 1)) if self.width < 100 else ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -485,21 +527,19 @@ class Boolean(Column):
             raise refused("Boolean", name, None, f"what cells hold for {name}, as {other}= is given")
         for name in ("true", "false"):
             given = getattr(self, name)
-            given = [given] if isinstance(given, str | int | float | np.generic) else given
-            codes = plain_list("Boolean", name, () if given is None else given)
-            if given is not None and not codes:
-                raise refused("Boolean", name, [], "at least one code")
-            if codes:
+            if given is not None:
+                codes = plain_list(
+                    "Boolean", name, [given] if isinstance(given, str | int | float | np.generic) else given
+                )
+                insist(codes, "Boolean", name, [], "at least one code")
                 object.__setattr__(self, name, codes if len(codes) > 1 else codes[0])
-        texts = [text for text, _ in self._entries()]
-        if len(set(texts)) < len(texts):
-            right = "texts that stand for one truth value or for a missing cell, and for nothing else"
-            raise refused("Boolean", "true", self.true, right)
+        right = "texts that stand for one truth value or for a missing cell, and for nothing else"
+        insist(self._unambiguous, "Boolean", "true", self.true, right)
 
-    def _entries(self) -> Sequence[tuple[str, float]]:
-        codes = {1.0: self.codes_of("true"), 0.0: self.codes_of("false"), MISSING: self.missing_codes}
-        given = self.true is not None
-        return [(same_spelling(code), value) for value, listed in codes.items() for code in listed if given]
+    @property
+    def spellings(self) -> Sequence[tuple[object, ...]]:
+        """Codes of false and of true; empty where none are declared."""
+        return () if self.true is None else (self.codes_of("false"), self.codes_of("true"))
 
     def codes_of(self, name: str) -> tuple[Code, ...]:
         """Codes of ``"true"`` or ``"false"``; empty where none are declared."""
@@ -507,8 +547,7 @@ class Boolean(Column):
         return () if given is None else given if isinstance(given, tuple) else (given,)
 
     def _constant(self, name: str, given: object) -> object:
-        if not isinstance(given, bool):
-            raise refused("Boolean", name, given, '"drop", True or False')
+        insist(isinstance(given, bool), "Boolean", name, given, '"drop", True or False')
         return given
 
     def _numbers(self, values: Array) -> Array:
@@ -525,9 +564,9 @@ class Boolean(Column):
         return pair[truth.astype(np.intp)]
 
     @property
-    def level_texts(self) -> tuple[str, ...]:
-        """``("False", "True")``."""
-        return ("False", "True")
+    def level_values(self) -> tuple[bool, ...]:
+        """False and True."""
+        return (False, True)
 
     def describe(self) -> str:
         """Name the two values, with their codes."""
@@ -610,14 +649,12 @@ class Category(Column):
         >>> Category.from_dtype(pd.CategoricalDtype(["low", "high"]), source="questionnaire of 2024, question 7")
         Category(['low', 'high'], source='questionnaire of 2024, question 7')
         """
-        if not isinstance(source, str) or not one_line("Category", "source", source):
-            raise refused(
-                "Category", "source", source, "where the levels were published, for what is found in rows is data"
-            )
-        kind = type(dtype)
-        levels = getattr(dtype, "categories", None)
-        if kind.__name__ not in ("CategoricalDtype", "Enum") or levels is None:
-            raise refused("Category", "dtype", type_of(dtype), "a pandas CategoricalDtype or a Polars Enum with levels")
+        expected = "where the levels were published, for what is found in rows is data"
+        insist(source and one_line("Category", "source", source), "Category", "source", source, expected)
+        levels: Any = getattr(dtype, "categories", None)
+        known = type(dtype).__name__ in ("CategoricalDtype", "Enum") and levels is not None
+        expected = "a pandas CategoricalDtype or a Polars Enum with levels"
+        insist(known, "Category", "dtype", type_of(dtype), expected)
         try:
             return cls(list(levels), source=source, **options)  # type: ignore[arg-type]
         except SchemaError:
@@ -625,43 +662,36 @@ class Category(Column):
         raise refused("Category", "dtype", type_of(dtype), right)
 
     def _declare(self) -> None:
-        if isinstance(self.levels, str | bytes | set | frozenset | dict) or not np.iterable(self.levels):
-            raise refused("Category", "levels", self.levels, "an ordered collection such as a list")
+        insist(_is_collection(self.levels), "Category", "levels", self.levels, "an ordered collection such as a list")
         levels = tuple(plain_scalar(level) for level in self.levels)
         for level in levels:
-            if not _is_plain(level):
-                raise refused("Category", "levels", level, "each level a non-blank text, a finite number or a bool")
+            right = "each level a non-blank text, a finite number or a bool"
+            insist(_is_plain(level), "Category", "levels", level, right)
         object.__setattr__(self, "levels", levels)
-        if len(levels) < 2:
-            raise refused("Category", "levels", list(levels), "at least two levels")
-        if len(set(self.level_texts)) < len(levels):
-            raise refused("Category", "levels", list(levels), "levels that are spelled differently")
+        insist(len(levels) > 1, "Category", "levels", list(levels), "at least two levels")
+        different = len(set(self.level_texts)) == len(levels)
+        insist(different, "Category", "levels", list(levels), "levels that are spelled differently")
         object.__setattr__(self, "codes", plain_list("Category", "codes", self.codes))
-        if self.codes and len(self.codes) != len(levels):
-            raise refused("Category", "codes", list(self.codes), f"a code for each of the {len(levels)} levels")
-        texts = [text for text, _ in self._entries()]
-        if len(set(texts)) < len(texts):
-            given = "codes" if self.codes else "missing_codes"
-            right = "texts that stand for one level or for a missing cell, and for nothing else"
-            raise refused("Category", given, list(getattr(self, given)), right)
+        each = len(self.codes) in (0, len(levels))
+        insist(each, "Category", "codes", list(self.codes), f"a code for each of the {len(levels)} levels")
+        given = "codes" if self.codes else "missing_codes"
+        right = "texts that stand for one level or for a missing cell, and for nothing else"
+        insist(self._unambiguous, "Category", given, list(getattr(self, given)), right)
 
-    @cached_property
-    def level_texts(self) -> tuple[str, ...]:
-        """Canonical text of each level, in order."""
-        return tuple(same_spelling(level) for level in self.levels)
+    @property
+    def level_values(self) -> tuple[str | int | float | bool, ...]:
+        """The levels."""
+        return self.levels
+
+    @property
+    def spellings(self) -> Sequence[tuple[object, ...]]:
+        """Each level with its code."""
+        return tuple(zip(self.levels, self.codes or self.levels, strict=True))
 
     def find(self, level: object) -> int | None:
         """Index of a level, given in any spelling that a cell may have; None if it is no level."""
         value = self._read([level])[0]
         return int(value) if math.isfinite(value) else None
-
-    def _entries(self) -> Sequence[tuple[str, float]]:
-        texts = self.level_texts
-        codes = [(same_spelling(code), index) for index, code in enumerate(self.codes)]
-        levels = [(text, index) for index, text in enumerate(texts)]
-        known = [*levels, *((text, index) for text, index in codes if text != texts[index])]
-        hidden = [(same_spelling(code), MISSING) for code in self.missing_codes]
-        return [*((text, float(index)) for text, index in known), *hidden]
 
     def _constant(self, name: str, given: object) -> object:
         index = self.find(given) if isinstance(given, str | int | float) else None
@@ -744,14 +774,12 @@ class Date(Real):
             object.__setattr__(self, name, _iso_text(name, getattr(self, name)))
         object.__setattr__(self, "lower", 0.0)
         object.__setattr__(self, "upper", self._policy_value(self.last))
-        if not self.lower < self.upper:
-            raise refused("Date", "last", self.last, f"a date after first={self.first!r}")
+        insist(self.lower < self.upper, "Date", "last", self.last, f"a date after first={self.first!r}")
 
     def _constant(self, name: str, given: object) -> object:
         right = f'"drop" or a date in {self.describe()}'
         text = _iso_text(name, given, right)
-        if not 0.0 <= self._policy_value(text) <= self.upper:
-            raise refused("Date", name, given, right)
+        insist(0.0 <= self._policy_value(text) <= self.upper, "Date", name, given, right)
         return text
 
     def _policy_value(self, policy: Any) -> float:
@@ -812,8 +840,7 @@ def column_from_dict(declaration: Mapping[str, Any]) -> Column:
     kinds: dict[str, type[Column]] = {c.kind: c for c in (Real, Integer, Boolean, Category, Date)}
     entries = dict(declaration)
     kind = entries.pop("kind", None)
-    if not isinstance(kind, str) or kind not in kinds:
-        raise refused("column", "kind", kind, "one of " + ", ".join(map(repr, kinds)))
+    insist(kind in list(kinds), "column", "kind", kind, "one of " + ", ".join(map(repr, kinds)))
     try:
         return kinds[kind](**entries)
     except TypeError as error:
@@ -829,15 +856,9 @@ def clamped_values(
     for name in names:
         cells = schema[name].coerce(raw[name])
         keep &= np.isfinite(cells)
-        lower, upper = limits_of(schema[name])
+        lower, upper = schema[name].limits
         values[name] = np.fmin(np.fmax(cells, lower), upper)
     return values, keep
-
-
-def limits_of(column: Column) -> tuple[float, float]:
-    """Return the bounds that coerced values of a column are clamped to: declared ones, or those of level indices."""
-    lower = float(getattr(column, "lower", 0.0))
-    return lower, float(getattr(column, "upper", lower + max(len(column.level_texts) - 1, 0)))
 
 
 CELL_CLASSES = ("valid", "clamped low", "clamped high", "missing", "impossible", "unknown level")
@@ -856,7 +877,7 @@ def cell_classes(column: Column) -> tuple[str, ...]:
 
 def class_places(column: Column, values: Array) -> NDArray[np.intp]:
     """Return the place in `cell_classes` of each cell (m,), from what the column's `meaning` of it is."""
-    listed, (lower, upper) = cell_classes(column), limits_of(column)
+    listed, (lower, upper) = cell_classes(column), column.limits
     known, lacking = np.isfinite(values), np.isnan(values)
     places = np.where(known, listed.index(VALID), np.where(lacking, listed.index(MISSING_CELL), len(listed) - 1))
     if LOW in listed:
@@ -870,7 +891,7 @@ def octave_ends(column: Column, least: int, most: int) -> Array:
 
     The exponents run from ``least`` to ``most``; those of whole numbers from 0.
     """
-    lower, upper = limits_of(column)
+    lower, upper = column.limits
     first = max(least, 0) if isinstance(column, Integer) else least
     powers = np.exp2(np.arange(first, max(most, first) + 1, dtype=np.float64))
     inner = np.concatenate([-powers[::-1], powers])

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpinfer.errors import OptionError, cut, named, shown, type_of
 from dpinfer.schema.cells import normal_text, same_spelling
-from dpinfer.schema.columns import Boolean, Category, Column, Date, Integer, Real
+from dpinfer.schema.columns import Category, Column, Integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -138,28 +138,16 @@ def _fault(column: Column, kind: Kind) -> tuple[str, str] | None:  # noqa: PLR09
     declared = type(column).__name__
     if kind == "something else":
         return "its declared type holds neither numbers, truth values, text nor dates", "leave it out, or convert it"
-    if isinstance(column, Date):
-        right = kind in ("dates", "text")
-        return None if right else (f"is declared as {kind}, and Date reads dates", "declare what the numbers are")
-    if kind == "dates":
+    if column.kind == "date" and kind not in ("dates", "text"):
+        return f"is declared as {kind}, and Date reads dates", "declare what the numbers are"
+    if column.kind != "date" and kind == "dates":
         return f"is declared as dates, which are impossible for {declared}", "declare Date(first, last)"
-    if isinstance(column, Real):
-        if kind != "text":
-            return None
+    if column.kind in ("real", "integer") and kind == "text":
         return f"is declared as text, and {declared} reads numbers", "declare Category([levels]), or a numeric type"
-    if kind == "text":
-        if not isinstance(column, Boolean) or column.true is not None:
-            return None
+    if column.kind == "boolean" and kind == "text" and not column.spellings:
         return "is declared as text, and Boolean() reads true and false", 'declare Boolean(true="Yes", false="No")'
-    if isinstance(column, Boolean) and column.true is None:
-        return None
-    assert isinstance(column, Boolean | Category)
-    if isinstance(column, Boolean):
-        spellings = [column.codes_of(name) for name in ("false", "true")]
-    else:
-        spellings = list(zip(column.levels, column.codes or column.levels, strict=True))
-    lost = [cells[0] for cells in spellings if not any(_is_of(one, kind) for one in cells)]
-    if not lost:
+    lost = [cells[0] for cells in column.spellings if not any(_is_of(one, kind) for one in cells)]
+    if kind == "text" or not lost:
         return None
     return f"is declared as {kind}, which never are {_listed(lost)}", "declare the codes that cells hold: codes=, true="
 
@@ -173,18 +161,18 @@ def _is_of(cell: object, kind: Kind) -> bool:
 
 def _beside(name: str, column: Column, book: Column) -> Iterator[Mismatch]:
     """Compare a column with that of a codebook: what one says that cells hold, the other has to read."""
-    if isinstance(column, Date) != isinstance(book, Date):
+    if (column.kind == "date") != (book.kind == "date"):
         yield Mismatch(name, *(_fault(column, "dates") or _fault(column, "numbers") or ("", "")))
         return
     hidden = [code for code in book.missing_codes if not _stands_for(column, code, math.isnan)]
     lost = [cell for cell in _possible(book) if not _stands_for(column, cell, math.isfinite)]
     unknown = [cell for cell in _possible(column) if not _stands_for(book, cell, math.isfinite)]
-    if isinstance(column, Real) and not isinstance(column, Integer) and isinstance(book, Category) and lost:
+    if column.kind in ("real", "date") and book.kind == "category" and lost:
         lost = list(_possible(book))
     if lost:
         advice = "declare them: levels, codes=, or true= and false="
         yield Mismatch(name, f"the codebook's {_listed(lost)} would be impossible for {type(column).__name__}", advice)
-    if unknown and (isinstance(column, Category) or (isinstance(column, Boolean) and column.true is not None)):
+    if unknown and column.spellings:
         known = book.levels if isinstance(book, Category) else tuple(_possible(book))
         has = _listed(known) or type(book).__name__
         yield Mismatch(name, f"{_listed(unknown)} is not in the codebook", f"it has {has}")
@@ -197,11 +185,11 @@ def _possible(column: Column) -> Iterator[object]:
     """Cells that a column of levels holds."""
     if isinstance(column, Category):
         yield from column.codes or column.levels
-    elif isinstance(column, Boolean):
-        yield from (*column.codes_of("false"), *column.codes_of("true")) or (False, True)
+    elif column.kind == "boolean":
+        yield from [code for codes in column.spellings for code in codes] or (False, True)
     elif isinstance(column, Integer):
         hidden = [code for code in column.missing_codes if isinstance(code, int | float)]
-        yield from (int(text) for text in column.level_texts if int(text) not in hidden)
+        yield from (value for value in column.level_values if value not in hidden)
 
 
 def _stands_for(column: Column, cell: object, test: Any) -> bool:

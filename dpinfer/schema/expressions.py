@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import FormulaError, OptionError, shown
+from dpinfer.checks import of_type
+from dpinfer.errors import FormulaError, shown
 from dpinfer.schema.axes import Axis, BinsAxis, ConditionAxis, LevelsAxis, MirroredAxis
 from dpinfer.schema.cells import number_text
-from dpinfer.schema.columns import Boolean, Category, Real
+from dpinfer.schema.columns import Boolean, Category
 from dpinfer.schema.intervals import Interval, operation_bounds
 from dpinfer.schema.nodes import ARGUMENTS, FUNCTIONS, Expression, Node, evaluate
 
@@ -138,9 +139,7 @@ def compile_condition(text: str, schema: Schema) -> Expression:
     FormulaError, UnknownColumnError
         If it is no condition, or names unknown columns.
     """
-    if not isinstance(text, str):
-        raise OptionError("where", text, 'a condition such as "age >= 18", or None')
-    condition = compile_expression(text, schema)
+    condition = compile_expression(of_type(str, "where", text, 'a condition such as "age >= 18", or None'), schema)
     if not condition.boolean or condition.constant is not None:
         raise FormulaError(text, "is not a condition on columns", 'write a comparison, such as "age >= 18"')
     return condition
@@ -152,7 +151,7 @@ def condition_axis(text: str, schema: Schema) -> ConditionAxis:
 
 
 def axis_from_dict(stored: Mapping[str, Any], schema: Schema) -> Axis:
-    """Read what `axis_to_dict` wrote.
+    """Read what `Axis.to_dict` wrote.
 
     Raises
     ------
@@ -190,7 +189,7 @@ def column_expression(name: str, schema: Schema) -> Expression:
     FormulaError
         If the column is a category.
     """
-    column, text = schema[name], _quoted(name)
+    column, text = schema[name], quoted(name)
     if isinstance(column, Category):
         raise FormulaError(
             text,
@@ -198,7 +197,7 @@ def column_expression(name: str, schema: Schema) -> Expression:
             f"compare it with a level, such as {text} == {column.levels[0]!r}, or use C({text}) as a term",
         )
     boolean = isinstance(column, Boolean)
-    lower, upper = (float(column.lower), float(column.upper)) if isinstance(column, Real) else (0.0, 1.0)
+    lower, upper = column.limits
     leaves = frozenset([name]) if boolean else frozenset[str]()
     return Expression(text, (name,), lower, upper, boolean, _leaf(name), leaves, Node("column", name=name))
 
@@ -483,7 +482,7 @@ class _Compiler(ast.NodeVisitor):
         if index is None:
             raise FormulaError(text, f"{value!r} is not a level of {name}", levels)
         tree = Node("level", name=name, value=float(index))
-        return _assemble(f"{_quoted(name)} == {column.levels[index]!r}", tree, (), boolean=True)
+        return _assemble(f"{quoted(name)} == {column.levels[index]!r}", tree, (), boolean=True)
 
     def _membership(self, text: str, left: ast.expr, right: ast.expr) -> Expression:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
@@ -594,8 +593,8 @@ def _canonical(text: str) -> str:
     return names.text(ast.parse(names.quote(text), mode="eval"))
 
 
-def _quoted(name: str) -> str:
-    """Write the name of a column, in backticks if it is no identifier."""
+def quoted(name: str) -> str:
+    """Write the name of a column as an expression: in backticks where it is no identifier, or a keyword."""
     names = Names()
     return names.restore(names.quote(f"`{name}`"))
 

@@ -22,6 +22,7 @@ from formulaic.parser import DefaultFormulaParser
 from formulaic.parser.types import ASTNode, Factor, Term, Token
 from formulaic.transforms import contrasts as coding
 
+from dpinfer.checks import are_texts, of_type, require
 from dpinfer.errors import FormulaError, OptionError, UnknownColumnError
 from dpinfer.schema.columns import DROP, Boolean, Category, Date, Real, plain_scalar
 from dpinfer.schema.expressions import (
@@ -293,9 +294,7 @@ def compile_formula(formula: str, schema: Schema) -> CompiledFormula:
     >>> compiled.design[2].codings
     (('race', (0.0, 1.0, 0.0)),)
     """
-    if not isinstance(formula, str):
-        raise OptionError("formula", formula, "a text, such as 'y ~ x'")
-    return _compiled(formula, schema)
+    return _compiled(of_type(str, "formula", formula, "a text, such as 'y ~ x'"), schema)
 
 
 @lru_cache(maxsize=128)
@@ -351,8 +350,9 @@ def compile_terms(terms: Sequence[str], schema: Schema) -> CompiledFormula:
     >>> [column.name for column in compile_terms(["hours.per.week", "married"], schema).design]
     ['hours.per.week', 'married']
     """
-    if isinstance(terms, str) or not all(isinstance(term, str) for term in terms) or not len(terms):
-        raise OptionError("terms", terms, "a list of columns or terms, such as ['age', 'log(1 + income)']")
+    right = "a list of columns or terms, such as ['age', 'log(1 + income)']"
+    texts = not isinstance(terms, str) and len(terms) and are_texts(terms)
+    require(texts, "terms", terms, right)
     return compile_formula(" + ".join(["0", *(_as_term(term, schema) for term in terms)]), schema)
 
 
@@ -629,8 +629,7 @@ class FormulaDesign:
         wrong = ~np.isfinite(values)
         if name in self.coded or isinstance(column, Category):
             listed: Sequence[object] = column.levels if isinstance(column, Category) else column.level_texts
-            expected = "one of " + ", ".join(map(repr, listed))
-            lower = float(getattr(column, "lower", 0.0))
+            expected, lower = "one of " + ", ".join(map(repr, listed)), column.limits[0]
             with np.errstate(invalid="ignore"):
                 wrong |= (values != np.floor(values)) | (values < lower) | (values >= lower + len(listed))
         if wrong.any():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import are_texts, is_list, is_number, require
 from dpinfer.errors import OptionError, kind_of
 
 if TYPE_CHECKING:
@@ -80,35 +81,28 @@ class Region:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Region:
         """Read what `to_dict` wrote; KeyError, TypeError or ValueError if it is damaged."""
-        names = tuple(stored["names"])
-        places = tuple(tuple(group) for group in stored["groups"])
-        radii = tuple(stored["radii"])
-        try:
-            center = np.array(stored["center"], dtype=np.float64)
-        except OverflowError:
-            raise ValueError("the region of the parameters is damaged") from None
-        flat = [place for group in places for place in group]
+        names, groups = tuple(stored["names"]), stored["groups"]
+        center, radii = dict(enumerate(stored["center"])), stored["radii"]
+        flat = [place for group in groups for place in group]
         right = (
-            all(type(name) is str for name in names)
-            and len(set(names)) == len(names) > 0
+            are_texts(names)
+            and len(set(names)) == len(names) == len(center)
             and all(type(place) is int for place in flat)
             and sorted(flat) == list(range(len(names)))
-            and all(places)
-            and len(radii) == len(places)
-            and all(is_number(radius) and 0 < radius <= LARGEST for radius in radii)
-            and center.shape == (len(names),)
-            and bool(np.isfinite(center).all())
+            and all(groups)
         )
         if not right:
             raise ValueError("the region of the parameters is damaged")
-        return cls(names, places, tuple(map(float, radii)), center)
+        asked = {
+            tuple(names[j] for j in group): Ball(radius, [center[j] for j in group])
+            for group, radius in zip(groups, radii, strict=True)
+        }
+        return region_of(asked, names)
 
 
-def is_number(value: object) -> bool:
+def _fits(value: object) -> bool:
     """Whether a value is a number of a size that a region may have."""
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
-        return False
-    return bool(-LARGEST <= value <= LARGEST) if isinstance(value, int) else abs(float(value)) <= LARGEST
+    return is_number(value) and abs(value if isinstance(value, int) else float(value)) <= LARGEST
 
 
 _RIGHT = (
@@ -142,12 +136,11 @@ class Ball:
     center: float | Sequence[float] = 0.0
 
     def __post_init__(self) -> None:
-        if not (is_number(self.radius) and float(self.radius) >= SMALLEST):
-            raise OptionError("radius", self.radius, "a positive finite number")
-        parts = [self.center] if is_number(self.center) else self.center
-        parts = None if isinstance(parts, np.ndarray) and parts.ndim != 1 else parts
-        if not (isinstance(parts, Sequence | np.ndarray) and all(is_number(part) for part in parts)):
-            raise OptionError("center", self.center, "a finite number, or one for each parameter")
+        right = _fits(self.radius) and float(self.radius) >= SMALLEST
+        require(right, "radius", self.radius, "a positive finite number")
+        center: Any = self.center
+        right = _fits(center) or (is_list(center) and all(map(_fits, center)))
+        require(right, "center", self.center, "a finite number, or one for each parameter")
 
 
 def region_names(bounds: object) -> tuple[str, ...] | None:
@@ -177,8 +170,7 @@ def region_of(bounds: object, names: Sequence[str]) -> Region:
         If it is missing, reversed, not finite, or does not cover every parameter once.
     """
     names = tuple(names)
-    if bounds is None:
-        raise OptionError("bounds", None, _RIGHT)
+    require(bounds is not None, "bounds", None, _RIGHT)
     parts = dict(bounds) if isinstance(bounds, Mapping) else {names: bounds}
     center, found, radii = np.zeros(len(names)), [], []
     for key, declared in parts.items():
@@ -206,18 +198,15 @@ def _balls(declared: Any, group: tuple[str, ...]) -> list[tuple[tuple[int, ...],
     size = len(group)
     if isinstance(declared, Ball):
         center = np.broadcast_to(np.asarray(declared.center, dtype=np.float64), np.shape(declared.center) or (size,))
-        if center.shape != (size,):
-            raise OptionError("center", declared.center, f"one number, or {size}: {', '.join(group)}")
+        require(center.shape == (size,), "center", declared.center, f"one number, or {size}: {', '.join(group)}")
         return [(tuple(range(size)), center, float(declared.radius))]
-    listed = isinstance(declared, Sequence) and not isinstance(declared, str)
-    if not (listed or (isinstance(declared, np.ndarray) and declared.ndim > 0)) or len(declared) != 2:
-        raise OptionError("bounds", declared, _RIGHT)
+    require(is_list(declared) and len(declared) == 2, "bounds", declared, _RIGHT)
     try:
         lower, upper = (np.broadcast_to(np.asarray(end, dtype=np.float64), (size,)) for end in declared)
     except (TypeError, ValueError, OverflowError):
         raise OptionError("bounds", declared, f"a lower and an upper end, each a number or {size} of them") from None
-    if not (np.abs([lower, upper]) <= LARGEST).all():  # NaN fails too
-        raise OptionError("bounds", declared, "finite ends")
-    if not (lower < upper).all() or ((upper - lower) / 2 < SMALLEST).any():
-        raise OptionError("bounds", declared, "a lower end below the upper end")
+    finite = (np.abs([lower, upper]) <= LARGEST).all()  # NaN fails too
+    require(finite, "bounds", declared, "finite ends")
+    apart = (lower < upper).all() and ((upper - lower) / 2 >= SMALLEST).all()
+    require(apart, "bounds", declared, "a lower end below the upper end")
     return [((j,), (lower[j] + upper[j]) / 2, float((upper[j] - lower[j]) / 2)) for j in range(size)]

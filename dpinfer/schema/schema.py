@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from dpinfer.checks import are_texts, is_text, of_type, require, whole
 from dpinfer.errors import OptionError, SchemaError, UnknownColumnError, named, shown, type_of
 from dpinfer.schema.columns import Column, column_from_dict
 from dpinfer.schema.declared import TypeCheck, check_types
@@ -37,11 +38,9 @@ class People:
     max_rows: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id.strip():
-            raise OptionError("id", self.id, "the name of the column that tells people apart")
-        if type(self.max_rows) is not int or not 1 <= self.max_rows <= MOST_ROWS:
-            right = f"the most rows of one person that are kept: a whole number to {MOST_ROWS:,}"
-            raise OptionError("max_rows", self.max_rows, right)
+        require(is_text(self.id), "id", self.id, "the name of the column that tells people apart")
+        right = f"the most rows of one person that are kept: a whole number to {MOST_ROWS:,}"
+        whole(1, MOST_ROWS, right).check("max_rows", self.max_rows)
 
     @property
     def unit(self) -> str:
@@ -109,7 +108,7 @@ class Schema(Mapping[str, Column]):
         for name, column in [*(mapping or {}).items(), *columns.items()]:
             if name in declared:
                 raise SchemaError(f"Schema: {name!r} is declared twice")
-            if not isinstance(name, str) or not name.strip() or "`" in name or "\n" in name:
+            if not is_text(name) or "`" in name or "\n" in name:
                 right = "a text without backticks or line breaks"
                 raise SchemaError(f"Schema: the name {named(name)} is not valid: expected {right}")
             if not isinstance(column, Column):
@@ -207,9 +206,8 @@ class Schema(Mapping[str, Column]):
             If one of them has no such value.
         """
         people = People(id, max_rows)
-        if id in self:
-            right = "a column that is not declared: leave the one that tells people apart out of the schema"
-            raise OptionError("id", id, right)
+        right = "a column that is not declared: leave the one that tells people apart out of the schema"
+        require(id not in self, "id", id, right)
         return _rebuilt(self._columns, people)
 
     def caption(self, name: str) -> str:
@@ -226,8 +224,7 @@ class Schema(Mapping[str, Column]):
         OptionError
             If `names` is a single text, or no list or tuple of texts.
         """
-        if isinstance(names, str):
-            raise OptionError("names", names, f"a list of names, such as [{names!r}]")
+        require(not isinstance(names, str), "names", names, f"a list of names, such as [{names!r}]")
         if hasattr(names, "__array__") and not isinstance(names, pd.Index):  # rows, whose cells no message may show
             raise OptionError("names", type_of(names), "a list of names of columns")
         return _rebuilt({name: self[name] for name in names}, self._people)
@@ -304,6 +301,8 @@ class Schema(Mapping[str, Column]):
     def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
         """Draw rows without any private data: each column uniform and independent.
 
+        Of a column of whole numbers with codes of missing cells, about one cell in 50 is such a code.
+
         Parameters
         ----------
         n : int
@@ -321,15 +320,10 @@ class Schema(Mapping[str, Column]):
         OptionError
             If `n` is not a whole number of at least 0, or `rng` not a generator.
         """
-        if not isinstance(rng, np.random.Generator):
-            raise OptionError("rng", rng, "a numpy.random.Generator, such as numpy.random.default_rng(1)")
-        try:
-            size = operator.index(n)
-        except TypeError:
-            size = -1
-        if size < 0:
-            raise OptionError("n", n, "a whole number of at least 0")
-        return pd.DataFrame({name: column.sample(size, rng) for name, column in self.items()})
+        right = "a numpy.random.Generator, such as numpy.random.default_rng(1)"
+        of_type(np.random.Generator, "rng", rng, right)
+        require(hasattr(n, "__index__") and n >= 0, "n", n, "a whole number of at least 0")
+        return pd.DataFrame({name: column.sample(operator.index(n), rng) for name, column in self.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Give JSON-ready values; `from_dict` reads them back."""
@@ -448,7 +442,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [one.value for one, _ in node.value]
-        if not all(isinstance(key, str) for key in keys) or len(set(keys)) < len(keys):
+        if not are_texts(keys) or len(set(keys)) < len(keys):
             raise yaml.YAMLError("an entry comes twice, or has no name")
         return {one.value: self.construct_object(value, deep=deep) for one, value in node.value}
 

@@ -13,27 +13,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dpinfer.checks import is_finite, is_list, is_number, is_text, items_of, one_of, require
 from dpinfer.errors import OptionError, ReleaseFormatError, SchemaError, type_of
 from dpinfer.kernel.rows.scores import MOST_CANDIDATES, ScoreSum
 from dpinfer.kernel.stage import Above, Context, Data, Largest, Stage
 from dpinfer.privacy.exact import binary, float_above
 from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    compiled_where,
-    inferred,
-    is_number,
-    is_text,
-    measured,
-    one_of,
-    quoted,
-    told_where,
-)
+from dpinfer.procedures.options import compiled_where, inferred, measured, told_where
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.release.laws import ABOVE, BELOW, CHOICES, NOT_REACHED
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.columns import Boolean
-from dpinfer.schema.expressions import compile_expression
+from dpinfer.schema.expressions import compile_expression, quoted
 from dpinfer.selection.results import Label, SelectionResults, ThresholdResults, accuracy, clear_distance
 
 if TYPE_CHECKING:
@@ -41,8 +33,6 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["AboveThreshold", "ExponentialMechanism", "MostFrequent", "above_threshold", "exponential_mechanism",
-           "most_frequent", "score_sum"]  # fmt: skip
 
 _CANDIDATE = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|(?<![\w.])candidate(?![\w(])""")
 
@@ -137,8 +127,8 @@ class ExponentialMechanism(Selection):
         labels, first = self.candidates, list(self.candidates[:10])
         if not 2 <= len(labels) <= MOST_CANDIDATES or len(set(map(repr, labels))) < len(labels):
             raise OptionError("candidates", first, f"two to {MOST_CANDIDATES:,} different candidates")
-        if not all(isinstance(one, str | int) or (isinstance(one, float) and np.isfinite(one)) for one in labels):
-            raise OptionError("candidates", first, "finite numbers, texts or truth values")
+        plain = all(isinstance(one, str | bool) or is_finite(one) for one in labels)
+        require(plain, "candidates", first, "finite numbers, texts or truth values")
         if not all(map(is_text, self._given)) or len(self._given) != len(labels):
             right = 'an expression such as "candidate * (worth >= candidate)", or one for each candidate'
             raise OptionError("score", self.score, right)
@@ -233,8 +223,8 @@ class AboveThreshold(Procedure):
             raise OptionError("queries", list(self.queries[:10]), right)
         if len(self.labels) != size or len(set(map(repr, self.labels))) < size:
             raise OptionError("queries", first, "a different label for each query: give a mapping")
-        if not all(isinstance(one, str | int | float) for one in self.labels):
-            raise OptionError("queries", first, "texts, numbers or truth values as labels")
+        plain = all(isinstance(one, str | int | float) for one in self.labels)
+        require(plain, "queries", first, "texts, numbers or truth values as labels")
         if len(self.threshold) != size or not all(is_number(one) and abs(one) <= _LARGEST for one in self.threshold):
             right = f"one finite number, or one for each of {size:,} queries"
             raise OptionError("threshold", list(self.threshold[:10]), right)
@@ -357,7 +347,7 @@ def exponential_mechanism(
         if candidates is not None:
             raise OptionError("candidates", candidates, "None where score= names the candidates")
         return ExponentialMechanism.asking(locals(), score=tuple(score.values()), candidates=_plain(score))
-    if isinstance(candidates, str) or not isinstance(candidates, Sequence | np.ndarray):
+    if not is_list(candidates):
         raise OptionError("candidates", candidates, "a list of two or more candidates")
     given = score if isinstance(score, str) else tuple(score) if isinstance(score, Sequence) else ()
     return ExponentialMechanism.asking(locals(), score=given, candidates=_plain(candidates))
@@ -398,8 +388,7 @@ def most_frequent(
     >>> dpi.most_frequent(["asthma", "gout", "flu"], data).fit(dpi.PureDP(0.5)).selected
     'flu'
     """
-    listed = (columns,) if isinstance(columns, str) else tuple(columns) if isinstance(columns, Sequence) else ()
-    return MostFrequent.asking(locals(), columns=listed)
+    return MostFrequent.asking(locals(), columns=items_of(columns))
 
 
 @suggests
@@ -459,26 +448,26 @@ def above_threshold(
     ('below', 'above', 'not reached')
     """
     if isinstance(queries, Mapping):
-        labels, listed = _plain(queries), tuple(queries.values())
+        labels, texts = _plain(queries), tuple(queries.values())
     else:
-        listed = (queries,) if isinstance(queries, str) else tuple(queries) if isinstance(queries, Sequence) else ()
-        if not listed or not all(map(is_text, listed)):
-            given = type_of(queries) if not listed else list(listed[:10])
+        texts = items_of(queries)
+        if not texts or not all(map(is_text, texts)):
+            given = type_of(queries) if not texts else list(texts[:10])
             right = 'conditions or expressions such as ["age > 60", "smokes"], or a mapping'
             raise OptionError("queries", given, right)
-        labels = listed  # a query without a label is called by its text
+        labels = texts  # a query without a label is called by its text
     if isinstance(threshold, Mapping):
         named = dict(zip(map(repr, _plain(threshold)), _plain(threshold.values()), strict=True))
         if named.keys() != set(map(repr, labels)):
             raise OptionError("threshold", list(threshold)[:10], "a threshold for each label of the queries")
         thresholds = tuple(named[repr(label)] for label in labels)
-    elif isinstance(threshold, Sequence | np.ndarray) and not isinstance(threshold, str):
+    elif is_list(threshold):
         thresholds = _plain(threshold)
     elif is_number(threshold):
         thresholds = _plain([threshold]) * len(labels)
     else:
         raise OptionError("threshold", threshold, "a number, or one for each query")
-    return AboveThreshold.asking(locals(), labels=labels, queries=listed, threshold=thresholds)
+    return AboveThreshold.asking(locals(), labels=labels, queries=texts, threshold=thresholds)
 
 
 @lru_cache(maxsize=4)

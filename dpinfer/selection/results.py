@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import TRUTH, is_number, require
 from dpinfer.display.report import count, number
 from dpinfer.errors import OptionError
 from dpinfer.results.drawing import MARKED, given_or_new, grouped, legend, restrain, titled
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from dpinfer.release import Release
     from dpinfer.release.laws import NoiseLaw
 
-__all__ = ["Label", "SelectionResults", "ThresholdResults", "accuracy", "clear_distance", "pair_quantile", "pair_tail"]
 
 Label = str | int | float | bool
 
@@ -207,8 +207,7 @@ class ThresholdResults(Shown):
         least m: its law is that of the sum of two discrete Laplace variables, whose tail is known exactly
         (`docs/selection.md`). Lyu, Su & Li (2017) for the mechanism.
         """
-        if not isinstance(joint, bool):
-            raise OptionError("joint", joint, (True, False))
+        TRUTH.check("joint", joint)
         _check_probability(beta)
         return clear_distance(self.release.law, self.release.steps[0], beta / (len(self.labels) if joint else 1))
 
@@ -286,8 +285,7 @@ def accuracy(candidates: int, scale: float, family: str, beta: float, bound: str
 
 
 def _check_probability(beta: object) -> None:
-    if not isinstance(beta, int | float) or isinstance(beta, bool) or not 0 < beta < 1:
-        raise OptionError("beta", beta, "a probability, between 0 and 1")
+    require(is_number(beta) and 0 < beta < 1, "beta", beta, "a probability, between 0 and 1")
 
 
 def clear_distance(law: NoiseLaw, step: float, beta: float) -> float:

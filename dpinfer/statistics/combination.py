@@ -6,7 +6,7 @@ approximation. p is the number of parameters, G that of unknown counts, M that o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +15,13 @@ from scipy import linalg, sparse, stats
 
 from dpinfer.errors import InferenceError
 from dpinfer.release.laws import NoiseLaw
-from dpinfer.statistics.inference import (
-    BaseInference,
-    BatchEstimates,
-    Contrasts,
-    Oracle,
-    contrast_rows,
-    rows_of,
-    simulated_pvalue,
-)
+from dpinfer.statistics.inference import Contrasts, Inference, Oracle, contrast_rows, simulated_pvalue
 from dpinfer.statistics.noise import NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dpinfer.statistics.arrays import Array, Places
-    from dpinfer.statistics.inference import Released
 
 
 SUSPICIOUS = 1e-3
@@ -280,39 +271,27 @@ _JOINT_REPLICATES = 1_999
 
 
 @dataclass(frozen=True, eq=False)
-class LinearNoise(BaseInference):
-    """Quantities of the data themselves, each known up to a mixture of noise variables; implements `Inference`.
+class LinearNoise(Inference):
+    """Quantities of the data themselves, each known up to a mixture of noise variables.
 
     Attributes
     ----------
-    names : tuple of str, length p
-    params : ndarray (p,)
+    params : ndarray (p,), or (R, p) of R releases
     mixing : ndarray (p, M)
         How each noise variable moves each estimate.
     noise : CombinedNoise
-    nobs : float or None
-    nobs_is_public : bool
     dependent : bool
         Whether the estimates are linearly dependent; their variances are then raised by a billionth.
-    seed : int
-        Public seed of simulated joint tests, where noise is not normal.
-    method : {"wald"}
-        There is one; see `NoiseSums`.
     """
 
-    names: tuple[str, ...]
     params: Array
     mixing: Array
     noise: CombinedNoise
-    nobs: float | None = None
-    nobs_is_public: bool = False
     dependent: bool = False
-    seed: int = 0
-    method: str = "wald"
+    target: str = field(default="data", kw_only=True)
 
     methods = METHODS
     automatic = "wald"
-    target = "data"
     flags = ()
 
     @property
@@ -326,44 +305,51 @@ class LinearNoise(BaseInference):
         found: Array = (self.mixing * self.noise.variances) @ self.mixing.T
         return found + np.diag(np.diag(found) * (_JITTER if self.dependent else 0.0))
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
-
-        Where noise is not normal the p-value is simulated from its law.
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`; where noise is not normal the p-value is simulated from its law.
 
         Raises
         ------
         InferenceError
-            If the restrictions, or the estimates that they are about, are linearly dependent.
+            If the estimates that the restrictions are about are linearly dependent.
         """
-        restrictions = rows_of(restrictions)
-        rows = restrictions @ self.mixing * np.sqrt(self.noise.variances)
-        lengths = np.maximum(np.sqrt((rows**2).sum(axis=1, keepdims=True)), 1e-300)
-        if np.linalg.matrix_rank(rows / lengths, tol=1e-6) < len(rows):
+        parts = rows @ self.mixing * np.sqrt(self.noise.variances)
+        lengths = np.maximum(np.sqrt((parts**2).sum(axis=1, keepdims=True)), 1e-300)
+        if np.linalg.matrix_rank(parts / lengths, tol=1e-6) < len(rows):
             raise InferenceError(f"the {len(rows)} restrictions are linearly dependent, or about what is known exactly")
-        root = linalg.cholesky(rows @ rows.T, lower=True)
-        distance = restrictions @ self.params - np.broadcast_to(values, (len(restrictions),))
-        statistic = float((linalg.solve_triangular(root, distance, lower=True) ** 2).sum())
+        root = linalg.cholesky(parts @ parts.T, lower=True)
+        statistic = float((linalg.solve_triangular(root, rows @ self.params - values, lower=True) ** 2).sum())
         if self.noise.normal:
-            return statistic, float(len(rows)), float(stats.chi2.sf(statistic, len(rows)))
-        drawn = self.noise.rvs(_JOINT_REPLICATES, np.random.default_rng(self.seed)) @ (restrictions @ self.mixing).T
+            return statistic, float(stats.chi2.sf(statistic, len(rows)))
+        drawn = self.noise.rvs(_JOINT_REPLICATES, np.random.default_rng(self.seed)) @ (rows @ self.mixing).T
         simulated = (linalg.solve_triangular(root, drawn.T, lower=True) ** 2).sum(axis=0)
-        return statistic, float(len(rows)), float(simulated_pvalue(simulated, statistic))
+        return statistic, float(simulated_pvalue(simulated, statistic))
 
-    def _linear(self, contrasts: Array) -> Contrasts:
-        """Return combinations (k,), with Laplace shares (k, t) where there are any."""
-        contrasts = rows_of(contrasts)
-        moved = contrasts @ self.mixing
+    def _linear(self, rows: Array) -> Contrasts:
+        """Return combinations (k,), or (R, k), with Laplace shares (k, t) where there are any."""
+        moved = rows @ self.mixing
         parts = moved**2 * self.noise.variances
         variance = parts.sum(axis=1)
         if self.dependent:
-            variance = variance + contrasts**2 @ (_JITTER * np.diag(self.cov_noise))
+            variance = variance + rows**2 @ (_JITTER * np.diag(self.cov_noise))
         variance = np.maximum(variance, 1e-300)
         shares = None if self.noise.normal else _largest(parts / variance[:, None], self.noise.draws)
         laws = self.noise.parts
         steps = np.concatenate([steps for _, steps in laws])
         exact = NoiseSums(moved * steps, tuple(one for law, _ in laws for one in variables_of(law)))
-        return Contrasts(contrasts @ self.params, np.sqrt(variance), shares=shares, noise=exact)
+        return Contrasts(self.params @ rows.T, np.sqrt(variance), shares=shares, noise=exact)
+
+    def oracle(
+        self, sampling: Array, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
+    ) -> Oracle:
+        """Say how wide an interval must be of estimates and contrasts.
+
+        ``sampling`` (q,) is their variance over data sets: zero where all have the same table.
+        """
+        known = self._linear(contrast_rows(self.names, contrasts))
+        noise = np.asarray(known.error) ** 2
+        laplace = None if known.shares is None else known.shares * noise[:, None]
+        return Oracle.of(noise, sampling, np.inf, alpha=alpha, laplace=laplace)
 
 
 def _largest(shares: Array, draws: Places) -> Array:
@@ -378,47 +364,9 @@ def _largest(shares: Array, draws: Places) -> Array:
     return divided.reshape(len(shares), -1)
 
 
-def batch_queries(
-    released: Released, *, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
-) -> BatchEstimates:
-    """Infer measured queries from many releases at once; equal to `LinearNoise` one by one.
-
-    ``contrasts`` maps a name to weights by query.
-    """
-    wanted = contrast_rows(released.names, contrasts)
-    known = _of_one(released)._linear(wanted)
-    found = replace(known, center=released.values @ wanted.T)
-    return BatchEstimates(
-        names=(*released.names, *(contrasts or {})),
-        params=found.center,
-        bse=np.broadcast_to(known.error, found.center.shape),
-        pvalues=found.pvalues(),
-        intervals=found.intervals(alpha),
-        flagged=np.zeros(len(released.values), dtype=bool),
-    )
-
-
-def query_oracle(
-    released: Released, *, sampling: Array, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
-) -> Oracle:
-    """Say how wide an interval must be; arguments as `batch_queries`.
-
-    ``sampling`` (q,) is the variance of the queries over data sets: zero where all have the same table.
-    """
-    known = _of_one(released)._linear(contrast_rows(released.names, contrasts))
-    noise = np.asarray(known.error) ** 2
-    laplace = None if known.shares is None else known.shares * noise[:, None]
-    return Oracle.of(noise, sampling, np.inf, alpha=alpha, laplace=laplace)
-
-
-def _of_one(released: Released) -> LinearNoise:
-    """Return what any one of the releases is, but for its values."""
-    return measured_queries(released.law, released.steps.tolist(), released.names)
-
-
 def measured_queries(
-    law: NoiseLaw, steps: Sequence[float], names: tuple[str, ...], values: Array | None = None
+    law: NoiseLaw, steps: Sequence[float] | Array, names: tuple[str, ...], values: Array | None = None
 ) -> LinearNoise:
-    """Return quantities that were measured one by one, from one release."""
+    """Return quantities that were measured one by one: values (m,) of one release, or (R, m) of R."""
     noise = CombinedNoise(((law, np.asarray(steps)),))
     return LinearNoise(names, np.zeros(len(names)) if values is None else values, np.eye(len(names)), noise)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy import stats
@@ -26,13 +26,79 @@ if TYPE_CHECKING:
     from dpinfer.statistics.noise import NoiseSums
 
 
-class BaseInference:
-    """What most inferences share: a choice of methods, no error variance, a normal reference."""
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Estimates of R releases with sampling and noise covariance, and one method for intervals and tests alike.
 
-    method: Any
+    One release is a user's, thousands are a study's. A topic says what its combinations are (`_linear`), and where its
+    method inverts a test of its own also what that gives (`_ends`, `_tails`, `_joint`). Everything is computed from
+    released numbers. ``p`` is the number of parameters; what follows is of one release.
+
+    Attributes
+    ----------
+    names : tuple of str, length p
+        Parameter names, in order.
+    method : str
+        "wald", "score", "simulated" or "exact": the one method behind intervals and p-values.
+    target : {"population", "data"}
+    nobs : float or None
+        The number of rows as released (noisy) or as public; None where it is neither.
+    nobs_is_public : bool
+        Whether ``nobs`` is exact and public.
+    notes : tuple of str
+        Further warnings, from other parts of the release.
+    replicates, seed : int
+        Number of simulated releases and their public seed, for "simulated".
+    params : ndarray (p,)
+        Point estimates.
+    cov_sampling, cov_noise : ndarray (p, p)
+        Covariance from sampling and from privacy noise, each positive semidefinite; their sum is
+        positive definite. ``cov_sampling`` is zero where the target is the data themselves.
+    df_resid : float
+        Residual degrees of freedom used by the inference (numpy.inf for a normal reference).
+    scale, rsquared : float or None
+        Error variance and coefficient of determination, where the model has them.
+    flags : tuple of str
+        Plain sentences that warn the reader, e.g. that noise dominates; empty when all is well.
+    flagged : ndarray of bool (R,)
+        Whether a release carries a warning, for studies.
+    """
+
+    names: tuple[str, ...]
+    _: KW_ONLY
+    method: str = "auto"
+    target: str = "population"
+    nobs: float | None = None
+    nobs_is_public: bool = False
+    notes: tuple[str, ...] = ()
+    replicates: int = 999
+    seed: int = 0
+
     methods: ClassVar[tuple[str, ...]]
     automatic: ClassVar[str] = "score"
     """What "auto" stands for."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def params(self) -> Array:
+            """See the class."""
+
+        @property
+        def cov_sampling(self) -> Array:
+            """See the class."""
+
+        @property
+        def cov_noise(self) -> Array:
+            """See the class."""
+
+        @property
+        def flags(self) -> tuple[str, ...]:
+            """See the class."""
+
+    def __post_init__(self) -> None:
+        if self.method == "auto":
+            object.__setattr__(self, "method", self.automatic)
 
     @property
     def df_resid(self) -> float:
@@ -49,17 +115,78 @@ class BaseInference:
         """None: nothing is explained by other columns."""
         return None
 
-    def _linear(self, contrasts: Array) -> Any:
-        """Return linear combinations (k,) of the estimates as `Contrasts`, where these answer all that is asked."""
+    @property
+    def flagged(self) -> Any:
+        """False: no release carries a warning."""
+        return False
+
+    # What a topic says, of rows of weights (k, p); arrays (R, k), or (k,) of an inference that is of one release
+
+    def _linear(self, rows: Array) -> Any:
+        """Return combinations of the estimates, as `Contrasts` where these answer all that is asked."""
         raise NotImplementedError
 
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """Intervals (..., k, 2) of combinations."""
+        found = self._linear(rows)
+        if self.method == "simulated":
+            return np.asarray(found.ends(simulated_critical(self._pivots(rows), alpha)))
+        return np.asarray(found.intervals(alpha))
+
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """Two-sided p-values (..., k) of values (k,) of combinations."""
+        found = self._linear(rows)
+        if self.method == "simulated":
+            return simulated_pvalue(self._pivots(rows), found.distances(values).reshape(-1))
+        return np.asarray(found.pvalues(values))
+
+    def _pivots(self, rows: Array) -> Array:
+        """Absolute studentised deviations (B, k) of combinations of simulated releases."""
+        raise NotImplementedError
+
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """Statistic and p-value of independent restrictions of one release; of one restriction `_tails` has it."""
+        raise NotImplementedError
+
+    # What is asked
+
     def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        return np.asarray(self._linear(contrasts).intervals(alpha))
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
+        return self._ends(rows_of(contrasts), alpha).reshape(-1, 2)
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        return np.asarray(self._linear(contrasts).pvalues(values))
+        rows = rows_of(contrasts)
+        return self._tails(rows, np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))).reshape(-1)
+
+    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
+        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.
+
+        One restriction has the p-value of `contrast_pvalues`: one hypothesis, one law.
+
+        Raises
+        ------
+        InferenceError
+            If the restrictions are linearly dependent.
+        """
+        rows, values, count = independent(restrictions, values)
+        statistic, pvalue = self._joint(rows, values)
+        if len(rows) == 1 and statistic > 0:  # nothing speaks against what has a statistic of 0
+            pvalue = float(self.contrast_pvalues(rows, values)[0])
+        return statistic, count, pvalue
+
+    def batch(self, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None) -> BatchEstimates:
+        """Infer the parameters, and contrasts (weights by parameter, by name), of all R releases at once."""
+        rows = contrast_rows(self.names, contrasts)
+        found = self._linear(rows)
+        return BatchEstimates(
+            names=(*self.names, *(contrasts or {})),
+            params=found.center,
+            bse=np.broadcast_to(found.error, found.center.shape),
+            pvalues=self._tails(rows, np.zeros(len(rows))),
+            intervals=self._ends(rows, alpha),
+            flagged=np.broadcast_to(self.flagged, len(found.center)),
+        )
 
     def with_method(self, method: str) -> Self:
         """Return the same estimates under another inference method.
@@ -72,98 +199,7 @@ class BaseInference:
         if method not in self.methods:
             raise OptionError("inference", method, self.methods)
         chosen = self.automatic if method == "auto" else method
-        return self if chosen == self.method else cast("Self", replace(cast("Any", self), method=chosen))
-
-
-class Inference(Protocol):
-    """Estimates with sampling and noise covariance, and one method for intervals and tests alike.
-
-    Everything is computed from a release. ``p`` is the number of parameters.
-
-    Attributes
-    ----------
-    names : tuple of str, length p
-        Parameter names, in order.
-    params : ndarray (p,)
-        Point estimates.
-    cov_sampling, cov_noise : ndarray (p, p)
-        Covariance from sampling and from privacy noise, each positive semidefinite; their sum is
-        positive definite. ``cov_sampling`` is zero where the target is the data themselves.
-    nobs : float or None
-        The number of rows as released (noisy) or as public; None where it is neither.
-    nobs_is_public : bool
-        Whether ``nobs`` is exact and public.
-    df_resid : float
-        Residual degrees of freedom used by the inference (numpy.inf for a normal reference).
-    scale, rsquared : float or None
-        Error variance and coefficient of determination, where the model has them.
-    method : str
-        "wald", "score", "simulated" or "exact": the one method behind intervals and p-values.
-    target : str
-        "population" or "data".
-    flags : tuple of str
-        Plain sentences that warn the reader, e.g. that noise dominates; empty when all is well.
-    """
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """See the class."""
-
-    @property
-    def params(self) -> Array:
-        """See the class."""
-
-    @property
-    def cov_sampling(self) -> Array:
-        """See the class."""
-
-    @property
-    def cov_noise(self) -> Array:
-        """See the class."""
-
-    @property
-    def nobs(self) -> float | None:
-        """See the class."""
-
-    @property
-    def nobs_is_public(self) -> bool:
-        """See the class."""
-
-    @property
-    def df_resid(self) -> float:
-        """See the class."""
-
-    @property
-    def scale(self) -> float | None:
-        """See the class."""
-
-    @property
-    def rsquared(self) -> float | None:
-        """See the class."""
-
-    @property
-    def method(self) -> str:
-        """See the class."""
-
-    @property
-    def target(self) -> str:
-        """See the class."""
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """See the class."""
-
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-
-    def with_method(self, method: str) -> Inference:
-        """Return the same estimates under another inference method."""
+        return self if chosen == self.method else replace(self, method=chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +333,8 @@ def combined(rows: Array, values: Array) -> Array:
 
 
 def variance_of(rows: Array, covariance: Array) -> Array:
-    """Variances (k,) of combinations, from the covariance (p, p) of what they combine."""
-    return np.asarray(((rows @ covariance) * rows).sum(axis=1))
+    """Variances (..., k) of combinations (k, p), from the covariance (..., p, p) of what they combine."""
+    return np.asarray(((rows @ covariance) * rows).sum(axis=-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,17 +412,10 @@ def independent(restrictions: ArrayLike, values: ArrayLike) -> tuple[Array, Arra
     return rows, np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),)), float(rank)
 
 
-def wald_statistic(inference: Inference, rows: Array, values: Array) -> float:
-    """Return the squared distance of ``rows @ params`` from the values, in units of its covariance."""
-    distance = rows @ inference.params - values
-    total = rows @ (inference.cov_sampling + inference.cov_noise) @ rows.T
-    return float(distance @ np.linalg.solve(total, distance))
-
-
 def wald_lengths(distances: Array, covariances: Array) -> Array:
-    """Squared lengths (R,) of distances (R, k), each in units of its covariance (R, k, k)."""
+    """Squared lengths (...) of distances (..., k), each in units of its covariance (..., k, k)."""
     solved = np.linalg.solve(covariances, distances[..., None])[..., 0]
-    return np.asarray(np.einsum("rk,rk->r", distances, solved))
+    return np.asarray((distances * solved).sum(axis=-1))
 
 
 _DRAWS, _SEED = 20_000, 0

@@ -9,22 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
+from dpinfer.statistics import inference
 from dpinfer.statistics.arrays import root_of
-from dpinfer.statistics.inference import (
-    BaseInference,
-    BatchEstimates,
-    Contrasts,
-    Oracle,
-    independent,
-    rows_of,
-    simulated_critical,
-    simulated_pvalue,
-    single,
-    variance_of,
-    wald_lengths,
-)
 from dpinfer.statistics.noise import NoiseSums
-from dpinfer.statistics.numerical import outermost_crossing
+from dpinfer.statistics.numerical import inverted
 from dpinfer.statistics.tails import critical_value, joint_pvalue, pvalue_of
 
 if TYPE_CHECKING:
@@ -42,43 +30,27 @@ _MOST_SHARES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class MomentInference(BaseInference):
-    """Estimates in the cells of a table; implements `Inference`.
+class MomentInference(inference.Inference):
+    """Estimates in the cells of a table.
 
     Attributes
     ----------
     estimates : Estimates
-        One release (R = 1).
-    names : tuple of str, length p = G q
+        Of one release (R = 1); of more only `batch` serves.
     shift, factor : ndarray (q,)
         From scaled units to those of the columns: shift + factor value.
-    nobs : float or None
-    nobs_is_public : bool
-    method : {"score", "wald", "simulated"}
-    target : {"population", "data"}
-    law : NoiseLaw
+    law, steps : NoiseLaw, ndarray (m,)
         Of the release, for "simulated".
-    replicates, seed : int
     labels : tuple of str, length G
         What cells are called, for warnings.
-    notes : tuple of str
-        Further warnings.
     """
 
     estimates: Estimates
-    names: tuple[str, ...]
     shift: Array
     factor: Array
-    nobs: float | None
-    nobs_is_public: bool
-    method: str
-    target: str
-    law: NoiseLaw
-    steps: Array
-    replicates: int = 999
-    seed: int = 0
+    law: NoiseLaw | None = None
+    steps: Array | None = None
     labels: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
     methods = METHODS
 
@@ -114,6 +86,11 @@ class MomentInference(BaseInference):
         return square if missing is None else np.where(missing[:, None] | missing, np.nan, square)
 
     @property
+    def flagged(self) -> Mask:
+        """Whether a release carries any warning (R,)."""
+        return self.estimates.flagged
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
         found, few = [], self.estimates.few[0]
@@ -137,58 +114,83 @@ class MomentInference(BaseInference):
 
     # Intervals and tests
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        contrasts = rows_of(contrasts)
-        found, places = self._linear(contrasts), single(contrasts)
-        rows = np.flatnonzero(places >= 0)
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        """See `Inference`; a single estimate has the interval of its cell, within what is possible."""
+        ends, places = super()._ends(rows, alpha), inference.single(rows)
+        own = np.flatnonzero(places >= 0)
         if self.method == "simulated":
-            ends = found.ends(simulated_critical(self._pivots(contrasts), alpha))
-            possible = self._scaled(np.stack(self.estimates.range, axis=-1)[0])[places[rows]]
-            ends[rows] = np.clip(ends[rows], possible[:, :1], possible[:, 1:])
-            return ends
-        ends = found.intervals(alpha)
-        if rows.size:
-            own = intervals(self.estimates, alpha, method=self.method)[0]
-            ends[rows] = self._scaled(own)[places[rows]]
+            possible = self._scaled(np.stack(self.estimates.range, axis=-1))[0, places[own]]
+            ends[own] = np.clip(ends[own], possible[:, :1], possible[:, 1:])
+        elif own.size:
+            ends[own] = self._scaled(intervals(self.estimates, alpha, method=self.method))[0, places[own]]
         return ends
 
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        contrasts = rows_of(contrasts)
-        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(contrasts),))
-        linear = self._linear(contrasts)
-        if self.method == "simulated":
-            return simulated_pvalue(self._pivots(contrasts), linear.distances(values))
-        found = linear.pvalues(values)
-        for row, place in enumerate(single(contrasts)):
+    def _tails(self, rows: Array, values: Array) -> Array:
+        """See `Inference`; a single estimate has the p-value of its cell."""
+        found = super()._tails(rows, values)
+        for row, place in enumerate(inference.single(rows)) if self.method != "simulated" else ():
             if place >= 0:
                 column = place % len(self.factor)
                 tested = (values[row] - self.shift[column]) / self.factor[column]
                 found[row] = pvalues(self.estimates, tested, method=self.method)[0].ravel()[place]
         return found
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        restrictions, values, count = independent(restrictions, values)
-        distance = restrictions @ self._value - values
-        total = restrictions @ self._covariance @ restrictions.T
-        statistic = float(wald_lengths(distance[None], total[None])[0])
-        if count == 1:
-            return statistic, count, float(self.contrast_pvalues(restrictions, values)[0])
-        loadings = None
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        """See `Inference`."""
+        distance, total = rows @ self._value - values, rows @ self._covariance @ rows.T
+        statistic, loadings = float(inference.wald_lengths(distance, total)), None
         if self.estimates.laplace:
-            covariance = restrictions @ (self.cov_sampling + self.cov_noise) @ restrictions.T
-            loadings = np.linalg.solve(np.linalg.cholesky(covariance), self._laplace_parts(restrictions))
-        return statistic, count, joint_pvalue(statistic, count, self._linear(restrictions).least_df, loadings)
+            covariance = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
+            loadings = np.linalg.solve(np.linalg.cholesky(covariance), self._laplace_parts(rows))
+        return statistic, joint_pvalue(statistic, len(rows), self._linear(rows).least_df, loadings)
+
+    def batch(
+        self, alpha: float, contrasts: Mapping[str, Mapping[str, float]] | None = None
+    ) -> inference.BatchEstimates:
+        """Infer all cells of R releases at once.
+
+        Raises
+        ------
+        OptionError
+            If contrasts are asked for: linear combinations are not offered here.
+        """
+        if contrasts:
+            raise OptionError("contrasts", list(contrasts), "none: groups and columns are studied one by one")
+        found, count = self.estimates, len(self.estimates.value)
+        zero = (0.0 - self.shift) / self.factor
+        return inference.BatchEstimates(
+            names=self.names,
+            params=np.where(found.missing, np.nan, self.shift + self.factor * found.value).reshape(count, -1),
+            bse=np.where(found.missing, np.nan, self.factor * np.sqrt(found.variance)).reshape(count, -1),
+            pvalues=pvalues(found, zero, method=self.method).reshape(count, -1),
+            intervals=self._scaled(intervals(found, alpha, method=self.method)),
+            flagged=self.flagged,
+        )
+
+    def oracle(self, sampling: Array, alpha: float) -> inference.Oracle:
+        """Say how wide an interval would be that knew the population and the law of the noise.
+
+        The estimates are those of expected noise-free sums (R = 1), and ``sampling`` (q,) is their true sampling
+        variance; kappa is the smallest size of a cell over the standard deviation of its noise, and of second moments
+        the `Estimates.signal`.
+        """
+        found, units = self.estimates, self.factor**2
+        noise = (units * np.diagonal(found.noise, axis1=-2, axis2=-1)).ravel()
+        total = (units * found.variance).reshape(-1, 1)
+        laplace = None if found.shares is None else found.shares.reshape(noise.size, -1) * total
+        bottom = 0.0 if found.denominator is None else float(found.denominator[0, 0, 0, 2])
+        kappa = float(found.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
+        if found.signal is not None:
+            kappa = float(found.signal.min())
+        return inference.Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
 
     def _scaled(self, ends: Array) -> Array:
-        """Return intervals of scaled quantities (G, q, 2) in the units of the columns (p, 2)."""
-        return np.asarray(self.shift[:, None] + self.factor[:, None] * ends).reshape(-1, 2)
+        """Return intervals of scaled quantities (R, G, q, 2) in the units of the columns (R, p, 2)."""
+        return np.asarray(self.shift[:, None] + self.factor[:, None] * ends).reshape(len(ends), -1, 2)
 
-    def _linear(self, contrasts: Array) -> Contrasts:
+    def _linear(self, contrasts: Array) -> inference.Contrasts:
         """Return linear combinations (k,), with a reference of their own; see `_pivots` where it is simulated."""
-        variance = np.maximum(variance_of(contrasts, self._covariance), 0.0)
+        variance = np.maximum(inference.variance_of(contrasts, self._covariance), 0.0)
         own = self.factor**2 * self.estimates.variance[0]
         share = contrasts**2 * own.ravel() / np.maximum(variance, 1e-300)[:, None]
         df = np.clip(1.0 / np.maximum((share**2 / self.estimates.df[0].ravel()).sum(axis=1), 1e-9), 1.0, 1e9)
@@ -197,7 +199,7 @@ class MomentInference(BaseInference):
             shares = self._laplace_parts(contrasts) ** 2 / np.maximum(variance, 1e-300)[:, None]
             shares = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
             shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
-        return Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, self._noise_sums(contrasts))
+        return inference.Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, self._noise_sums(contrasts))
 
     def _noise_sums(self, contrasts: Array) -> NoiseSums | None:
         """Return linear combinations (k,) of what noise alone moves; None where sampling does, too."""
@@ -230,6 +232,8 @@ class MomentInference(BaseInference):
         rng, found = np.random.default_rng(self.seed), self.estimates
         cells, width = found.value.shape[1:]
         measured = found.mixing.shape[-1]
+        assert self.law is not None
+        assert self.steps is not None
         noise = self.law.rvs(self.replicates, rng) * self.steps
         noise = noise.reshape(self.replicates, cells, -1)[..., :measured]
         moved = np.einsum("gqm,bgm->bgq", found.mixing[0], noise)
@@ -246,68 +250,17 @@ class MomentInference(BaseInference):
             (variance * self.factor**2).reshape(self.replicates, -1),
         )
 
-    def _pivots(self, contrasts: Array) -> Array:
+    def _pivots(self, rows: Array) -> Array:
         """Absolute studentised deviations (B, k)."""
         deviations, variances = self._drawn
-        total = variance_of(contrasts, self._covariance)
-        ratio = (variances @ (contrasts**2).T) / (contrasts**2 @ np.diag(self._covariance))
-        return np.asarray(np.abs(deviations @ contrasts.T) / np.sqrt(total * ratio))
+        total = inference.variance_of(rows, self._covariance)
+        ratio = (variances @ (rows**2).T) / (rows**2 @ np.diag(self._covariance))
+        return np.asarray(np.abs(deviations @ rows.T) / np.sqrt(total * ratio))
 
 
 def _first_five(names: Sequence[str], which: Mask) -> str:
     places = np.flatnonzero(which)
     return "; ".join(names[place] for place in places[:5]) + (", ..." if places.size > 5 else "")
-
-
-def batch_moments(
-    estimates: Estimates,
-    *,
-    names: tuple[str, ...],
-    shift: Array,
-    factor: Array,
-    alpha: float,
-    method: str = "score",
-    contrasts: Mapping[str, Mapping[str, float]] | None = None,
-) -> BatchEstimates:
-    """Infer from R releases at once; equal to `MomentInference` one by one.
-
-    Raises
-    ------
-    OptionError
-        If contrasts are asked for: linear combinations are not offered here.
-    """
-    if contrasts:
-        raise OptionError("contrasts", list(contrasts), "none: groups and columns are studied one by one")
-    method = "score" if method == "auto" else method
-    count = len(estimates.value)
-    ends = intervals(estimates, alpha, method=method)
-    ends = (shift + factor * np.moveaxis(ends, -1, 0)).reshape(2, count, -1)
-    zero = (0.0 - shift) / factor
-    return BatchEstimates(
-        names=names,
-        params=np.where(estimates.missing, np.nan, shift + factor * estimates.value).reshape(count, -1),
-        bse=np.where(estimates.missing, np.nan, factor * np.sqrt(estimates.variance)).reshape(count, -1),
-        pvalues=pvalues(estimates, zero, method=method).reshape(count, -1),
-        intervals=np.moveaxis(ends, 0, -1),
-        flagged=estimates.flagged,
-    )
-
-
-def moment_oracle(estimates: Estimates, *, sampling: Array, factor: Array, alpha: float) -> Oracle:
-    """Say how wide an interval would be that knew the population and the law of the noise.
-
-    The estimates are those of expected noise-free sums (R = 1), and ``sampling`` (q,) is their true sampling variance;
-    kappa is the smallest size of a cell over the standard deviation of its noise, and of second moments the
-    `Estimates.signal`.
-    """
-    noise = (factor**2 * np.diagonal(estimates.noise, axis1=-2, axis2=-1)).ravel()
-    total = (factor**2 * estimates.variance).reshape(-1, 1)
-    laplace = None if estimates.shares is None else estimates.shares.reshape(noise.size, -1) * total
-    bottom = 0.0 if estimates.denominator is None else float(estimates.denominator[0, 0, 0, 2])
-    kappa = float(estimates.size.min() / np.sqrt(bottom)) if bottom > 0 else np.inf
-    if estimates.signal is not None:
-        kappa = float(estimates.signal.min())
-    return Oracle.of(noise, sampling, kappa, alpha=alpha, laplace=laplace)
 
 
 def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> Array:
@@ -324,27 +277,20 @@ def intervals(estimates: Estimates, alpha: float, *, method: str = "score") -> A
     df = estimates.df if method == "wald" else estimates.score_df
     critical, error = critical_value(alpha, df, estimates.shares), np.sqrt(estimates.variance)
     lower, upper = estimates.range
-    if estimates.alone is not None:
-        half = estimates.alone.reach(alpha, critical * error)
-        ends = [estimates.value - half, estimates.value + half]
-    elif method == "wald":
-        ends = [estimates.value - critical * error, estimates.value + critical * error]
+    if estimates.alone is not None or method == "wald":
+        half = critical * error
+        half = half if estimates.alone is None else estimates.alone.reach(alpha, half)
+        ends = np.stack([estimates.value - half, estimates.value + half], axis=-1)
     else:
-        ends = [_end(estimates, critical, error, sign, lower, upper) for sign in (-1.0, 1.0)]
-    ends = [np.where(estimates.missing, lower, ends[0]), np.where(estimates.missing, upper, ends[1])]
-    return np.stack([np.maximum(ends[0], lower), np.minimum(ends[1], upper)], axis=-1)
 
+        def inside(away: Array) -> Mask:
+            tested = np.clip(estimates.value + away, lower, upper)
+            return np.abs(tested - estimates.value) <= critical * np.sqrt(estimates.variance_at(tested))
 
-def _end(estimates: Estimates, critical: Array, error: Array, sign: float, lower: Array, upper: Array) -> Array:
-    step = np.maximum(error, 1e-300)
-
-    def inside(distance: Array) -> Mask:
-        tested = np.clip(estimates.value + sign * distance * step, lower, upper)
-        away = np.abs(tested - estimates.value)
-        return away <= critical * np.sqrt(estimates.variance_at(tested))
-
-    distance = outermost_crossing(inside, shape=error.shape)
-    return np.clip(estimates.value + sign * distance * step, lower, upper)
+        ends = inverted(inside, estimates.value, np.maximum(error, 1e-300))
+    possible = np.stack([lower, upper], axis=-1)
+    ends = np.where(estimates.missing[..., None], possible, ends)
+    return np.stack([np.maximum(ends[..., 0], lower), np.minimum(ends[..., 1], upper)], axis=-1)
 
 
 def pvalues(estimates: Estimates, tested: Array | float, *, method: str = "score") -> Array:

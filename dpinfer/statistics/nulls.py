@@ -64,14 +64,6 @@ class Restricted(NamedTuple):
     raised: bool
 
 
-@runtime_checkable
-class Restrictable(Protocol):
-    """An inference that restrictions on its coefficients can be simulated for."""
-
-    def restricted(self, restrictions: Array, targets: Array) -> Restricted:
-        """Return ``restrictions @ params = targets`` as a hypothesis; NotProvedError where rows are not independent."""
-
-
 class Candidate(NamedTuple):
     """A fit of the hypothesis to some of R releases.
 

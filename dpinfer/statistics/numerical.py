@@ -52,6 +52,20 @@ def outermost_crossing(inside: Callable[[Array], Mask], *, shape: tuple[int, ...
     return np.where(unbounded, np.inf, high)
 
 
+def inverted(inside: Callable[[Array], Mask], centre: Array, scale: Array) -> Array:
+    """Return the smallest intervals (..., 2) around centres that hold all values that a test does not reject.
+
+    ``inside`` maps distances of values from the centre, of either sign, to whether they are not rejected; ``scale`` is
+    the unit of the search; see `outermost_crossing`.
+    """
+
+    def end(sign: float) -> Array:
+        distance = outermost_crossing(lambda away: inside(sign * away * scale), shape=scale.shape)
+        return np.asarray(centre + sign * scale * distance)
+
+    return np.stack([end(-1.0), end(1.0)], axis=-1)
+
+
 @lru_cache(maxsize=8)
 def _rule(order: int) -> tuple[Array, Array]:
     """Nodes and weights of the rule on [0, 1]."""

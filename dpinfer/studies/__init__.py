@@ -2,8 +2,7 @@
 
 from dpinfer.studies.audit import Audit, Finding, audit
 from dpinfer.studies.costs import PrivacyCost, Truncation, privacy_cost, truncation
-from dpinfer.studies.coverage import StudyResults, coverage_study
-from dpinfer.studies.measures import Rules
+from dpinfer.studies.coverage import Rules, StudyResults, coverage_study
 from dpinfer.studies.plan import Plan, SharedPlan, plan
 from dpinfer.studies.populations import POPULATIONS, Population, population
 from dpinfer.studies.power import PowerStudy, power

@@ -20,8 +20,7 @@ from scipy.spatial.distance import cdist
 from dpinfer.errors import DPInferError, OptionError, UnknownColumnError, type_of
 from dpinfer.kernel.data import PrivateData, PublicData
 from dpinfer.kernel.people import KeptSource
-from dpinfer.kernel.plan import coordinates, planned, price_next
-from dpinfer.kernel.price import amounts
+from dpinfer.kernel.plan import planned
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.blocks import BlockSum, block_values
 from dpinfer.kernel.run import run
@@ -410,13 +409,7 @@ class Setting:
         context, question = self.context, self.resolved()
         plan = planned(question, context, rehearse=True)
         release, draws = self.recorded()
-        given, most = amounts(self.privacy, plan.slots), coordinates(plan.slots)
-        stages = [
-            price_next(question, place, slot, amount, context, release.stages[:place], most, plan.blocks)
-            if slot.adaptive
-            else plan.stages[place]
-            for place, (slot, amount) in enumerate(zip(plan.slots, given, strict=True))
-        ]
+        stages = [plan.next_stage(question, release.stages[:place]) for place in range(len(plan.slots))]
         shares = tuple(self.stated.share(Fraction(slot.share)) for slot in question.slots(context))
         return AuditedRun(plan, tuple(stages), shares, release, draws)
 

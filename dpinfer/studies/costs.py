@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import is_finite, is_whole
 from dpinfer.display.report import Report, Reported, Table
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.resampling import (
@@ -120,8 +121,8 @@ def truncation(
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence | np.ndarray):
         raise OptionError("rows_per_person", type_of(given), right)
     shares = list(given.values()) if isinstance(given, Mapping) else [1.0] * len(given)
-    whole = all(isinstance(one, int | np.integer) and not isinstance(one, bool) and one >= 1 for one in given)
-    known = all(isinstance(one, int | float | np.number) and np.isfinite(one) and one >= 0 for one in shares)
+    whole = all(is_whole(one) and one >= 1 for one in given)
+    known = all(is_finite(one) and one >= 0 for one in shares)
     if not (shares and whole and known and sum(shares) > 0):
         raise OptionError("rows_per_person", given, right)
     numbers, people = (np.array([float(one) for one in values]) for values in (given, shares))

@@ -1,9 +1,12 @@
-"""Coverage studies: whether the interval covers, at what width, and what the noise does."""
+"""Coverage studies: whether the interval covers, at what width, what the noise does, and the rules that judge it.
+
+Measures and their Monte Carlo standard errors follow Morris, White & Crowther (2019), table 6.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,26 +18,26 @@ import pyarrow.parquet as pq
 from scipy import stats
 from statsmodels.iolib.table import SimpleTable
 
+from dpinfer.checks import is_list
 from dpinfer.display.progress import check_progress
 from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DataError, DPInferError, OptionError, names_of
 from dpinfer.results.drawing import FAINT, MARKED, SMALL, given_or_new, ink, legend, restrain, titled
-from dpinfer.studies.measures import Replicates, Rules, performance
-from dpinfer.studies.oracle import study_oracles
-from dpinfer.studies.simulation import Design, Task, draw_columns, run_block, run_design
+from dpinfer.studies.simulation import Design, Task, draw_columns, run_block, run_design, study_oracles
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
     from dpinfer.privacy.units import Neighbors, Privacy
     from dpinfer.procedures.procedure import Procedure
     from dpinfer.schema.schema import Schema
-    from dpinfer.studies.oracle import StudyOracle
+    from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.studies.simulation import StudyOracle
 
-__all__ = ["StudyResults", "coverage_study"]
+__all__ = ["Rules", "StudyResults", "coverage_study", "performance"]
 
 _SHOWN = ("bias", "empirical SE", "relative error of model SE (%)", "coverage", "MCSE of coverage", "width",
           "width / oracle", "width / baseline", "unbounded", "not determined", "coverage where determined",
@@ -125,24 +128,12 @@ def coverage_study(
     check_progress(progress)
 
     def listed(value: Any) -> tuple[Any, ...]:
-        return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        return tuple(value) if is_list(value) else (value,)
 
     known = None if truth is None else dict(truth)
     more = dict(contrasts or {})
-    design = Design(
-        generate,
-        procedure,
-        schema,
-        known,
-        listed(n),
-        listed(privacy),
-        neighbors,
-        replicates,
-        level,
-        seed,
-        baseline,
-        more,
-    )
+    sizes, prices, numbers = listed(n), listed(privacy), (replicates, level, seed)
+    design = Design(generate, procedure, schema, known, sizes, prices, neighbors, *numbers, baseline, more)
     _rehearse(design)
     folder = None if checkpoint is None else Path(checkpoint)
     return StudyResults(design, run_design(design, n_jobs=n_jobs, progress=progress, folder=folder))
@@ -202,13 +193,10 @@ class StudyResults(Reported):
         rows = []
         for key, group in self.frame.groupby(["n", "privacy", "term"], sort=False):
             n, privacy, term = cast("tuple[int, str, str]", key)
-            names = ("estimate", "error", "lower", "upper", "pvalue")
-            numbers = {name: group[name].to_numpy(dtype=np.float64) for name in names}
-            failed = (group["failure"] != "").to_numpy() | np.isnan(numbers["lower"]) | np.isnan(numbers["upper"])
-            values = Replicates(**numbers, flagged=group["flagged"].to_numpy(dtype=bool), failed=failed)
+            failed = (group["failure"] != "") | group["lower"].isna() | group["upper"].isna()
             truth, oracle = self.truth(term, n), self._oracles.get((n, privacy))
             row: dict[str, Any] = {"n": n, "privacy": privacy, "term": term, "truth": truth}
-            row |= performance(values, truth, level=self.design.level)
+            row |= performance(group.assign(failed=failed), truth, level=self.design.level)
             if oracle is not None:
                 row |= oracle.compared(row, term)
             if "baseline lower" in group:
@@ -424,3 +412,185 @@ class StudyResults(Reported):
         if term not in set(terms):
             raise OptionError("term", term, sorted(set(terms)))
         return self.frame[terms == term]
+
+
+_DETERMINED = "coverage where determined"
+_WITH_ERRORS = (
+    "bias", "empirical SE", "mean squared error", "model SE", "relative error of model SE (%)", "width",
+    "bias-eliminated coverage",
+)  # fmt: skip
+_MOMENTS = (*_WITH_ERRORS, *(f"MCSE of {name}" for name in _WITH_ERRORS), "unbounded")
+
+
+def performance(cell: Any, truth: float, *, level: float) -> dict[str, float]:
+    """Measure one coefficient of one cell.
+
+    Parameters
+    ----------
+    cell : DataFrame, or mapping of str to ndarray (R,)
+        Of every replicate "estimate", "error", "lower", "upper" and "pvalue" (of zero), NaN where it failed; whether
+        it was "flagged" or "failed". An estimate that is NaN in one that did not fail is not determined; it has an
+        interval.
+    truth : float
+        NaN where it is not known: measures that need it are then NaN.
+    level : float
+        Nominal coverage.
+
+    Returns
+    -------
+    dict of str to float
+        Each measure under its name, and its Monte Carlo standard error under "MCSE of" that name.
+        Coverage and rejection are shares of *all* replicates: a failed one covers nothing and rejects nothing.
+        An interval of what is not determined counts as it is; "coverage where determined" leaves it out, as bias and
+        standard errors do.
+    """
+    numbers = (np.asarray(cell[name], dtype=np.float64) for name in ("estimate", "error", "lower", "upper", "pvalue"))
+    estimate, error, lower, upper, pvalue = numbers
+    flagged, failed = (np.asarray(cell[name], dtype=bool) for name in ("flagged", "failed"))
+    done = ~failed
+    total, count = len(done), int(done.sum())
+    known = done & np.isfinite(estimate)
+    covered = done & (lower <= truth) & (truth <= upper)
+    true = bool(np.isfinite(truth))
+    tested = not count or not np.isnan(pvalue[done]).all()
+    out = {"replicates": float(total), "failures": float(total - count)}
+    out |= _share("flagged", flagged & done, total)
+    out |= _share("not determined", done & ~known, total)
+    out |= _share(_DETERMINED, covered & known, int(known.sum()), known=true and bool(known.any()))
+    out |= _share("coverage", covered, total, known=true)
+    out |= _share("rejection", done & (pvalue <= 1 - level), total, known=tested)
+    if count >= 2 and known.sum() >= 2:
+        centre = float(np.mean(estimate[known]))
+        around = done & (lower <= centre) & (centre <= upper)
+        out |= _share("bias-eliminated coverage", around, total)
+        out |= _moments(estimate[known], error[known], truth)
+    if count >= 2:
+        width = upper[done] - lower[done]
+        bounded = width[np.isfinite(width)]
+        out["width"] = float(np.mean(bounded)) if bounded.size else np.inf
+        several = bounded.size > 1
+        out["MCSE of width"] = float(np.std(bounded, ddof=1) / np.sqrt(bounded.size)) if several else np.nan
+        out["unbounded"] = float((width.size - bounded.size) / total)
+    return out | {name: np.nan for name in _MOMENTS if name not in out}
+
+
+def _moments(estimate: Array, error: Array, truth: float) -> dict[str, float]:
+    count = estimate.size
+    empirical = float(np.std(estimate, ddof=1))
+    squares = (estimate - truth) ** 2
+    mean_variance = float(np.mean(error**2))
+    model = float(np.sqrt(mean_variance))
+    spread = float(np.var(error**2, ddof=1)) / (4 * count * mean_variance**2) if mean_variance > 0 else np.nan
+    ratio = model / empirical if empirical > 0 else np.nan
+    return {
+        "bias": float(np.mean(estimate) - truth),
+        "MCSE of bias": empirical / np.sqrt(count),
+        "empirical SE": empirical,
+        "MCSE of empirical SE": empirical / np.sqrt(2 * (count - 1)),
+        "mean squared error": float(np.mean(squares)),
+        "MCSE of mean squared error": float(np.std(squares, ddof=1) / np.sqrt(count)),
+        "model SE": model,
+        "MCSE of model SE": model * float(np.sqrt(spread)),
+        "relative error of model SE (%)": 100 * (ratio - 1),
+        "MCSE of relative error of model SE (%)": 100 * ratio * float(np.sqrt(spread + 1 / (2 * (count - 1)))),
+    }
+
+
+def _share(name: str, marked: Mask, total: int, *, known: bool = True) -> dict[str, float]:
+    """Share of the marked among a total, with its error; NaN where it is not known."""
+    share = float(marked.sum()) / total if known else np.nan
+    return {name: share, f"MCSE of {name}": float(np.sqrt(share * (1 - share) / total)) if known else np.nan}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a cell of a study holds.
+
+    Attributes
+    ----------
+    alarm : float
+        Probability that an exact interval fails the coverage rule in one cell.
+    size_alarm : float
+        Probability that exact tests fail the size rule anywhere in a study: it is shared by all cells whose true
+        value is zero (Bonferroni).
+    width_cap : float
+        Largest mean width over that of the oracle, where noise does not dominate.
+    unbounded_cap : float
+        Largest share of unbounded intervals there.
+    kappa : float
+        Below this ratio of signal to noise, computed from the population, a cell counts as noise-dominated:
+        only coverage is judged.
+    rerun_factor : int
+        A cell that fails is run once more at so many times the replicates.
+    rerun_seed : int
+        Added to the seed for that, fixed in advance.
+
+    Examples
+    --------
+    >>> round(Rules().least_coverage(5000, 0.95), 4)
+    0.9376
+    """
+
+    alarm: float = 5e-5
+    size_alarm: float = 1e-3
+    width_cap: float = 1.10
+    unbounded_cap: float = 0.001
+    kappa: float = 3.0
+    rerun_factor: int = 10
+    rerun_seed: int = 1
+
+    def least_coverage(self, replicates: int, level: float) -> float:
+        """Return the least coverage that an exact interval stays above, but for probability ``alarm``."""
+        return float(stats.binom.ppf(self.alarm, replicates, level)) / replicates
+
+    def largest_size(self, replicates: int, level: float, nulls: int) -> float:
+        """Return the largest share of rejections of a true zero that exact tests stay below, over ``nulls`` cells."""
+        return float(stats.binom.isf(self.size_alarm / max(nulls, 1), replicates, 1 - level)) / replicates
+
+    def verdict(
+        self,
+        cell: Mapping[Any, Any],
+        *,
+        level: float,
+        least: float | None = None,
+        most: float | None = None,
+        replicates: int | None = None,
+    ) -> str:
+        """Return "holds", or what the cell breaks.
+
+        Parameters
+        ----------
+        cell : mapping
+            Measures of one coefficient of one cell.
+        level : float
+        least : float, optional
+            Threshold of coverage; by default that of the cell's own number of replicates.
+        most : float, optional
+            Threshold of the share of rejections where the true value is zero; by default that of this cell alone.
+        replicates : int, optional
+            Replicates whose threshold judges the coverage among those that determine the quantity, times the share
+            of these; by default the cell's own.
+        """
+        if not np.isfinite(cell["coverage"]):
+            return "no truth"
+        floor = self.least_coverage(int(cell["replicates"]), level) if least is None else least
+        broken = []
+        if cell["coverage"] < floor:
+            broken.append(f"coverage below {floor:.4f}")
+        missing = cell.get("not determined", 0.0)
+        if 0 < missing < 1:
+            total = cell["replicates"] if replicates is None else replicates
+            known = self.least_coverage(max(round((1 - missing) * total), 1), level)
+            if cell["coverage where determined"] < known:
+                broken.append(f"coverage where determined below {known:.4f}")
+        if cell["truth"] == 0:
+            ceiling = self.largest_size(int(cell["replicates"]), level, 1) if most is None else most
+            if cell["rejection"] > ceiling:
+                broken.append(f"size above {ceiling:.4f}")
+        ratio, kappa = cell.get("width / oracle", np.nan), cell.get("kappa", np.nan)
+        if np.isfinite(kappa) and kappa >= self.kappa:
+            if ratio > self.width_cap:
+                broken.append(f"width above {self.width_cap:g} times the oracle's")
+            if cell["unbounded"] > self.unbounded_cap:
+                broken.append(f"more than {self.unbounded_cap:.1%} unbounded")
+        return "; ".join(broken) or "holds"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.studies.power import PowerStudy
 
 __all__ = [
-    "START", "Depth", "Fitted", "Forecast", "Outlook", "Question", "Scaled", "Summed", "Tested", "outlook_of",
+    "START", "Depth", "Fitted", "Forecast", "Outlook", "Question", "Summed", "Tested", "outlook_of",
 ]  # fmt: skip
 
 Depth = Literal["width", "share", "answer"]
@@ -128,6 +129,8 @@ class Forecast:
     sampled : bool
         Whether the releases differ by sampling, too, so that their spread is that of the estimate.
     alpha : float
+    tested : float, optional
+        The power of a test, which has no interval: what is true is said by the population.
     """
 
     names: tuple[str, ...]
@@ -137,6 +140,7 @@ class Forecast:
     ends: Array
     sampled: bool
     alpha: float
+    tested: float | None = None
 
     @property
     def widths(self) -> Array:
@@ -178,6 +182,8 @@ class Forecast:
         The errors are taken not to depend on the true value. Where there are many releases those that reject are
         counted; else an estimate is taken as normal with its usual standard error.
         """
+        if self.tested is not None:
+            return np.array([self.tested])
         if self.counted:
             moved = self.ends + (effects - self.center)[:, None]
             return np.asarray(((moved[..., 0] > 0) | (moved[..., 1] < 0)).mean(axis=0))
@@ -190,13 +196,16 @@ class Forecast:
 
 
 @dataclass(frozen=True, eq=False)
-class Summed:
-    """Forecasts by sums that are known for a population: nothing is fitted one by one.
+class Outlook(ABC):
+    """Forecasts of one question in one population; the subclasses are ways to make them.
 
     Attributes
     ----------
     question : Question
     pilot : Pilot
+        The population; of a test what is true, as `dpinfer.power` takes it.
+    about : str
+        The population in words.
     slow : bool
         Whether rows are fitted one data set after the other.
     least, most : int
@@ -204,8 +213,28 @@ class Summed:
     """
 
     question: Question
-    pilot: Pilot
+    pilot: Any
+    about: str
     slow, least, most = False, 4, 10**9
+
+    @property
+    def rows_behind(self) -> float | None:
+        """Rows behind a release that is the pilot."""
+        return self.pilot.nobs if isinstance(self.pilot, ReleasePilot) else None
+
+    @abstractmethod
+    def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:
+        """Look at a number of rows and a price."""
+
+    @abstractmethod
+    def alone(self, n: int) -> Forecast:
+        """Look at sampling alone, as good as without noise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Summed(Outlook):
+    """Forecasts by sums that are known for a population: nothing is fitted one by one."""
+
     _sums: dict[tuple[int, int], Array] = field(default_factory=dict)
 
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:
@@ -224,8 +253,8 @@ class Summed:
             if len(self._sums) >= _REMEMBERED:
                 self._sums.clear()
             self._sums[n, count] = self.pilot.sums(measured, n, count, question.rng(_DATA))
-        with_noise, purpose = (simulation.hardly_noisy, _HARDLY) if noiseless else (simulation.noisy, _NOISE)
-        released = with_noise(measured, self._sums[n, count], question.rng(purpose))
+        purpose, share = (_HARDLY, simulation.HARDLY) if noiseless else (_NOISE, 1.0)
+        released = simulation.noisy(measured, self._sums[n, count], question.rng(purpose), share=share)
         with np.errstate(all="ignore"):
             found = question.procedure.estimate(released, alpha=question.alpha)
         expected, design = self.pilot.expected(measured, n)[None], question.design(n, question.known)
@@ -235,11 +264,9 @@ class Summed:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """Forecasts by fits of data sets, one by one, as a user's would be; see `Summed`."""
+class Fitted(Outlook):
+    """Forecasts by fits of data sets, one by one, as a user's would be."""
 
-    question: Question
-    pilot: RowPilot
     slow, least, most = True, 20, 10**6
     _fits: dict[tuple[int, Privacy], list[Any]] = field(default_factory=dict)
 
@@ -280,31 +307,19 @@ class Fitted:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
-    """Forecasts by the variances that a release of the same question tells: sampling as 1/n, noise as its own law.
+class Scaled(Outlook):
+    """Forecasts by the variances that a release of the same question tells: sampling as 1/n, noise as its own law."""
 
-    Attributes
-    ----------
-    question : Question
-    pilot : ReleasePilot
-    found : Forecast
-        Of the pilot itself.
-    sampling, noise : ndarray (p,)
-        Variances of the pilot's estimates.
-    slow, least, most
-        See `Summed`.
-    """
+    @cached_property
+    def _found(self) -> tuple[Forecast, Array, Array]:
+        """Forecast of the pilot itself, and its variances (p,) of sampling and of noise.
 
-    question: Question
-    pilot: ReleasePilot
-    found: Forecast
-    sampling: Array
-    noise: Array
-    slow, least, most = False, 4, 10**9
-
-    @classmethod
-    def of(cls, question: Question, pilot: ReleasePilot) -> Scaled:
-        """Read the variances from results of the pilot; `InferenceError` where they do not tell noise apart."""
+        Raises
+        ------
+        InferenceError
+            If its results do not tell noise apart.
+        """
+        question, pilot = self.question, self.pilot
         results = question.procedure.infer(pilot.release)
         try:
             sampling, noise = (np.asarray(one, dtype=np.float64) for one in (results.bse_sampling, results.bse_noise))
@@ -315,7 +330,7 @@ class Scaled:
             ) from None
         ends = np.moveaxis(numbers[2:4], 0, -1)[None]
         found = Forecast(names, numbers[0], numbers[:1], numbers[1:2], ends, False, question.alpha)
-        return cls(question, pilot, found, sampling**2, noise**2)
+        return found, sampling**2, noise**2
 
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:  # noqa: ARG002
         """Look at a number of rows and a price, by the noise of the first sums: later ones depend on releases."""
@@ -330,41 +345,26 @@ class Scaled:
 
     def _with(self, n: int, ratio: float) -> Forecast:
         """Scale the pilot to n rows and a ratio of the variance of the noise."""
+        found, sampling, noise = self._found
         share = self.pilot.nobs / n
-        spread = np.sqrt(self.sampling * share + self.noise * share**2 * ratio)
-        factor = spread / self.found.errors
-        middle = self.found.params[..., None]
-        ends = middle + (self.found.ends - middle) * factor[..., None]
-        return replace(self.found, errors=np.broadcast_to(spread, factor.shape), ends=ends)
-
-
-# Tests, by the same study that `dpinfer.power` makes
+        spread = np.sqrt(sampling * share + noise * share**2 * ratio)
+        factor = spread / found.errors
+        middle = found.params[..., None]
+        ends = middle + (found.ends - middle) * factor[..., None]
+        return replace(found, errors=np.broadcast_to(spread, factor.shape), ends=ends)
 
 
 @dataclass(frozen=True, eq=False)
-class PowerForecast(Forecast):
-    """The power of a test, which has no interval."""
+class Tested(Outlook):
+    """Forecasts of the power of a test against a population, by the same study that `dpinfer.power` makes."""
 
-    found: float = field(default=np.nan)
-
-    def power(self, effects: Any) -> Any:  # noqa: ARG002  (the population says what is true)
-        """Return the power (1,)."""
-        return np.array([self.found])
-
-
-@dataclass(frozen=True, eq=False)
-class Tested:
-    """Forecasts of the power of a test against a population; ``truth`` is what `dpinfer.power` takes. See `Summed`."""
-
-    question: Question
-    truth: Any
-    slow, least, most = False, 1, 10**9
+    least = 1
 
     def at(self, n: int, price: Privacy | None, *, depth: Depth = "width") -> Forecast:  # noqa: ARG002
         """Look at a number of rows and a price; at None at the ordinary test."""
         nothing = np.full((1, 1, 2), np.nan)
         unknown = nothing[0, :, 0], nothing[..., 0], nothing[..., 0], nothing
-        return PowerForecast(("test",), *unknown, False, self.question.alpha, self._one.at(n, price))
+        return Forecast(("test",), *unknown, False, self.question.alpha, self._one.at(n, price))
 
     def alone(self, n: int) -> Forecast:
         """Look at the ordinary test."""
@@ -388,11 +388,11 @@ class Tested:
         one, test = self.question, self.question.procedure
         options: dict[str, Any] = {"schema": one.schema, "neighbors": one.neighbors, "alpha": one.alpha}
         try:
-            return power(test, self.truth, n=n, privacy=price, seed=one.seed, **options)  # type: ignore[arg-type]
+            return power(test, self.pilot, n=n, privacy=price, seed=one.seed, **options)  # type: ignore[arg-type]
         except OptionError as error:
             if error.option != "truth":
                 raise
-            raise OptionError("pilot", type_of(self.truth), error.expected) from None
+            raise OptionError("pilot", type_of(self.pilot), error.expected) from None
 
 
 def _truth_of(question: Question, pilot: Pilot) -> Any:
@@ -425,12 +425,8 @@ def _truth_of(question: Question, pilot: Pilot) -> Any:
     return {label: (float(share), float(mean), float(sd)) for label, share, mean, sd in parts}
 
 
-Outlook = Summed | Fitted | Scaled | Tested
-"""Forecasts of one question in one population."""
-
-
-def outlook_of(question: Question, pilot: Any) -> tuple[Outlook, str, float | None]:
-    """Choose how a question is looked at in a population; say what that is, and the rows behind a release.
+def outlook_of(question: Question, pilot: Any) -> Outlook:
+    """Choose how a question is looked at in a population.
 
     ``pilot`` is as `plan` takes it; of a test also the truth as `dpinfer.power` takes it.
 
@@ -451,15 +447,12 @@ def outlook_of(question: Question, pilot: Any) -> tuple[Outlook, str, float | No
         else:
             truth = not hasattr(pilot, "stages") and not hasattr(pilot, "columns")
         if truth:
-            return Tested(question, pilot), "as given: what is true, in the terms of dpinfer.power", None
+            return Tested(question, pilot, "as given: what is true, in the terms of dpinfer.power")
     population = read_pilot(pilot, schema, procedure)
-    found: Outlook
     if test:
-        return Tested(question, _truth_of(question, population)), population.about, None
+        return Tested(question, _truth_of(question, population), population.about)
     many = procedure.estimates_many and schema.people is None
     if isinstance(population, RowPilot):
-        found = Summed(question, population) if many else Fitted(question, population)
-        return found, population.about, None
+        return (Summed if many else Fitted)(question, population, population.about)
     held = many and population.holds(question.measured(int(population.nobs), question.known))
-    found = Summed(question, population) if held else Scaled.of(question, population)
-    return found, population.about, population.nobs
+    return (Summed if held else Scaled)(question, population, population.about)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
+from dpinfer.checks import is_finite, is_whole, of_type
 from dpinfer.display.progress import check_progress, watch
 from dpinfer.display.report import Report, Reported, Table, count
 from dpinfer.errors import DPInferError, OptionError, cut, kind_of, names_of, type_of
@@ -25,8 +26,6 @@ from dpinfer.studies.power import (
     amount_of,
     crossing,
     four_digits_down,
-    is_number,
-    is_whole,
     price_bounds,
     public_facts,
     three_digits_up,
@@ -173,7 +172,7 @@ def plan(
     if not (isinstance(several, Sequence) and several and all(isinstance(one, Procedure) for one in several)):
         raise OptionError("procedure", type_of(procedure), 'a question such as dpi.ols("y ~ x"), or several')
     for name, value in (("alpha", alpha), ("assurance", assurance)):
-        if not (is_number(value) and 0 < value < 1):
+        if not (is_finite(value) and 0 < value < 1):
             raise OptionError(name, value, "a number between 0 and 1")
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, not negative")
@@ -197,10 +196,10 @@ def plan(
         for one in several:
             numbers = float(alpha), int(seed)
             question = _question(replace(one, source=None), schema, neighbors, *numbers, kind, counted)
-            planned.append(_Planned(question, pilot, nobs))
+            planned.append(outlook_of(question, pilot))
         if isinstance(procedure, Procedure):
-            return planned[0].answered(n, privacy, given, float(assurance))
-        return _shared(planned, planned[0].rows(n), cast("Privacy", budget), weights)
+            return _answered(planned[0], nobs, n, privacy, given, float(assurance))
+        return _shared(planned, _rows(planned[0], nobs, n), cast("Privacy", budget), weights)
 
 
 def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assurance: float, budget: Any) -> None:
@@ -213,8 +212,7 @@ def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assur
     sources = [one.source for one in several if isinstance(one.source, Data)]
     if any((one.schema, one.neighbors) != (sources[0].schema, sources[0].neighbors) for one in sources):
         raise OptionError("procedure", type_of(several), "questions that are bound to data of one schema and neighbors")
-    if not isinstance(budget, Privacy):
-        raise OptionError("budget", budget, "what the questions share, such as ZCDP(1.0)")
+    of_type(Privacy, "budget", budget, "what the questions share, such as ZCDP(1.0)")
 
 
 def _kind(unit: Any, bound: Any, price: Privacy | None) -> Privacy:
@@ -288,11 +286,11 @@ class Targets:
             for name, one in by_term.items():
                 if option == "power":
                     pair = one if isinstance(one, tuple | list) else (None, one)
-                    fits = len(pair) == 2 and (pair[0] is None or is_number(pair[0])) and is_number(pair[1])
+                    fits = len(pair) == 2 and (pair[0] is None or is_finite(pair[0])) and is_finite(pair[1])
                     if not (fits and alpha < pair[1] < 1 and pair[0] != 0):
-                        raise OptionError(option, value if is_number(value) else type_of(value), right)
+                        raise OptionError(option, value if is_finite(value) else type_of(value), right)
                     wanted[option][name] = (None if pair[0] is None else float(pair[0]), float(pair[1]))
-                elif is_number(one) and one > least:
+                elif is_finite(one) and one > least:
                     wanted[option][name] = float(one)
                 else:
                     usual = f"a number above {least:g} for all terms, or such numbers by term, as in {option}"
@@ -352,119 +350,117 @@ def _alone(outlook: Outlook, n: int) -> Forecast | None:
     return None
 
 
-class _Planned:
-    """One question, its population and what is sought."""
+def _answered(
+    outlook: Outlook, nobs: int | None, n: Any, privacy: Any, given: dict[str, Any], assurance: float
+) -> Plan:
+    """Solve what is missing."""
+    question, test = outlook.question, isinstance(outlook, Tested)
+    wanted = [name for name in given if given[name] is not None]
+    missing = [name for name, known in (("n", n is not None), ("privacy", privacy is not None)) if not known]
+    if wanted and not missing and not test and (wanted != ["power"] or is_finite(given["power"])):
+        raise OptionError("n", n, "None: with n, privacy and a target nothing is missing to solve")
+    if "n" in missing and (len(missing) > 1 or not wanted):
+        n, missing = _rows(outlook, nobs, None), [one for one in missing if one != "n"]
+    if len(missing) == 1 and not wanted:
+        raise OptionError("privacy", None, "a price, or a target such as width={...}: two of the three are needed")
+    if n is not None:
+        n = _rows(outlook, nobs, n)
+    start = int(min(max(outlook.rows_behind or START, outlook.least), outlook.most))
+    targets = _targets(outlook, given, n or start, privacy or question.known, assurance)
+    if missing:
+        n, privacy = _solved(outlook, n, privacy, start, targets)
+    solved = cast("Any", missing[0] if missing else None)
+    found, alone = outlook.at(n, privacy, depth="answer"), _alone(outlook, n)
+    notes = _notes(outlook, found, targets, alone)
+    if (solved == "privacy" and amount_of(privacy) <= PRICES[0]) or (solved == "n" and n <= outlook.least):
+        notes.append("This is the least that is looked at: less may do.")
+    frame = _frame(found, alone, targets)
+    words = outlook.about, question.procedure.text(question.schema), tuple(notes)
+    return Plan(n, privacy, solved, frame, found.alpha, assurance, question.neighbors, *words, outlook, targets)
 
-    def __init__(self, question: Question, pilot: Any, nobs: int | None) -> None:
-        self.question = question
-        self.text = question.procedure.text(question.schema)
-        self.outlook, self.about, self._released_rows = outlook_of(question, pilot)
-        self._nobs = nobs if nobs is not None else self._released_rows
 
-    def answered(self, n: Any, privacy: Any, given: dict[str, Any], assurance: float) -> Plan:
-        """Solve what is missing."""
-        question, outlook = self.question, self.outlook
-        test = isinstance(outlook, Tested)
-        wanted = [name for name in given if given[name] is not None]
-        missing = [name for name, known in (("n", n is not None), ("privacy", privacy is not None)) if not known]
-        if wanted and not missing and not test and (wanted != ["power"] or is_number(given["power"])):
-            raise OptionError("n", n, "None: with n, privacy and a target nothing is missing to solve")
-        if "n" in missing and (len(missing) > 1 or not wanted):
-            n, missing = self.rows(None), [one for one in missing if one != "n"]
-        if len(missing) == 1 and not wanted:
-            raise OptionError("privacy", None, "a price, or a target such as width={...}: two of the three are needed")
-        if n is not None:
-            n = self.rows(n)
-        start = int(min(max(self._released_rows or START, outlook.least), outlook.most))
-        targets = self._targets(given, n or start, privacy or question.known, assurance)
-        if missing:
-            n, privacy = self._solved(n, privacy, start, targets)
-        solved = cast("Any", missing[0] if missing else None)
-        found, alone = outlook.at(n, privacy, depth="answer"), _alone(outlook, n)
-        notes = _notes(outlook, found, self.about, targets, alone)
-        if (solved == "privacy" and amount_of(privacy) <= PRICES[0]) or (solved == "n" and n <= outlook.least):
-            notes.append("This is the least that is looked at: less may do.")
-        frame, words = _frame(found, alone, targets), (self.about, self.text, tuple(notes))
-        return Plan(n, privacy, solved, frame, found.alpha, assurance, question.neighbors, *words, outlook, targets)
+def _rows(outlook: Outlook, nobs: int | None, n: Any) -> int:
+    """Read a number of rows, or take the public or released one."""
+    if n is None:
+        known = nobs if nobs is not None else outlook.rows_behind
+        if known is None:
+            raise OptionError("n", None, "a number of rows, a price or a target: only one of the three is solved")
+        n = max(round(known), 1)
+    if not (is_whole(n) and outlook.least <= n <= outlook.most):
+        raise OptionError("n", n, f"a whole number from {outlook.least} to {outlook.most:,}")
+    return int(n)
 
-    def rows(self, n: Any) -> int:
-        """Read a number of rows, or take the public or released one."""
-        if n is None:
-            if self._nobs is None:
-                raise OptionError("n", None, "a number of rows, a price or a target: only one of the three is solved")
-            n = max(round(self._nobs), 1)
-        if not (is_whole(n) and self.outlook.least <= n <= self.outlook.most):
-            raise OptionError("n", n, f"a whole number from {self.outlook.least} to {self.outlook.most:,}")
-        return int(n)
 
-    def _targets(self, given: dict[str, Any], n: int, price: Privacy, assurance: float) -> Targets:
-        question, outlook = self.question, self.outlook
-        wanted = [name for name in TARGETS if given[name] is not None]
-        for name in wanted:
-            if isinstance(outlook, Tested) and name != "power":
-                raise OptionError(name, type_of(given[name]), "None: a test has power alone")
-        names = outlook.at(n, price).names if wanted else ()
-        targets = Targets.read(names, given, alpha=question.alpha, assurance=assurance)
-        relative = targets.wanted["relative"]
-        if relative:  # not of what has no sampling error
-            alone, priced = outlook.alone(n), outlook.at(n, question.known)
-            sampled = zip(alone.names, alone.width() > _NOTHING * priced.width(), strict=True)
-            without = [name for name, one in sampled if name in relative and not one]
-            if without:
-                right = "terms with a sampling error: of the others ask for a width"
-                raise OptionError("relative", names_of(without), right)
-        return targets
+def _targets(outlook: Outlook, given: dict[str, Any], n: int, price: Privacy, assurance: float) -> Targets:
+    question = outlook.question
+    wanted = [name for name in TARGETS if given[name] is not None]
+    for name in wanted:
+        if isinstance(outlook, Tested) and name != "power":
+            raise OptionError(name, type_of(given[name]), "None: a test has power alone")
+    names = outlook.at(n, price).names if wanted else ()
+    targets = Targets.read(names, given, alpha=question.alpha, assurance=assurance)
+    relative = targets.wanted["relative"]
+    if relative:  # not of what has no sampling error
+        alone, priced = outlook.alone(n), outlook.at(n, question.known)
+        sampled = zip(alone.names, alone.width() > _NOTHING * priced.width(), strict=True)
+        without = [name for name, one in sampled if name in relative and not one]
+        if without:
+            right = "terms with a sampling error: of the others ask for a width"
+            raise OptionError("relative", names_of(without), right)
+    return targets
 
-    def _solved(self, n: Any, privacy: Any, start: int, targets: Targets) -> tuple[int, Privacy]:
-        """Find the rows or the price that is missing: roughly at first, and near it with more releases."""
-        outlook, kind, rows, relative = self.outlook, self.question.known, n is None, targets.wanted["relative"]
-        alone = None if rows else _alone(outlook, n)
-        if alone is not None and not relative and targets.shortfall(alone, None) > 0:
-            raise self._no_price(n, targets, alone)
-        found: Any
-        if isinstance(outlook, Tested):
-            least = next(iter(targets.wanted["power"].values()))[1]
-            found = outlook.rows(privacy, least) if rows else outlook.price(n, kind, least)
-        else:
 
-            def shortfall(x: float, depth: Depth) -> float:
-                at, price = (int(x), privacy) if rows else (n, with_amount(kind, x))
-                without = outlook.alone(at) if rows and relative else alone
-                return targets.shortfall(outlook.at(at, price, depth=depth), without)
+def _solved(outlook: Outlook, n: Any, privacy: Any, start: int, targets: Targets) -> tuple[int, Privacy]:
+    """Find the rows or the price that is missing: roughly at first, and near it with more releases."""
+    kind, rows, relative = outlook.question.known, n is None, targets.wanted["relative"]
+    alone = None if rows else _alone(outlook, n)
+    if alone is not None and not relative and targets.shortfall(alone, None) > 0:
+        raise _no_price(outlook, n, targets, alone)
+    found: Any
+    if isinstance(outlook, Tested):
+        least = next(iter(targets.wanted["power"].values()))[1]
+        found = outlook.rows(privacy, least) if rows else outlook.price(n, kind, least)
+    else:
 
-            begin, within = float(start), (float(outlook.least), float(outlook.most))
-            if not rows:
-                begin = amount_of(kind)
-                within = price_bounds(lambda price: self.question.measured(n, price), kind, [begin])
-            found = crossing(lambda x: shortfall(x, "width"), begin, within, whole=rows, met=_ROUGHLY)
-            if found is not None and not outlook.slow:
-                found = crossing(lambda x: shortfall(x, "share"), found, within, whole=rows, stride=_NEAR)
-            if found is not None:
-                found = int(found) if rows else with_amount(kind, three_digits_up(found))
-        if found is None:
-            reached = f"{outlook.most:,} rows reach at {privacy}: pay more"
-            if not rows:
-                reached = f"some price in {unit_of(kind)} reaches at n = {n:,}: take more rows"
-            raise targets.unreached(f"a target that {reached}, or ask for less")
-        return (found, privacy) if rows else (n, found)
+        def shortfall(x: float, depth: Depth) -> float:
+            at, price = (int(x), privacy) if rows else (n, with_amount(kind, x))
+            without = outlook.alone(at) if rows and relative else alone
+            return targets.shortfall(outlook.at(at, price, depth=depth), without)
 
-    def _no_price(self, n: int, targets: Targets, alone: Forecast) -> OptionError:
-        """Say what sampling alone gives, and about how many rows would do, rounded up to three digits."""
-        gaps = targets.gaps(alone, None)
-        name, term = max(gaps, key=lambda key: gaps[key])
-        value = float(targets.values(name, alone)[alone.names.index(term)])
+        begin, within = float(start), (float(outlook.least), float(outlook.most))
+        if not rows:
+            begin = amount_of(kind)
+            within = price_bounds(lambda price: outlook.question.measured(n, price), kind, [begin])
+        found = crossing(lambda x: shortfall(x, "width"), begin, within, whole=rows, met=_ROUGHLY)
+        if found is not None and not outlook.slow:
+            found = crossing(lambda x: shortfall(x, "share"), found, within, whole=rows, stride=_NEAR)
+        if found is not None:
+            found = int(found) if rows else with_amount(kind, three_digits_up(found))
+    if found is None:
+        reached = f"{outlook.most:,} rows reach at {privacy}: pay more"
+        if not rows:
+            reached = f"some price in {unit_of(kind)} reaches at n = {n:,}: take more rows"
+        raise targets.unreached(f"a target that {reached}, or ask for less")
+    return (found, privacy) if rows else (n, found)
 
-        def shortfall(rows: float) -> float:
-            return targets.shortfall(self.outlook.alone(int(rows)), None)
 
-        found = crossing(shortfall, float(n), (float(n), float(self.outlook.most)), whole=True)
-        least = None if found is None else int(np.ceil(three_digits_up(found)))
-        enough = "no number of rows that can be planned" if least is None else f"at least {least:,} rows"
-        right = (
-            f"a target that sampling allows: no price helps, because n = {n:,} is too small. Without any noise "
-            f"{name} is {value:.4g}; {enough} would do"
-        )
-        return targets.unreached(right, name, term)
+def _no_price(outlook: Outlook, n: int, targets: Targets, alone: Forecast) -> OptionError:
+    """Say what sampling alone gives, and about how many rows would do, rounded up to three digits."""
+    gaps = targets.gaps(alone, None)
+    name, term = max(gaps, key=lambda key: gaps[key])
+    value = float(targets.values(name, alone)[alone.names.index(term)])
+
+    def shortfall(rows: float) -> float:
+        return targets.shortfall(outlook.alone(int(rows)), None)
+
+    found = crossing(shortfall, float(n), (float(n), float(outlook.most)), whole=True)
+    least = None if found is None else int(np.ceil(three_digits_up(found)))
+    enough = "no number of rows that can be planned" if least is None else f"at least {least:,} rows"
+    right = (
+        f"a target that sampling allows: no price helps, because n = {n:,} is too small. Without any noise "
+        f"{name} is {value:.4g}; {enough} would do"
+    )
+    return targets.unreached(right, name, term)
 
 
 # The answer
@@ -484,10 +480,10 @@ def _frame(found: Forecast, alone: Forecast | None, targets: Targets) -> pd.Data
     return pd.DataFrame({**columns, "rmse": found.rmse, "power": powers}, index=list(found.names))
 
 
-def _notes(outlook: Outlook, found: Forecast, about: str, targets: Targets, alone: Forecast | None) -> list[str]:
+def _notes(outlook: Outlook, found: Forecast, targets: Targets, alone: Forecast | None) -> list[str]:
     """Say how it was computed, and which of what was asked for these releases do not tell, or miss."""
     notes = []
-    if about.startswith("uniform"):
+    if outlook.about.startswith("uniform"):
         notes.append("No pilot: real columns are seldom uniform, and seldom independent. Give pilot= what is known.")
     if isinstance(outlook, Tested):
         notes.append("Power against the population, by the same study as dpinfer.power.")
@@ -717,7 +713,7 @@ class SharedPlan(Reported):
         return ax
 
 
-def _shared(planned: Sequence[_Planned], n: int, budget: Privacy, weights: Any) -> SharedPlan:
+def _shared(planned: Sequence[Outlook], n: int, budget: Privacy, weights: Any) -> SharedPlan:
     """Share a budget among questions: shares that make the largest relative width, or a weighted sum, least.
 
     Raises
@@ -728,25 +724,26 @@ def _shared(planned: Sequence[_Planned], n: int, budget: Privacy, weights: Any) 
     many, listed = len(planned), None
     if weights is not None:
         sized = not isinstance(weights, str) and hasattr(weights, "__len__") and len(weights) == many
-        if not (sized and all(is_number(one) and one > 0 for one in weights)):
+        if not (sized and all(is_finite(one) and one > 0 for one in weights)):
             raise OptionError("weights", type_of(weights), f"{many} numbers above 0, one for each question")
         listed = np.array(list(weights), dtype=np.float64)
     usual = []
     for one in planned:
         # Of what has no sampling error, such as a count of these rows, the width at the whole budget.
-        alone, whole = one.outlook.alone(n).width(), one.outlook.at(n, budget).width()
+        alone, whole = one.alone(n).width(), one.at(n, budget).width()
         usual.append(np.asarray(np.where(alone > _NOTHING * whole, alone, whole)))
 
     def relative(place: int, price: Privacy) -> tuple[float, str]:
         """Return the largest relative width of a question, and its term."""
-        found = planned[place].outlook.at(n, price)
+        found = planned[place].at(n, price)
         with np.errstate(all="ignore"):
             ratios = found.width() / usual[place]
         widest = int(np.argmax(np.where(np.isnan(ratios), -np.inf, ratios)))
         return float(ratios[widest]), found.names[widest]
 
     curves = []
-    for place, one in enumerate(planned):
+    texts = [one.question.procedure.text(one.question.schema) for one in planned]
+    for place in range(many):
         known = {}
         for share in map(float, np.geomspace(_LEAST_SHARE, 1.0, _POINTS)):
             with suppress(DPInferError):  # shares that cannot be measured
@@ -755,7 +752,7 @@ def _shared(planned: Sequence[_Planned], n: int, budget: Privacy, weights: Any) 
                     known[share] = max(ratio, 1 + 1e-9)
         if len(known) < 2:
             right = "questions with intervals that are bounded at shares of the budget"
-            raise OptionError("procedure", one.text, right)
+            raise OptionError("procedure", texts[place], right)
         curves.append((np.array(list(known)), np.minimum.accumulate(np.array(list(known.values())))))
     functions = [_interpolated(*curve) for curve in curves]
     shares = np.ones(1) if many == 1 else _least_largest(functions) if listed is None else _least_sum(functions, listed)
@@ -763,7 +760,7 @@ def _shared(planned: Sequence[_Planned], n: int, budget: Privacy, weights: Any) 
     prices = tuple(budget * float(share) if share < 1 else budget for share in shares)
     ratios, widest = zip(*(relative(place, price) for place, price in enumerate(prices)), strict=True)
     columns = {"share": shares, "privacy": list(map(str, prices)), "relative": ratios, "widest": widest}
-    frame = pd.DataFrame(columns, index=pd.Index([one.text for one in planned], name="question"))
+    frame = pd.DataFrame(columns, index=pd.Index(texts, name="question"))
     return SharedPlan(frame, prices, n, budget, planned[0].about, tuple(curves))
 
 

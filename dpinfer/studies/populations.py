@@ -12,12 +12,11 @@ import pandas as pd
 
 from dpinfer.errors import DataError, DPInferError, OptionError, UnknownColumnError, type_of
 from dpinfer.kernel.data import PublicData, plain_cells
-from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
 from dpinfer.kernel.sources import open_table
 from dpinfer.release import Release
 from dpinfer.schema import Real, Schema
 from dpinfer.schema.cells import Coded, distinct_texts
-from dpinfer.studies.simulation import cells_at, columns_of
+from dpinfer.studies.simulation import cells_at, columns_of, group_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -236,12 +235,8 @@ class RowPilot:
 
     def _mapped(self, rows: RowSum, order: Places, each: int) -> Array:
         """Return sums of groups of ``each`` rows of the pool in this order (len(order) / each, k)."""
-        parts, step = [], max(1, CHUNK_ROWS // each) * each
-        for start in range(0, len(order), step):
-            places = order[start : start + step]
-            cells = {name: cells_at(self.pool[name], places) for name in rows.columns}
-            parts.append(rows.add(Batch(cells, len(places), sets=len(places) // each)))
-        return np.concatenate(parts).astype(np.float64)
+        cells = {name: cells_at(self.pool[name], order) for name in rows.columns}
+        return group_sums(rows, cells, len(order) // each, each)
 
 
 def _redrawn(groups: Array, draws: int, count: int, rng: np.random.Generator) -> Array:

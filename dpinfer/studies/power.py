@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.checks import is_finite, is_list, is_whole, of_type
 from dpinfer.descriptions.binomial import BinomTest
 from dpinfer.descriptions.binomial_inference import binomial_power
 from dpinfer.descriptions.mean_test_inference import GroupMeans
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from dpinfer.statistics.nulls import Draws, NullModel
 
 __all__ = [
-    "PRICES", "TESTS", "PowerStudy", "amount_of", "bracket", "crossing", "four_digits_down", "is_number", "is_whole",
+    "PRICES", "TESTS", "PowerStudy", "amount_of", "bracket", "crossing", "four_digits_down",
     "power", "price_bounds", "public_facts", "three_digits_up", "unit_of", "with_amount",
 ]  # fmt: skip
 
@@ -253,7 +254,7 @@ class PowerStudy(Reported):
     def _population(self) -> CountTruth | MeanTruth | None:
         """What samples look like; None where power is exact."""
         if isinstance(self.test, BinomTest):
-            if not (is_number(self.truth) and 0 <= self.truth <= 1):
+            if not (is_finite(self.truth) and 0 <= self.truth <= 1):
                 raise OptionError("truth", self.truth, "a number in [0, 1]: the proportion of the population")
             return None
         if isinstance(self.test, ChiSquare):
@@ -266,7 +267,7 @@ class PowerStudy(Reported):
         return self._population.least if self._population else 1
 
     def _target(self, power: Any) -> float:
-        if not (is_number(power) and self.alpha < power < 1):
+        if not (is_finite(power) and self.alpha < power < 1):
             raise OptionError("power", power, f"a number between the level {self.alpha:g} and 1")
         return float(power)
 
@@ -418,14 +419,14 @@ def power(
     prices = (privacy,) if isinstance(privacy, Privacy) else privacy
     if not (isinstance(prices, Sequence) and prices and all(isinstance(price, Privacy) for price in prices)):
         raise OptionError("privacy", privacy, "one or more prices such as ZCDP(0.1)")
-    if not (is_number(alpha) and 0 < alpha < 1):
+    if not (is_finite(alpha) and 0 < alpha < 1):
         raise OptionError("alpha", alpha, "a number between 0 and 1")
     if not (is_whole(replicates) and replicates >= _FEWEST):
         raise OptionError("replicates", replicates, f"a whole number, at least {_FEWEST}")
     if not (is_whole(seed) and seed >= 0):
         raise OptionError("seed", seed, "a whole number, not negative")
     check_progress(progress)
-    sizes = list(n) if isinstance(n, Sequence | np.ndarray) and not isinstance(n, str) else [n]
+    sizes: list[Any] = list(n) if is_list(n) else [n]
     if not sizes or not all(is_whole(size) and 1 <= size <= _MOST_ROWS for size in sizes):
         raise OptionError("n", n, f"one or more whole numbers of rows from 1 to {_MOST_ROWS:,}")
     rows, prices = tuple(dict.fromkeys(map(int, sizes))), tuple(dict.fromkeys(prices))
@@ -436,8 +437,7 @@ def power(
 def public_facts(source: Any, schema: Any, neighbors: Any, where: str) -> tuple[Schema, Neighbors]:
     """Return the schema and the relation that are given, or those of what a question is bound to."""
     schema = schema if schema is not None else getattr(source, "schema", None)
-    if not isinstance(schema, Schema):
-        raise OptionError("schema", schema, f"a Schema, or {where}")
+    of_type(Schema, "schema", schema, f"a Schema, or {where}")
     neighbors = neighbors if neighbors is not None else getattr(source, "neighbors", "add_remove")
     if neighbors not in NEIGHBORS:
         raise OptionError("neighbors", neighbors, NEIGHBORS)
@@ -636,17 +636,6 @@ def three_digits_up(value: float) -> float:
 def four_digits_down(value: float) -> float:
     """Round down to four digits."""
     return float(Context(prec=4, rounding=ROUND_FLOOR).plus(Decimal(value)))
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a finite number, and no truth value."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return number and bool(np.isfinite(value))
-
-
-def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number, and no truth value."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 # What a population is said to be: sums that a test sees in its samples

@@ -1,11 +1,14 @@
-"""The design of a coverage study, and its replicates: what is drawn, asked and inferred, block by block."""
+"""The design of a coverage study, its replicates, and its oracle.
+
+What is drawn, asked and inferred, block by block; and intervals that know the true sampling variance and the law of
+the noise.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
@@ -17,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpinfer._version import __version__
+from dpinfer.checks import is_number, is_whole, require
 from dpinfer.display.progress import LOG, watched
 from dpinfer.errors import DataError, OptionError
 from dpinfer.kernel.data import PublicData
@@ -25,12 +29,13 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
 from dpinfer.kernel.sources import open_table
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, ZCDP, Neighbors, Privacy
-from dpinfer.release.laws import NoiseLaw
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.schema import Schema
-from dpinfer.statistics.inference import Released, contrast_rows, variance_of
+from dpinfer.statistics.inference import Oracle, Released, contrast_rows, variance_of
+from dpinfer.writing import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from dpinfer.kernel.rows.base import RowSum
@@ -39,8 +44,9 @@ if TYPE_CHECKING:
     Fit = tuple[tuple[str, ...], Array, bool, Array]
 
 __all__ = [
-    "BLOCK", "HARDLY_NOISY", "Design", "Task", "cells_at", "columns_of", "draw_columns", "fitted", "hardly_noisy",
-    "noiseless_estimates", "noisy", "read_results", "run_block", "run_design",
+    "BLOCK", "HARDLY", "HARDLY_NOISY", "Design", "Spread", "StudyOracle", "Task", "cells_at", "chosen_spread",
+    "columns_of", "draw_columns", "fitted", "group_sums", "noiseless_estimates", "noisy", "read_results",
+    "run_block", "run_design", "spread_of_replicates", "spread_of_rows", "study_oracles",
 ]  # fmt: skip
 
 COLUMNS = 2
@@ -52,7 +58,7 @@ BLOCK = 250
 HARDLY_NOISY = ZCDP(1e9)
 """The price of estimates that count as without noise, where data are fitted one by one."""
 
-_NOISE = 1e-6
+HARDLY = 1e-6
 """Scale of the noise, relative to that of the price, of estimates from sums that count as without noise."""
 
 _NUMBERS = ("estimate", "error", "lower", "upper", "pvalue")
@@ -107,7 +113,7 @@ class Design:
 
     def __post_init__(self) -> None:
         bound = hasattr(self.procedure, "fit") and hasattr(self.procedure, "bind")
-        sizes = bool(self.n) and all(isinstance(size, int) and size > 0 for size in self.n)
+        sizes = bool(self.n) and all(is_whole(size) and size > 0 for size in self.n)
         prices = bool(self.privacy) and all(isinstance(price, Privacy) for price in self.privacy)
         weights = all(isinstance(one, Mapping) for one in self.contrasts.values())
         for name, right, expected in (
@@ -117,14 +123,13 @@ class Design:
             ("n", sizes, "one or more positive whole numbers of rows"),
             ("privacy", prices, "one or more prices such as ZCDP(0.1)"),
             ("neighbors", self.neighbors in NEIGHBORS, NEIGHBORS),
-            ("replicates", isinstance(self.replicates, int) and self.replicates > 0, "a positive whole number"),
-            ("level", isinstance(self.level, float) and 0 < self.level < 1, "a number between 0 and 1, such as 0.95"),
-            ("seed", isinstance(self.seed, int) and self.seed >= 0, "a whole number, not negative"),
+            ("replicates", is_whole(self.replicates) and self.replicates > 0, "a positive whole number"),
+            ("level", is_number(self.level) and 0 < self.level < 1, "a number between 0 and 1, such as 0.95"),
+            ("seed", is_whole(self.seed) and self.seed >= 0, "a whole number, not negative"),
             ("contrasts", weights, 'such as {"x - z": {"x": 1, "z": -1}}'),
             ("baseline", self.baseline is None or callable(self.baseline), "a function of a DataFrame, or None"),
         ):
-            if not right:
-                raise OptionError(name, getattr(self, name), expected)
+            require(right, name, getattr(self, name), expected)
 
     @property
     def estimates_many(self) -> bool:
@@ -216,16 +221,24 @@ def cells_at(cells: Any, places: Any) -> Any:
 # Estimates from sums
 
 
-def noisy(measurement: Measurement, sums: Array, rng: np.random.Generator) -> Released:
-    """Add simulated noise to sums of whole numbers (R, m): R releases."""
-    noise = measurement.law.rvs(len(sums), rng)
-    return Released.of_study(measurement, (sums * measurement.multiplier + noise) * np.asarray(measurement.steps))
+def group_sums(rows: RowSum, cells: Mapping[str, Any], count: int, each: int) -> Array:
+    """Return sums of whole numbers (count, m) of data sets, or groups, of ``each`` rows that follow each other."""
+    together, sums = max(1, CHUNK_ROWS // each), np.zeros((count, rows.entries))
+    for first in range(0, count, together):
+        last = min(first + together, count)
+        for start in range(first * each, last * each, CHUNK_ROWS):  # several groups are one chunk
+            stop = min(start + CHUNK_ROWS, last * each)
+            part = {name: cells_at(cells[name], slice(start, stop)) for name in rows.columns}
+            sums[first:last] += rows.add(Batch(part, stop - start, sets=last - first))
+    return sums
 
 
-def hardly_noisy(measurement: Measurement, sums: Array, rng: np.random.Generator | None) -> Released:
-    """Return R releases of sums (R, m) whose noise is as good as none; with no generator there is none at all."""
-    law = measurement.law
-    law = NoiseLaw(law.family, tuple(_NOISE * one for one in law.scales), law.draws)
+def noisy(measurement: Measurement, sums: Array, rng: np.random.Generator | None, *, share: float = 1.0) -> Released:
+    """Add simulated noise to sums of whole numbers (R, m): R releases.
+
+    The scale of the noise is a ``share`` of that of the price; with no generator there is none at all.
+    """
+    law = replace(measurement.law, scales=tuple(share * one for one in measurement.law.scales))
     noise = 0.0 if rng is None else law.rvs(len(sums), rng)
     values = (sums * measurement.multiplier + noise) * np.asarray(measurement.steps)
     return replace(Released.of_study(measurement, values), law=law)
@@ -241,7 +254,7 @@ def noiseless_estimates(
     procedure = design.procedure
     with suppress(AttributeError, OptionError):
         procedure = procedure.with_options({"inference": "wald"})  # the same estimates, sooner
-    released = hardly_noisy(measurement, sums, rng)
+    released = noisy(measurement, sums, rng, share=HARDLY)
     with np.errstate(all="ignore"):
         found: Array = procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None).params
     return found
@@ -300,87 +313,69 @@ def _run_by_sums(design: Design, task: Task) -> pa.Table:
     n, count = design.n[task.size], task.replicates
     measurements = [design.measured(price, n) for price in design.privacy]
     rows = measurements[0].rows
-    sums = np.zeros((count, rows.entries))
+    sums, together = np.zeros((count, rows.entries)), max(1, CHUNK_ROWS // n)
     failures, baselines = [""] * count, [None] * count
-    rng = design.stream(task, 0)
-    waiting: list[tuple[int, Mapping[str, Any]]] = []
-    for index in range(count):
-        try:
-            columns = draw_columns(design, rng, n)
-        except Exception as error:
-            failures[index] = f"{type(error).__name__}: {error}"
-        else:
-            baselines[index] = _baseline(design, columns)
-            waiting.append((index, columns))
-        if waiting and (len(waiting) == max(1, CHUNK_ROWS // n) or index == count - 1):
-            _add_sums(rows, waiting, n, sums)
-            waiting = []
+    waiting: dict[int, Mapping[str, Any]] = {}
+
+    def add() -> None:
+        """Add the sums of the data sets that wait, mapped in one call where their cells are arrays."""
+        coded = any(isinstance(columns[name], Coded) for columns in waiting.values() for name in rows.columns)
+        for places in [[place] for place in waiting] if coded or len(waiting) == 1 else [list(waiting)]:
+            cells = waiting[places[0]]
+            if len(places) > 1:
+                cells = {name: np.concatenate([one[name] for one in waiting.values()]) for name in rows.columns}
+            sums[places] = group_sums(rows, cells, len(places), n)
+        waiting.clear()
+
+    for place, columns in _data_sets(design, task, failures, baselines):
+        waiting[place] = columns
+        if len(waiting) == together:
+            add()
+    if waiting:
+        add()
     sums = rows.finish_sets(sums)
     done = np.array([not failure for failure in failures])
     without: Any = np.nan
     with suppress(np.linalg.LinAlgError):
         stream = design.stream(task, 1 + len(design.privacy))
         without = noiseless_estimates(design, measurements[0], sums[done], stream)
-    parts = []
+    found = []
     for price, measurement in enumerate(measurements):
         released = noisy(measurement, sums, design.stream(task, 1 + price))
         released = replace(released, values=released.values[done])  # noqa: PD011
-        found = design.procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None)
-        numbers = np.full((7, count, len(found.names)), np.nan)
-        numbers[:5, done] = found.params, found.bse, *np.moveaxis(found.intervals, -1, 0), found.pvalues
+        estimated = design.procedure.estimate(released, alpha=1 - design.level, contrasts=design.contrasts or None)
+        numbers = np.full((7, count, len(estimated.names)), np.nan)
+        numbers[:5, done] = estimated.params, estimated.bse, *np.moveaxis(estimated.intervals, -1, 0), estimated.pvalues
         numbers[5, done] = without
         flagged = np.zeros(count, dtype=bool)
-        flagged[done] = found.flagged
-        parts.append(_tidy(task, price, found.names, numbers, flagged, failures))
+        flagged[done] = estimated.flagged
+        found.append((estimated.names, numbers, flagged, failures))
     stored = {"total": (sums[done].sum(axis=0) / rows.units).tolist(), "count": int(done.sum())}
-    return _pack(design, parts, baselines, stored)
-
-
-def _add_sums(rows: RowSum, drawn: list[tuple[int, Mapping[str, Any]]], n: int, sums: Array) -> None:
-    """Add the sums of several data sets, mapped in one call, to the rows of ``sums`` at their indices."""
-    single = len(drawn) == 1
-    if not single and any(isinstance(columns[name], Coded) for _, columns in drawn for name in rows.columns):
-        for one in drawn:
-            _add_sums(rows, [one], n, sums)
-        return
-    cells = {
-        name: drawn[0][1][name] if single else np.concatenate([columns[name] for _, columns in drawn])
-        for name in rows.columns
-    }
-    total, places = n * len(drawn), [index for index, _ in drawn]
-    for start in range(0, total, CHUNK_ROWS):  # several data sets are one chunk
-        stop = min(start + CHUNK_ROWS, total)
-        part = {name: cells_at(one, slice(start, stop)) for name, one in cells.items()}
-        sums[places] += rows.add(Batch(part, stop - start, sets=len(drawn)))
+    return _packed(design, task, found, baselines, stored)
 
 
 def _run_by_fits(design: Design, task: Task) -> pa.Table:
     """Bind, fit and read the results of every replicate, as a user would."""
-    n, count, prices = design.n[task.size], task.replicates, range(len(design.privacy))
-    rng, *noises, hardly = (design.stream(task, purpose) for purpose in range(2 + len(design.privacy)))
-    baselines: list[Any] = [None] * count
+    count, prices = task.replicates, range(len(design.privacy))
+    _, *noises, hardly = (design.stream(task, purpose) for purpose in range(2 + len(design.privacy)))
     fits: list[list[Fit | None]] = [[None] * count for _ in prices]
     without: list[Fit | None] = [None] * count
-    failures = [[""] * count for _ in prices]
+    not_drawn, baselines = [""] * count, [None] * count
+    not_fitted = [[""] * count for _ in prices]
     compared = design.truth is None or len(design.truth) > 0
-    for index in range(count):
-        try:
-            frame = pd.DataFrame(draw_columns(design, rng, n))
-        except Exception as error:
-            for listed in failures:
-                listed[index] = f"{type(error).__name__}: {error}"
-            continue
-        baselines[index] = _baseline(design, frame)
+    for index, columns in _data_sets(design, task, not_drawn, baselines):
+        frame = pd.DataFrame(columns)
         for price in prices:
             try:
                 fits[price][index] = fitted(design, frame, design.privacy[price], noises[price])
             except Exception as error:
-                failures[price][index] = f"{type(error).__name__}: {error}"
+                not_fitted[price][index] = f"{type(error).__name__}: {error}"
         if compared and any(one is not None and np.isfinite(one[3]).all() for one in (fit[index] for fit in fits)):
             with suppress(Exception):  # a price that is not served
                 without[index] = fitted(design, frame, HARDLY_NOISY, hardly)
-    parts = []
+    found = []
     for price in prices:
+        failures = [one or other for one, other in zip(not_drawn, not_fitted[price], strict=True)]
         names = next((one[0] for one in fits[price] if one is not None), tuple(design.truth or ()))
         numbers = np.full((7, count, len(names)), np.nan)
         flagged = np.zeros(count, dtype=bool)
@@ -390,53 +385,62 @@ def _run_by_fits(design: Design, task: Task) -> pa.Table:
             if one is not None and one[0] == names:
                 _, numbers[:5, index], flagged[index], numbers[6, index] = one
             elif one is not None:
-                failures[price][index] = f"DataError: coefficients {one[0]} differ from {names}"
-        parts.append(_tidy(task, price, names, numbers, flagged, failures[price]))
-    return _pack(design, parts, baselines, None)
+                failures[index] = f"DataError: coefficients {one[0]} differ from {names}"
+        found.append((names, numbers, flagged, failures))
+    return _packed(design, task, found, baselines, None)
 
 
-def _baseline(design: Design, columns: Any) -> Any:
-    if design.baseline is None:
-        return None
-    try:
-        results = design.baseline(columns if isinstance(columns, pd.DataFrame) else pd.DataFrame(dict(columns)))
-        ends = results.conf_int(alpha=1 - design.level)
-    except Exception:
-        return None
-    return {str(name): (results.params[name], results.bse[name], *ends.loc[name].iloc[:2]) for name in ends.index}
+def _data_sets(
+    design: Design, task: Task, failures: list[str], baselines: list[Any]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Draw the data sets of a block with their places, and fit the baseline; note which cannot be drawn."""
+    rng = design.stream(task, 0)
+    for place in range(task.replicates):
+        try:
+            columns = draw_columns(design, rng, design.n[task.size])
+        except Exception as error:
+            failures[place] = f"{type(error).__name__}: {error}"
+            continue
+        if design.baseline is not None:
+            with suppress(Exception):
+                results = design.baseline(pd.DataFrame(dict(columns)))
+                ends = results.conf_int(alpha=1 - design.level)
+                baselines[place] = {
+                    str(name): (results.params[name], results.bse[name], *ends.loc[name].iloc[:2])
+                    for name in ends.index
+                }
+        yield place, columns
 
 
-def _tidy(
-    task: Task, price: int, names: tuple[str, ...], numbers: Array, flagged: Mask, failures: list[str]
-) -> pd.DataFrame:
-    """Return a row per replicate and coefficient, from numbers (7, R, p)."""
-    count, width = len(flagged), len(names)
-    replicates = np.arange(task.block * BLOCK, task.block * BLOCK + count, dtype=np.int64)
-    return pd.DataFrame(
-        {
+def _packed(
+    design: Design,
+    task: Task,
+    found: list[tuple[tuple[str, ...], Array, Mask, list[str]]],
+    baselines: list[Any],
+    sums: Any,
+) -> pa.Table:
+    """Return a row per price, replicate and coefficient, and the sums as metadata.
+
+    Of every price ``found`` has names (p), numbers (7, R, p), warnings (R,) and messages of failures (R).
+    """
+    parts = []
+    for price, (names, numbers, flagged, failures) in enumerate(found):
+        count, width = len(flagged), len(names)
+        columns = {
             "size": np.full(count * width, task.size, dtype=np.int32),
             "price": np.full(count * width, price, dtype=np.int32),
-            "replicate": np.repeat(replicates, width),
+            "replicate": np.repeat(np.arange(count, dtype=np.int64) + task.block * BLOCK, width),
             "term": np.tile(np.array(names, dtype=object), count),
             **{name: values.ravel() for name, values in zip(_NUMBERS, numbers[:5], strict=True)},
             "flagged": np.repeat(flagged, width),
             "failure": np.repeat(np.array(failures, dtype=object), width),
             **{name: values.ravel() for name, values in zip(_WITHOUT, numbers[5:], strict=True)},
         }
-    )
-
-
-def _pack(design: Design, parts: list[pd.DataFrame], baselines: list[Any], sums: Any) -> pa.Table:
-    """Return the table with the baseline's columns, and the sums as metadata."""
-    table = pd.concat(parts, ignore_index=True)
-    if design.baseline is not None:
-        first, nothing = int(table["replicate"].iloc[0]), (np.nan,) * 4
-        rows = [
-            (baselines[replicate - first] or {}).get(term, nothing)
-            for replicate, term in zip(table["replicate"], table["term"], strict=True)
-        ]
-        table[list(_BASELINE)] = np.array(rows, dtype=np.float64)
-    packed = pa.Table.from_pandas(table, preserve_index=False)
+        if design.baseline is not None:
+            rows = [(one or {}).get(name, (np.nan,) * 4) for one in baselines for name in names]
+            columns |= dict(zip(_BASELINE, np.array(rows, dtype=np.float64).reshape(-1, 4).T, strict=True))
+        parts.append(pd.DataFrame(columns))
+    packed = pa.Table.from_pandas(pd.concat(parts, ignore_index=True), preserve_index=False)
     return packed.replace_schema_metadata({"sums": json.dumps(sums)})
 
 
@@ -459,7 +463,7 @@ def run_design(
         folder.mkdir(parents=True, exist_ok=True)
         known, mine = folder / "design.json", design.fingerprint()
         if not known.exists():
-            _write_whole(known, mine.encode())
+            write_whole(known, mine.encode())
         elif known.read_text(encoding="utf-8") != mine:
             right = "an empty directory: this one holds the blocks of another design"
             raise OptionError("checkpoint", str(folder), right)
@@ -479,7 +483,7 @@ def run_design(
             if paths:
                 sink = pa.BufferOutputStream()
                 pq.write_table(table, sink)
-                _write_whole(paths[task], sink.getvalue().to_pybytes())
+                write_whole(paths[task], sink.getvalue().to_pybytes())
     except KeyboardInterrupt:
         if not done:
             raise
@@ -490,8 +494,254 @@ def _task_and_block(design: Design, task: Task) -> tuple[Task, pa.Table]:
     return task, run_block(design, task)
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_suffix(f".{os.getpid()}.part")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+_GROUPS = (2**12, 2**16)
+"""Least and most groups of rows from which a spread is estimated; in between 16 for every replicate."""
+
+_TOGETHER = 16
+"""Rows of a group, about."""
+
+_APART = 5.0
+"""Standard errors between two estimates of a variance from which rows do not count as independent."""
+
+_KNOWN = 0.5
+"""Relative standard error from which the variance of replicates counts as not known."""
+
+_STEP = 1e-3
+"""Step of a derivative, in standard deviations of a sum."""
+
+_FEWEST = 20
+"""Replicates from which their own spread counts as known."""
+
+_AT_ONCE = 2**10
+"""Groups that are looked at together, at least."""
+
+_LARGEST = 2**23
+"""Entries of a derivative, above which the replicates' own spread is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Sampling variances of estimates without noise.
+
+    Attributes
+    ----------
+    variance : ndarray (q,)
+        NaN where it is not known.
+    error : ndarray (q,)
+        Its Monte Carlo standard error, relative to it.
+    """
+
+    variance: Array
+    error: Array
+
+    @classmethod
+    def of_moments(cls, count: int, moments: Array, factor: float) -> Spread:
+        """Return the variance, times a factor, of so many deviations with sums of first, second and fourth powers."""
+        if count == 0:
+            return cls(*np.full((2, moments.shape[1]), np.nan))
+        mean, second, fourth = moments / count
+        variance = np.maximum(second - mean**2, 0.0)
+        with np.errstate(all="ignore"):
+            kurtosis = np.where(variance > 0, fourth / np.maximum(variance, 1e-300) ** 2, 1.0)
+        return cls(factor * variance, np.sqrt(np.maximum(kurtosis - 1.0, 0.0) / count))
+
+
+def _moments(away: Array) -> Array:
+    """Return sums of first, second and fourth powers (3, q) of deviations (k, q) from about their mean."""
+    return np.stack([away.sum(axis=0), (away**2).sum(axis=0), (away**4).sum(axis=0)])
+
+
+def chosen_spread(rows: Spread | None, replicates: Spread) -> Spread:
+    """Choose between the spread by rows and that of the replicates.
+
+    By rows it is the more precise one, and right where rows are independent and alike. Where the replicates are spread
+    otherwise by more than `_APART` standard errors, they are not, and the replicates' own spread is taken: for
+    independent rows an event of probability 6e-7 for every quantity, as far as estimates are normal. A spread that
+    a few replicates make alone, so that it is hardly known, tells nothing.
+    """
+    if rows is None:
+        return replicates
+    with np.errstate(all="ignore"):
+        distance = np.abs(replicates.variance - rows.variance)
+        error = np.hypot(replicates.error, rows.error) * rows.variance
+        apart = (distance > _APART * error) & (distance > 1e-9 * rows.variance)
+        own = np.isnan(rows.variance) | (apart & (replicates.error < _KNOWN))
+    return Spread(np.where(own, replicates.variance, rows.variance), np.where(own, replicates.error, rows.error))
+
+
+def spread_of_replicates(estimates: Array) -> Spread:
+    """Spread of estimates without noise (R, q), those of the data sets of a study; failed ones are NaN."""
+    done = estimates[np.isfinite(estimates).all(axis=1)]
+    if len(done) < _FEWEST:
+        return Spread(*np.full((2, estimates.shape[1]), np.nan))
+    return Spread.of_moments(len(done), _moments(done - done.mean(axis=0)), len(done) / (len(done) - 1))
+
+
+def spread_of_rows(design: Design, size: int, expected: Array) -> tuple[Spread, Array] | None:
+    """Spread by the influence of rows: n J' V J, the sandwich of whatever is estimated.
+
+    V is the covariance of the sums of one row, and J the derivative of the estimates in the sums, at their expectation
+    and without noise. Rows are a public sample of the population, by a seed that follows from the study's. They are
+    added up in groups of about 16, which makes their law more nearly normal.
+
+    Parameters
+    ----------
+    design : Design
+    size : int
+        Index into the numbers of rows.
+    expected : ndarray (m,)
+        Expected sums of whole numbers, without noise.
+
+    Returns
+    -------
+    tuple of Spread and ndarray (m, q), or None
+        With J in units of the released features; None where there are too many sums, rows cannot be drawn, or sums
+        have no estimate.
+    """
+    n = design.n[size]
+    measured = design.measured(design.privacy[0], n)
+    units = measured.rows.units
+    each = n // max(1, n // _TOGETHER)
+    try:
+        center = noiseless_estimates(design, measured, expected[None])[0]
+    except np.linalg.LinAlgError:  # what no row tells of
+        return None
+    if expected.size * center.size > _LARGEST:
+        return None
+    slope: Array | None = None
+    count, moments = 0, np.zeros((3, center.size))
+    for sums in _sums_of_groups(design, size, measured, each):
+        away = sums - expected * (each / n)
+        if slope is None:
+            usual = np.sqrt(n) * units  # of sums that are the same in all data sets, as their number of rows
+            spread = away.std(axis=0) * np.sqrt(n / each)
+            slope = _slope(design, measured, expected, np.where(spread > 0, spread, usual))
+        away = away @ slope
+        count, moments = count + len(away), moments + _moments(away)
+    return None if slope is None else (Spread.of_moments(count, moments, n / each), slope * units[:, None])
+
+
+def _sums_of_groups(design: Design, size: int, measured: Measurement, each: int) -> Iterator[Array]:
+    """Yield sums of whole numbers (k, m) of groups of ``each`` rows, until there are enough."""
+    n, rows = design.n[size], measured.rows
+    groups = max(1, n // _TOGETHER)
+    wanted = int(np.clip(_TOGETHER * design.replicates, *_GROUPS))
+    rng = np.random.default_rng(np.random.SeedSequence(design.seed, spawn_key=(2**31, 1 + size)))
+    found: list[Array] = []
+    for left in reversed(range(-(-wanted // groups))):
+        try:
+            columns = draw_columns(design, rng, n)
+        except Exception:  # counted where the study itself draws
+            continue
+        whole = {name: cells_at(columns[name], slice(groups * each)) for name in rows.columns}
+        found.append(group_sums(rows, whole, groups, each))
+        if not left or sum(map(len, found)) >= _AT_ONCE:
+            yield rows.finish_sets(np.concatenate(found))
+            found = []
+
+
+def _slope(design: Design, measured: Measurement, expected: Array, spread: Array) -> Array:
+    """Return the derivative of the estimates in the sums (m, q), by central differences."""
+    steps, together, parts = _STEP * spread, max(1, 2**18 // expected.size), []
+    for start in range(0, expected.size, together):
+        places = np.arange(start, min(start + together, expected.size))
+        moved = np.zeros((len(places), expected.size))
+        moved[np.arange(len(places)), places] = steps[places]
+        ends = noiseless_estimates(design, measured, np.concatenate([expected + moved, expected - moved]))
+        parts.append((ends[: len(moved)] - ends[len(moved) :]) / (2 * steps[places, None]))
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class StudyOracle:
+    """Half widths of one number of rows and price, by name.
+
+    Attributes
+    ----------
+    names : tuple of str, length q
+    oracle : Oracle
+    spread : Spread
+        The sampling variances that it was made of.
+    center : ndarray (q,)
+        What is estimated in the population, right or wrong as the model may be: estimates without noise from the
+        expected sums, or their mean where data sets were fitted one by one.
+    """
+
+    names: tuple[str, ...]
+    oracle: Oracle
+    spread: Spread
+    center: Array
+
+    def compared(self, row: Mapping[str, Any], term: str) -> dict[str, float]:
+        """Return the mean width of a cell over the oracle's with its Monte Carlo error, over ordinary, and kappa."""
+        place = self.names.index(term)
+        half, ordinary = float(self.oracle.halfwidth[place]), float(self.oracle.ordinary[place])
+        ratio = row["width"] / (2 * half) if half > 0 else np.nan
+        # The half width moves with the variance of the sampling by half its share.
+        own = 0.5 * (ordinary / half) ** 2 * float(self.spread.error[place]) if half > 0 else np.nan
+        return {
+            "width / oracle": ratio,
+            "MCSE of width / oracle": float(ratio * np.hypot(row["MCSE of width"] / row["width"], own)),
+            "width / ordinary": row["width"] / max(2 * ordinary, 1e-300),
+            "kappa": self.oracle.kappa,
+        }
+
+
+def study_oracles(design: Design, size: int, blocks: Sequence[pa.Table]) -> list[StudyOracle]:
+    """Return the oracle of every price.
+
+    Of fits one by one the variance of the noise is the median of what they say of it. Of releases of sums the oracle is
+    the procedure's own, or by the derivative of its estimates in the sums.
+
+    Parameters
+    ----------
+    design : Design
+    size : int
+        Index into the numbers of rows.
+    blocks : sequence of Table
+        The replicates of that number of rows; of all that were asked for rows are drawn anew.
+    """
+    table = pa.concat_tables([block.replace_schema_metadata(None) for block in blocks])
+    names = tuple(dict.fromkeys(table.column("term").to_pylist()))
+
+    def by_term(price: int, column: str) -> Array:
+        """Return a column at one price (R, q)."""
+        frame = table.select(["price", "replicate", "term", column]).to_pandas()
+        wide = frame[frame["price"] == price].pivot(index="replicate", columns="term", values=column)  # noqa: PD010
+        return np.asarray(wide[list(names)].to_numpy(dtype=np.float64))
+
+    alpha, unknown = 1 - design.level, np.full(len(names), np.nan)
+    known = by_term(0, "without noise")
+    spread = spread_of_replicates(known)
+    stored = [json.loads(block.schema.metadata[b"sums"]) for block in blocks]
+    count = 0 if None in stored else sum(one["count"] for one in stored)
+    if not count:
+        done = known[np.isfinite(known).all(axis=1)]
+        center = np.asarray(done.mean(axis=0)) if len(done) else unknown
+        oracles = []
+        for place in range(len(design.privacy)):
+            errors, noise = by_term(place, "noise error"), unknown.copy()
+            stated = np.isfinite(errors).any(axis=0)
+            noise[stated] = np.nanmedian(errors[:, stated], axis=0) ** 2
+            oracles.append(Oracle.of(noise, spread.variance, np.nan, alpha=alpha))
+        return [StudyOracle(names, one, spread, center) for one in oracles]
+    expected = np.asarray(np.sum([one["total"] for one in stored], axis=0) / count)
+    first = design.measured(design.privacy[0], design.n[size])
+    complete = len(blocks) == sum(task.size == size for task in design.tasks)
+    by_rows = spread_of_rows(design, size, expected * first.rows.units) if complete else None
+    spread = chosen_spread(None if by_rows is None else by_rows[0], spread)
+    try:
+        center = noiseless_estimates(design, first, (expected * first.rows.units)[None])[0]
+    except np.linalg.LinAlgError:
+        center = unknown
+    oracles = []
+    for price in design.privacy:
+        released = Released.of_study(design.measured(price, design.n[size]), expected[None])
+        if hasattr(design.procedure, "oracle"):
+            contrasts = design.contrasts or None
+            own = design.procedure.oracle(released, sampling=spread.variance, alpha=alpha, contrasts=contrasts)
+            oracles.append(own)
+        else:
+            noise = unknown if by_rows is None else released.noise_variances @ by_rows[1] ** 2
+            oracles.append(Oracle.of(noise, spread.variance, np.nan, alpha=alpha))
+    return [StudyOracle(names, one, spread, center) for one in oracles]

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpinfer.errors import NotProvedError, OptionError, named
-from dpinfer.privacy.units import PureDP
+from dpinfer.checks import FINITE, Allowed, is_list, is_text, one_of
+from dpinfer.errors import InferenceError, NotProvedError, OptionError, named
+from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_table
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    FINITE,
-    Allowed,
-    axes_of,
-    axis_name,
-    check_bins,
-    edges_of,
-    inferred,
-    is_text,
-    one_of,
-    told_where,
-    where_notes,
-)
+from dpinfer.procedures.options import axes_of, axis_name, check_bins, edges_of, inferred, told_where, where_notes
 from dpinfer.procedures.procedure import first_error
-from dpinfer.results.printing import refuse_dependent_rows
+from dpinfer.results.drawing import FAINT, given_or_new, ink, restrain, titled
+from dpinfer.results.printing import interval_labels, label_texts, refuse_dependent_rows
+from dpinfer.results.testing import Effect, TestResults, check_alpha, checked_truth
 from dpinfer.statistics.noise import CountNoise, count_noise
-from dpinfer.statistics.nulls import Draws, check_draws, simulate
-from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
-from dpinfer.tables.chi_squared_results import ChiSquareResults, count_flags
+from dpinfer.statistics.nulls import Draws, NullDistribution, candidates, check_draws, simulate
+from dpinfer.tables.chi_squared_inference import (
+    STATISTICS,
+    GoodnessOfFit,
+    Homogeneity,
+    Independence,
+    cohens_w,
+    cramers_v,
+    residual_table,
+)
 from dpinfer.tables.loglinear_fit import CellTable
 from dpinfer.tables.marginal_results import MarginalTables
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data, Stage
-    from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     Bins = Sequence[float]
     Numbers = tuple[tuple[Any, float], ...]
 
-__all__ = ["NULLS", "ChiSquare", "chi2_contingency", "chisquare", "read_shares", "read_sizes"]
 
 NULLS = ("simulated", "asymptotic")
 
@@ -64,6 +62,9 @@ _RAREST = 1e-15
 
 _LARGEST = 2**53
 """Rows that a sample of public size has at most."""
+
+_PEOPLE = "a chi-squared test", "bootstrap(columns, statistic='proportion') compares shares by person"
+"""What is refused where a person may have several rows, and what serves."""
 
 
 @suggests
@@ -306,7 +307,7 @@ class ChiSquare(CountsQuestion):
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse people with several rows, columns without levels, and numbers that do not match the levels."""
-        _refuse_people(schema)
+        refuse_dependent_rows(schema, *_PEOPLE)
         plan = self.plan(schema)
         self.check_fit(plan.cells, laplace=False, keeps=plan.rows.keeps_every_row)
         super().check(schema, neighbors)
@@ -398,51 +399,30 @@ class ChiSquare(CountsQuestion):
         tables, plan = theirs.marginal_tables(), theirs.summed()
         held = plan if tables is None else tables.plan
         assert held is not None  # `reads` refuses other releases
-        _refuse_people(held.schema)
+        refuse_dependent_rows(held.schema, *_PEOPLE)
         check_bins({axis_name(axis): axis.get("edges") for axis in self.axes}, held.axes, held.schema)
         names = self.columns
-        ordered = names if self.fixed is None else (self.fixed, *(name for name in names if name != self.fixed))
+        if self.fixed is not None:
+            names = (self.fixed, *(name for name in names if name != self.fixed))
         noise: CountNoise | TableNoise
         if isinstance(tables, MarginalTables):
             tables.check()
             if self.null == "asymptotic":
                 raise NotProvedError("null='asymptotic' is of independent noise on counts: use null='simulated'")
-            axes, values, noise = tables.axes(ordered), tables.unbiased(ordered), tables.noise(ordered)
+            axes, values, noise = tables.axes(names), tables.unbiased(names), tables.noise(names)
             keeps = tables.keeps_every_row
         else:
             assert plan is not None
             if plan.weights is not None:
                 raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
-            axes, counts = counts_of_table(plan, found.array[None], ordered)
+            axes, counts = counts_of_table(plan, found.array[None], names)
             values, noise = counts.sum(axis=-1)[0], count_noise(found.law, found.steps, counts.shape[-1])
             keeps = plan.rows.keeps_every_row
         known = found.nobs if keeps else None
         self.check_fit(axes, laplace=found.law.family == "laplace", keeps=keeps, nobs=known)
-        return self._tested(found, axes, noise, values, known)
-
-    def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return the same question with other options of the inference; numbers by level are read as in `chisquare`."""
-        given = dict(options)
-        if given.get("p0") is not None:
-            given["p0"] = read_shares("p0", given["p0"])
-        if given.get("sizes") is not None:
-            given["sizes"] = read_sizes(given["sizes"])
-        return super().with_options(given)
-
-    def _tested(
-        self, release: Release, axes: tuple[Axis, ...], noise: CountNoise | TableNoise, values: Array, known: int | None
-    ) -> ChiSquareResults:
         public = known or None  # of no rows there is nothing to divide by
-        names = [axis.name for axis in axes]
         model = self.null_model(axes, noise, public, self.sample_sizes(axes[0]), self.statistic)
-        if len(axes) == 1:
-            shares = self.probabilities(axes[0])
-            even = bool(np.allclose(shares, shares[0]))
-            title, hypothesis = "goodness of fit", f"{names[0]} is {'uniform' if even else 'as p0'}"
-        elif self.fixed is None:
-            title, hypothesis = "test of independence", f"{names[0]} and {names[1]} are independent"
-        else:
-            title, hypothesis = "test of homogeneity", f"{names[1]} is the same in every {names[0]}"
+        title, hypothesis = self._hypothesis(axes)
         statistic, distribution = float(model.statistic(values[None])[0]), None
         if self.null == "simulated":
             distribution = simulate(model, values, draws=self.draws, seed=self.seed)
@@ -456,7 +436,7 @@ class ChiSquare(CountsQuestion):
             hypothesis=hypothesis,
             statistic=statistic,
             pvalue=pvalue,
-            release=release,
+            release=found,
             statistic_name="Projected chi2" if self.statistic == "projected" else "Pearson chi2",
             dof=float(model.dof),
             distribution=distribution,
@@ -471,11 +451,25 @@ class ChiSquare(CountsQuestion):
             transposed=len(axes) == 2 and names[0] != self.columns[0],
         )
 
+    def _hypothesis(self, axes: Sequence[Axis]) -> tuple[str, str]:
+        """Return what the test is called, and what it tests, in words."""
+        first, last = axes[0].name, axes[-1].name
+        if len(axes) == 1:
+            shares = self.probabilities(axes[0])
+            even = bool(np.allclose(shares, shares[0]))
+            return "goodness of fit", f"{first} is {'uniform' if even else 'as p0'}"
+        if self.fixed is None:
+            return "test of independence", f"{first} and {last} are independent"
+        return "test of homogeneity", f"{last} is the same in every {first}"
 
-def _refuse_people(schema: Schema) -> None:
-    """Refuse to test counts of rows where a person may have several."""
-    instead = "bootstrap(columns, statistic='proportion') compares shares by person"
-    refuse_dependent_rows(schema, "a chi-squared test", instead)
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """Return the same question with other options of the inference; numbers by level are read as in `chisquare`."""
+        given = dict(options)
+        if given.get("p0") is not None:
+            given["p0"] = read_shares("p0", given["p0"])
+        if given.get("sizes") is not None:
+            given["sizes"] = read_sizes(given["sizes"])
+        return super().with_options(given)
 
 
 # Numbers for the levels of a column
@@ -500,7 +494,7 @@ def _by_label(option: str, pairs: Numbers, axis: Axis) -> Array:
 def _pairs(option: str, given: object, labels: Sequence[Any] | None, right: str) -> Numbers:
     if labels is None and isinstance(given, Mapping | pd.Series):
         labels, values = list(given.keys()), list(given.values() if isinstance(given, Mapping) else given.tolist())
-    elif isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
+    elif is_list(given):
         values = list(given)
         labels = [None] * len(values) if labels is None else labels
     else:
@@ -538,3 +532,228 @@ def read_sizes(given: object, labels: Sequence[Any] | None = None) -> Numbers:
     if not all(1 <= value <= _LARGEST and value == round(value) for _, value in pairs):
         raise OptionError("sizes", given, right)
     return pairs
+
+
+# Results
+
+
+NOT_RESOLVED = "The privacy noise hides a margin of the table: the interval is every value that the measure can take."
+"""What is said of an effect size whose interval is the whole range."""
+
+_SMALL = 5.0
+"""Rows that an expected count has to reach."""
+
+_FAR = 4.0
+"""Standard deviations of noise beyond which a stated size of a sample is doubted."""
+
+_DRAWN = 60
+"""Cells up to which residuals are drawn with their intervals."""
+
+_HIDDEN = (
+    "noise hides a margin: the p-value is that of the projected statistic that does not know the number of rows, the "
+    "larger of two fits, and conservative"
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChiSquareResults(TestResults):
+    """A chi-squared test on noisy counts.
+
+    Unpacks as scipy's results do: statistic and p-value, and for a table also ``dof`` and ``expected_freq``.
+
+    Attributes
+    ----------
+    model : GoodnessOfFit, Independence or Homogeneity
+        The statistic and its null.
+    values : ndarray (d,)
+        Noisy counts, the last axis running fastest.
+    index : Index
+        Label of every cell.
+    transposed : bool
+        Whether the second column that was named comes first in ``index``, because its margin is fixed.
+    """
+
+    model: CountModel = field(kw_only=True)
+    values: Array = field(kw_only=True)
+    index: pd.Index = field(kw_only=True)
+    transposed: bool = field(default=False, kw_only=True)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.statistic, self.pvalue)
+        if not isinstance(self.model, GoodnessOfFit):
+            yield from (self.dof, self.expected_freq)
+
+    def _labelled(self, numbers: Array) -> pd.Series | pd.DataFrame:
+        series = pd.Series(numbers, index=self.index)
+        if self.index.nlevels == 1:
+            return series
+        table = series.unstack(sort=False)  # noqa: PD010  (of a Series)
+        return table.T if self.transposed else table
+
+    @property
+    def observed_freq(self) -> pd.Series | pd.DataFrame:
+        """Noisy counts by level, or as a table."""
+        return self._labelled(self.values)
+
+    @property
+    def expected_freq(self) -> pd.Series | pd.DataFrame:
+        """Counts expected under the hypothesis, by level or as a table."""
+        return self._labelled(self.model.expected(self.values))
+
+    def residuals(self, alpha: float = 0.05, *, simultaneous: bool = False) -> pd.DataFrame:
+        """Return what each cell says.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence of the intervals.
+        simultaneous : bool
+            Whether the intervals hold together with the stated confidence; see ``PrivateResults.conf_int``.
+
+        Returns
+        -------
+        DataFrame
+            A row per cell; columns "observed" (noisy), "expected", "difference", "std err" (of the difference under
+            the hypothesis, sampling and noise), "std err (noise)", "residual" (difference over std err), and the
+            ends of its interval.
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        level, together = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
+        found = residual_table(self.model, self.values, alpha=level, simultaneous=together)
+        names = ["observed", "expected", "difference", "std err", "std err (noise)", "residual"]
+        parts = [self.values, found.expected, found.difference, found.standard_error, found.noise_error]
+        parts += [found.standardised, found.lower, found.upper]
+        return pd.DataFrame(dict(zip([*names, *interval_labels(alpha)], parts, strict=True)), index=self.index)
+
+    def frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return `residuals` without the errors of the differences."""
+        return self.residuals(alpha).drop(columns=["difference", "std err", "std err (noise)"])
+
+    def effect_size(self, alpha: float = 0.05) -> Effect:
+        """Return Cramer's V of a table, or Cohen's w of one column, with its interval.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        Effect
+        """
+        model, level = self.model, check_alpha(alpha)
+        if isinstance(model, GoodnessOfFit):
+            name = "Cohen's w"
+            found = cohens_w(self.values, model.probabilities, noise=model.noise, nobs=model.nobs, alpha=level)
+        else:
+            name, public = "Cramer's V", int(self.nobs) if self.nobs_is_public and self.nobs is not None else None
+            found = cramers_v(self.values, model.shape, noise=model.noise, nobs=public, alpha=level)
+        flag = "" if bool(np.all(found.resolved)) else NOT_RESOLVED
+        return Effect(name, float(found.estimate), float(found.lower), float(found.upper), flag)
+
+    def cramers_v(self, alpha: float = 0.05) -> Effect:
+        """Return Cramer's V with its interval; see `effect_size`.
+
+        Raises
+        ------
+        InferenceError
+            Where there is one column: Cohen's w, ``effect_size()``, serves there.
+        """
+        if isinstance(self.model, GoodnessOfFit):
+            raise InferenceError("Cramer's V is of two columns; for one, effect_size() gives Cohen's w")
+        return self.effect_size(alpha)
+
+    def _explain(self, alpha: float = 0.05) -> list[str]:
+        size = self.effect_size(alpha)
+        return [
+            *super()._explain(alpha),
+            f"{size.name} {size.estimate:.3f}, {100 * (1 - alpha):.6g}% interval {size.lower:.3f} to {size.upper:.3f}. "
+            f"{size.flag}".rstrip(),
+            "Residual is (observed - expected) over its standard error under the null hypothesis, sampling and noise; "
+            "its interval is for the population.",
+        ]
+
+    def plot_residuals(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str = "C0") -> Axes:
+        """Draw the standardised residual of every cell with its interval.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure by default.
+        alpha : float
+            One minus the confidence of the intervals.
+        color : str
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Of more than 60 cells the residuals alone are drawn.
+        """
+        table = self.residuals(alpha)
+        place, centre = np.arange(len(table))[::-1], table["residual"].to_numpy()
+        ax = given_or_new(ax, 6.5, float(np.clip(0.9 + 0.28 * len(table), 2.4, 14.0)))
+        limit = float(stats.norm.isf(alpha / 2))
+        ax.axvspan(-limit, limit, color=FAINT, alpha=0.2, lw=0)
+        ax.axvline(0.0, color=ink(), lw=0.8)
+        if len(table) <= _DRAWN:
+            lower, upper = table.iloc[:, -2].to_numpy(), table.iloc[:, -1].to_numpy()
+            ax.hlines(place, lower, upper, color=color, lw=1.6)
+        ax.plot(centre, place, "o", color=color, ms=4)
+        if len(table) <= _DRAWN:
+            ax.set_yticks(place, label_texts(table.index))
+        ax.set_xlabel(f"standardised residual ({1 - alpha:.0%} of one cell in the shade if the hypothesis holds)")
+        ax.set_ylabel(", ".join(str(name) for name in self.index.names))
+        titled(ax, self.hypothesis)
+        restrain(ax, left=False)
+        return ax
+
+
+def count_flags(
+    model: CountModel, values: Array, public: int | None, statistic: float, distribution: NullDistribution | None
+) -> tuple[str, ...]:
+    """Say what a reader of a chi-squared test should be warned of.
+
+    Parameters
+    ----------
+    model : GoodnessOfFit, Independence or Homogeneity
+    values : ndarray (d,)
+        Noisy counts.
+    public : int or None
+        The number of rows where it is public.
+    statistic : float
+    distribution : NullDistribution or None
+        None where the p-value is asymptotic.
+    """
+    found = []
+    if not np.isfinite(statistic):
+        found.append("the noise is too large for the statistic to be computed: the p-value is 1")
+    spread = model.noise.variance**0.5
+    few = int((model.expected(values) < max(_SMALL, spread)).sum())
+    if few:
+        so = "there is little to see in those cells" if distribution else "the limit may be far off: null='simulated'"
+        below = f"{few} of {values.size} expected counts are below 5 or below the noise"
+        found.append(f"{below} (standard deviation {spread:.4g}): {so}")
+    if values.sum() < 1 and public is None:
+        found.append("the noisy number of rows is below one: it was taken as one")
+    elif (values < 0).any():
+        found.append(f"{int((values < 0).sum())} noisy counts are below zero")
+    if isinstance(model, Homogeneity) and model.sizes is not None:
+        away = np.abs(values.reshape(model.shape).sum(axis=1) - model.sizes)
+        if (away > _FAR * spread * model.shape[1] ** 0.5).any():
+            found.append(
+                "the stated sizes of samples are far from the noisy ones: are they in the order of the levels?"
+            )
+    if distribution is not None and len(candidates(model, values[None])) > 1:
+        found.append(_HIDDEN)
+    if not isinstance(model, GoodnessOfFit):
+        table = values.reshape(model.shape)
+        low = sum(int((table.sum(axis=axis) < 1).sum()) for axis in (0, 1))
+        if low:
+            found.append(f"{low} noisy margins are below one row: they were taken as one")
+    if distribution is not None and distribution.failed:
+        found.append(f"{distribution.failed} simulated draws could not be evaluated: they count against rejection")
+    return tuple(found)

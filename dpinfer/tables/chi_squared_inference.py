@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from scipy import special
 
-from dpinfer.statistics.arrays import inverse_form
+from dpinfer.statistics.arrays import Array, Mask, inverse_form
 from dpinfer.statistics.inference import joint_level
-from dpinfer.statistics.noise import LEAST
+from dpinfer.statistics.noise import LEAST, CountNoise
 from dpinfer.statistics.nulls import Candidate
 from dpinfer.statistics.numerical import bisected
 from dpinfer.statistics.tails import widened
@@ -46,19 +46,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.statistics.arrays import Array, Mask
-    from dpinfer.statistics.noise import CountNoise
-    from dpinfer.statistics.nulls import NullModel
+    from dpinfer.tables.loglinear_fit import CellNoise
     from dpinfer.tables.marginal_inference import TableNoise
 
     Effect = Callable[[Array], tuple[Array, Array]]
     """A squared effect of counts, and its gradient."""
+    Fit = tuple[NDArray[np.int64], Array]
+    """Numbers of rows of each sample (R, g), and shares of its cells (R, k), the same in all samples."""
     Margins = tuple[Array, Array]
     NullParts = tuple[Array, Array, Array]
     """Expected counts, and variances of observed less expected from sampling and noise; real or complex (..., d)."""
     Noise = CountNoise | TableNoise
 
-__all__ = ["STATISTICS", "CountModel", "GoodnessOfFit", "Homogeneity", "Independence"]
 
 STATISTICS = ("projected", "pearson")
 
@@ -93,8 +92,21 @@ def _raised(x: Array) -> Array:
     return np.where(np.real(x) < LEAST, LEAST, x)
 
 
+class CountTest:
+    """What tests of counts share: simulated releases are samples of multinomial counts, and noise."""
+
+    noise: Noise | CellNoise
+
+    def draw(self, fitted: Fit, size: int, rng: np.random.Generator) -> Array:
+        """See `NullModel.draw`."""
+        rows, shares = fitted
+        counts = rng.multinomial(rows[:, None], shares[:, None, None], size=(len(rows), size, rows.shape[1]))
+        flat = counts.reshape(len(rows), size, -1)
+        return np.asarray(flat + self.noise.rvs(flat.shape, rng))
+
+
 @dataclass(frozen=True, eq=False)
-class GoodnessOfFit:
+class GoodnessOfFit(CountTest):
     """Counts of d levels against given probabilities; implements `NullModel`.
 
     Attributes
@@ -147,9 +159,9 @@ class GoodnessOfFit:
             return np.asarray(np.maximum(length - (weighted @ p) ** 2 / (inverse @ p**2), 0.0))
         return np.asarray(length + variance / float(expected @ inverse) * _sum(weighted) ** 2)
 
-    def fit(self, values: Array) -> NDArray[np.int64]:
-        """Numbers of rows (R,)."""
-        return _whole(self._rows(values))
+    def fit(self, values: Array) -> Fit:
+        """See `NullModel.fit`."""
+        return _whole(self._rows(values))[:, None], np.broadcast_to(self.probabilities, values.shape)
 
     def null_parts(self, x: Array) -> NullParts:
         """Return the parts, smooth in the counts; a private number of rows is a weighted sum of these."""
@@ -164,16 +176,8 @@ class GoodnessOfFit:
         sampling = total * p * (1 - 2 * p * weights + p * (p * weights**2).sum(axis=-1, keepdims=True))
         return total * p, sampling, self.noise.components.after_size(p, np.broadcast_to(weights, x.shape))
 
-    def draw(self, fitted: NDArray[np.int64], size: int, rng: np.random.Generator) -> Array:
-        """See `NullModel.draw`."""
-        shape = (len(fitted), size)
-        counts = rng.multinomial(fitted[:, None], self.probabilities, size=shape)
-        noise = self.noise.rvs((*shape, self.probabilities.size), rng)
-        noise += counts
-        return noise
 
-
-class _TwoWay(ABC):
+class _TwoWay(CountTest, ABC):
     """What tests of an r by c table share."""
 
     shape: tuple[int, int]
@@ -186,13 +190,8 @@ class _TwoWay(ABC):
         """Degrees of freedom."""
         return (self.shape[0] - 1) * (self.shape[1] - 1)
 
-    @property
     @abstractmethod
-    def steadier(self) -> _TwoWay:
-        """The test whose statistic varies least with hidden margins: projected, and free of the number of rows."""
-
-    @abstractmethod
-    def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[Any, Any]:
+    def _fitted(self, found: Product, rows: Array, columns: Array) -> Fit:
         """Give what `draw` takes, for margins (r, N) and (c, N)."""
 
     def _margins(self, table: Array) -> Margins:
@@ -230,7 +229,7 @@ class _TwoWay(ABC):
                 found[start : start + size] = ((table - expected) ** 2 / expected).sum(axis=(0, 1))
         return found.reshape(values.shape[:-1])
 
-    def fit(self, values: Array) -> tuple[Any, Any]:
+    def fit(self, values: Array) -> Fit:
         """See `NullModel.fit`."""
         found = self._nearest(self._tables(values))
         return self._fitted(found, *_open_margins(found)[0])
@@ -244,9 +243,11 @@ class _TwoWay(ABC):
         nearest = self._nearest(self._tables(values))
         floored, hidden, peaked = _open_margins(nearest)
         usual, peak = (self._fitted(nearest, *margins) for margins in (floored, peaked))
-        tried = ((self, ~hidden, usual), (self.steadier, hidden, usual), (self.steadier, hidden, peak))
+        # Where margins are hidden, the statistic that varies least with them: projected, free of the number of rows.
+        steadier = replace(cast("Any", self), kind="projected", **({} if self.nobs is None else {"nobs": None}))
+        tried = ((self, ~hidden, usual), (steadier, hidden, usual), (steadier, hidden, peak))
         return [
-            Candidate(cast("NullModel", model), np.flatnonzero(which), tuple(part[which] for part in fit))
+            Candidate(model, np.flatnonzero(which), tuple(part[which] for part in fit))
             for model, which, fit in tried
             if which.any()
         ]
@@ -284,15 +285,10 @@ class Independence(_TwoWay):
     nobs: int | None = None
     kind: str = "projected"
 
-    @property
-    def steadier(self) -> Independence:
-        """See `_TwoWay.steadier`."""
-        return replace(self, kind="projected", nobs=None)
-
-    def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:
-        """Numbers of rows (N,), and probabilities of the cells (N, r c)."""
+    def _fitted(self, found: Product, rows: Array, columns: Array) -> Fit:
+        """Numbers of rows (N, 1), and probabilities of the cells (N, r c)."""
         cells = (rows / rows.sum(axis=0))[:, None] * (columns / columns.sum(axis=0))
-        return _whole(found.rows.sum(axis=0)), cells.reshape(-1, cells.shape[-1]).T
+        return _whole(found.rows.sum(axis=0))[:, None], cells.reshape(-1, cells.shape[-1]).T
 
     def null_parts(self, x: Array) -> NullParts:
         """Return the parts, smooth in the counts."""
@@ -300,12 +296,6 @@ class Independence(_TwoWay):
         total = _raised(size) if self.nobs is None else np.full(size.shape, self.nobs)
         by_row = x.reshape(*x.shape[:-1], *self.shape).sum(axis=-1) + ((total - size) / self.shape[0])[..., None]
         return self._product_parts(x, _raised(by_row), total, rows_known=False, size_known=self.nobs is not None)
-
-    def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
-        """See `NullModel.draw`."""
-        rows, cells = fitted
-        counts = rng.multinomial(rows[:, None], cells[:, None], size=(len(rows), size))
-        return np.asarray(counts + self.noise.rvs(counts.shape, rng))
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,11 +318,6 @@ class Homogeneity(_TwoWay):
     kind: str = "projected"
 
     nobs = None
-
-    @property
-    def steadier(self) -> Homogeneity:
-        """See `_TwoWay.steadier`."""
-        return replace(self, kind="projected")
 
     def _margins(self, table: Array) -> Margins:
         """Sizes of samples (r, N) and common shares (c, N), none below one row."""
@@ -367,12 +352,10 @@ class Homogeneity(_TwoWay):
         if self.sizes is None:
             return found
         sizes, common = self._margins(table)
-        error = np.full(
-            common.shape, self.noise.components.margin(self.shape[1], self.shape[0], axis=1, known=False) ** 0.5
-        )
+        error = self.noise.components.margin(self.shape[1], self.shape[0], axis=1, known=False) ** 0.5
         return Product(sizes, common, np.zeros(sizes.shape), np.full(common.shape, error), found.length)
 
-    def _fitted(self, found: Product, rows: Array, columns: Array) -> tuple[NDArray[np.int64], Array]:  # noqa: ARG002
+    def _fitted(self, found: Product, rows: Array, columns: Array) -> Fit:  # noqa: ARG002
         """Sizes (N, r), and shares of the levels (N, c)."""
         return _whole(rows.T), np.asarray((columns / columns.sum(axis=0)).T)
 
@@ -381,13 +364,6 @@ class Homogeneity(_TwoWay):
         table, known = x.reshape(*x.shape[:-1], *self.shape), self.sizes is not None
         by_row = _raised(table.sum(axis=-1)) if self.sizes is None else np.broadcast_to(self.sizes, table.shape[:-1])
         return self._product_parts(x, by_row, by_row.sum(axis=-1), rows_known=known, size_known=known)
-
-    def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
-        """See `NullModel.draw`."""
-        sizes, shares = fitted
-        counts = rng.multinomial(sizes[:, None, :], shares[:, None, None], size=(len(sizes), size, self.shape[0]))
-        flat = counts.reshape(len(sizes), size, -1)
-        return np.asarray(flat + self.noise.rvs(flat.shape, rng))
 
 
 @dataclass(frozen=True, eq=False)

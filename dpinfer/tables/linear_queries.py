@@ -9,42 +9,30 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
+from dpinfer.checks import is_text, one_of, texts_of
 from dpinfer.errors import OptionError, ReleaseFormatError, names_of, type_of
 from dpinfer.kernel.rows.cells import LARGEST_WEIGHT, MOST_CELLS, MOST_QUERIES, CellSum, QuerySum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.stage import Context, Data, Noise, Stage, Sum
 from dpinfer.procedures.cell_sums import MeasuredCounts
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    axes_of,
-    compiled_where,
-    inferred,
-    is_text,
-    one_of,
-    texts_of,
-    told_where,
-    where_notes,
-)
+from dpinfer.procedures.options import Contrasts, axes_of, compiled_where, inferred, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure, first_error
-from dpinfer.release import Release
+from dpinfer.release import Release, StageRelease
 from dpinfer.results.descriptions import DescriptionResults
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import axis_from_dict
-from dpinfer.statistics.arrays import floats
-from dpinfer.statistics.combination import METHODS, batch_queries, measured_queries, query_oracle
+from dpinfer.statistics.arrays import Array, floats
+from dpinfer.statistics.combination import METHODS, measured_queries
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.procedures.options import Contrasts
-    from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
-    from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 
-__all__ = ["LinearQueries", "Weights", "linear_queries", "whole_weights"]
 
 _MOST_WEIGHTS = 2**22
 
@@ -209,12 +197,8 @@ class Weights:
         step, rows = stored["step"], [[int(number) for number in str.split(line)] for line in stored["lines"]]
         if type(step) not in (int, float) or not 0 < step < np.inf:
             raise ReleaseFormatError("step is not a positive number")
-        if (
-            not rows
-            or not rows[0]
-            or len(set(map(len, rows))) > 1
-            or max(max(map(abs, row)) for row in rows) > LARGEST_WEIGHT
-        ):
+        lengths = {len(row) for row in rows}
+        if len(lengths) != 1 or 0 in lengths or max(abs(one) for row in rows for one in row) > LARGEST_WEIGHT:
             raise ReleaseFormatError(f"weights are no lines of as many whole numbers each, at most {LARGEST_WEIGHT:,}")
         return cls(matrix=np.array(rows, dtype=np.int64), step=float(step))
 
@@ -373,10 +357,10 @@ class LinearQueries(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
-        return batch_queries(released, alpha=alpha, contrasts=contrasts)
+        return measured_queries(released.law, released.steps, released.names, released.values).batch(alpha, contrasts)
 
     def oracle(
         self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
         """Say how wide an interval must be; see `OLS.oracle`. Of a fixed table the law of the noise is all."""
-        return query_oracle(released, sampling=sampling, alpha=alpha, contrasts=contrasts)
+        return measured_queries(released.law, released.steps, released.names).oracle(sampling, alpha, contrasts)

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from dpinfer.checks import is_text, is_whole, of_type
 from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
 from dpinfer.schema.columns import Boolean, Category, Integer
 from dpinfer.schema.expressions import compile_condition
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array, Mask
     from dpinfer.statistics.noise import CountNoise
 
-__all__ = ["CellNoise", "CellTable", "LogLinearFit", "LogLinearModel", "NoisyCells", "fit_loglinear", "reduced"]
 
 MOST_CELLS = 2**12
 """Cells of a table that a formula is fitted to."""
@@ -131,11 +131,12 @@ class CellNoise:
         return np.asarray(self.through(weights)[:, heavy] * np.sqrt(self.variances[heavy]))
 
     def rvs(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw for simulation, never for privacy (*shape, d)."""
+        """Draw noise for simulation, never for privacy (..., d)."""
+        rows = shape[:-1]
         if isinstance(self.law, CombinedNoise):
-            drawn = self.law.rvs(int(np.prod(shape)), rng).reshape(*shape, -1)
+            drawn = self.law.rvs(int(np.prod(rows)), rng).reshape(*rows, -1)
         else:
-            drawn = self.law.rvs((*shape, len(self.variances)), rng)
+            drawn = self.law.rvs((*rows, len(self.variances)), rng)
         return drawn if self.mixing is None else np.asarray(drawn @ self.mixing.T)
 
     def of_cells(self, included: Mask) -> CellNoise:
@@ -456,7 +457,7 @@ def one_sided(formula: object, schema: Schema) -> FormulaDesign:
     ------
     OptionError, FormulaError, UnknownColumnError
     """
-    if not isinstance(formula, str) or not formula.strip():
+    if not is_text(formula):
         raise OptionError("formula", formula, FORMULA)
     compiled = compile_formula(formula, schema)
     if compiled.response is not None:
@@ -524,8 +525,7 @@ class CellTable:
         """
         if condition is None:
             return np.zeros(self.size, dtype=bool)
-        if not isinstance(condition, str):
-            raise OptionError("exclude", condition, "a condition on the factors, or None")
+        of_type(str, "exclude", condition, "a condition on the factors, or None")
         compiled = compile_condition(condition, self.schema)
         found = np.broadcast_to(compiled.evaluate({n: self.values[n] for n in compiled.columns}), (self.size,)) > 0.5
         if found.all():
@@ -571,7 +571,7 @@ def check_size(cells: int, columns: int) -> None:
 def _column(labels: Sequence[Any]) -> Any:
     if tuple(labels) == (False, True):
         return Boolean()
-    whole = all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in labels)
+    whole = all(map(is_whole, labels))
     if whole and len(labels) > 1 and list(labels) == list(range(int(labels[0]), int(labels[0]) + len(labels))):
         return Integer(int(labels[0]), int(labels[-1]))
     return Category(tuple(str(one) for one in labels))

@@ -26,22 +26,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpinfer.statistics.inference import BaseInference, BatchEstimates, Oracle, contrast_rows, independent, rows_of
+from dpinfer.statistics.inference import BatchEstimates, Inference, Oracle, contrast_rows
 from dpinfer.statistics.nulls import Candidate
 from dpinfer.statistics.tails import joint_pvalue, widened, widened_pvalue
 from dpinfer.tables import loglinear_fit as fits
+from dpinfer.tables.chi_squared_inference import CountTest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from dpinfer.statistics.arrays import Array, Mask
+    from dpinfer.tables.chi_squared_inference import Fit
     from dpinfer.tables.loglinear_fit import CellNoise, LogLinearFit, LogLinearModel
 
     Point = tuple[Array, ...]
 
-__all__ = ["METHODS", "LogLinearInference", "NestedLogLinear", "batch_loglinear", "loglinear_oracle", "nested"]
 
 METHODS = ("auto", "score", "wald")
 
@@ -74,29 +73,18 @@ _SPANNED = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class LogLinearInference(BaseInference):
-    """Coefficients of a log-linear model of one noisy table; implements `Inference`.
+class LogLinearInference(Inference):
+    """Coefficients of a log-linear model of one noisy table.
 
     Attributes
     ----------
     model : LogLinearModel
     values : ndarray (d,)
         Noisy counts.
-    names : tuple of str, length p
-    nobs : float
-        The number of rows: noisy, or public.
-    nobs_is_public : bool
-    method : {"score", "wald"}
-    target : {"population", "data"}
     """
 
     model: LogLinearModel
     values: Array
-    names: tuple[str, ...]
-    nobs: float | None
-    nobs_is_public: bool
-    method: str = "score"
-    target: str = "population"
 
     methods = METHODS
 
@@ -180,25 +168,14 @@ class LogLinearInference(BaseInference):
 
     # Intervals and tests
 
-    def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2)."""
-        found = _intervals(self.model, self.values[None], self.found, rows_of(contrasts), alpha, self.method)
-        return np.asarray(found[0])
+    def _ends(self, rows: Array, alpha: float) -> Array:
+        return _intervals(self.model, self.values[None], self.found, rows, alpha, self.method)
 
-    def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
-        """Two-sided p-values (k,) of ``contrasts @ params = values``."""
-        rows = rows_of(contrasts)
-        targets = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
-        return np.array([self._joint(row[None], target[None])[1] for row, target in zip(rows, targets, strict=True)])
+    def _tails(self, rows: Array, values: Array) -> Array:
+        return np.array([self._joint(row[None], value[None])[1] for row, value in zip(rows, values, strict=True)])
 
-    def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
-        """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value."""
-        rows, targets, count = independent(restrictions, values)
-        statistic, pvalue = self._joint(rows, targets)
-        return statistic, count, pvalue
-
-    def _joint(self, rows: Array, targets: Array) -> tuple[float, float]:
-        squares, pvalues = _joint_test(self.model, self.values[None], self.found, rows, targets, self.method)
+    def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
+        squares, pvalues = _joint_test(self.model, self.values[None], self.found, rows, values, self.method)
         return float(squares[0]), float(pvalues[0])
 
 
@@ -255,11 +232,9 @@ def _joint_test(
 
 def _joint_pvalues(model: LogLinearModel, squares: Array, covariance: Array, weights: Array) -> Array:
     """P-values (R,) of squared lengths of sums of counts, of covariance (R, k, k) and with weights (R, k, d)."""
-    found = []
+    found, normal = [], model.noise.is_normal
     for square, one, weight in zip(squares.tolist(), covariance, weights, strict=True):
-        normal, loads = model.noise.is_normal, None
-        if not normal:
-            loads = model.noise.laplace(np.linalg.solve(np.linalg.cholesky(one), weight))
+        loads = None if normal else model.noise.laplace(np.linalg.solve(np.linalg.cholesky(one), weight))
         found.append(joint_pvalue(square, len(one), loadings=loads))
     return np.array(found)
 
@@ -477,7 +452,7 @@ def ridge_fit(columns: Array, values: Array, noise: CellNoise, strength: float =
 
 
 @dataclass(frozen=True, eq=False)
-class NestedLogLinear:
+class NestedLogLinear(CountTest):
     """The hypothesis of a log-linear model, against a larger one or none; implements `NullModel` and `SeveralFits`.
 
     Attributes
@@ -495,9 +470,6 @@ class NestedLogLinear:
     more: Array
     noise: CellNoise
     nobs: int | None = None
-
-    others = _RIDGES[1:]
-    """Ridges of the fits that are tried where counts are hidden."""
 
     @property
     def dof(self) -> int:
@@ -530,25 +502,18 @@ class NestedLogLinear:
         least = np.maximum(_SMALL, _CLEAR * np.sqrt(self.noise.of_counts))
         return np.asarray((self.expected(values) < least).any(axis=1))
 
-    def fit(self, values: Array, strength: float = _RIDGES[0]) -> tuple[NDArray[np.int64], Array]:
-        """Numbers of rows (R,), and probabilities of the cells (R, d)."""
+    def fit(self, values: Array, strength: float = _RIDGES[0]) -> Fit:
+        """Numbers of rows (R, 1), and probabilities of the cells (R, d)."""
         means = ridge_fit(self.smaller, values, self.noise, strength)
         totals = means.sum(axis=1)
         rows = np.rint(totals) if self.nobs is None else np.full(len(means), float(self.nobs))
-        return np.maximum(rows, 1.0).astype(np.int64), means / totals[:, None]
+        return np.maximum(rows, 1.0).astype(np.int64)[:, None], means / totals[:, None]
 
     def candidates(self, values: Array) -> list[Candidate]:
         """See `SeveralFits.candidates`."""
         hidden = np.flatnonzero(self.hidden(values))
-        places = (np.arange(len(values)), *([hidden] * (len(_RIDGES) - 1) if hidden.size else []))
-        tried = zip(_RIDGES, places, strict=False)
+        tried = [(_RIDGES[0], np.arange(len(values))), *((one, hidden) for one in _RIDGES[1:] if hidden.size)]
         return [Candidate(self, where, self.fit(values[where], strength)) for strength, where in tried]
-
-    def draw(self, fitted: tuple[NDArray[np.int64], Array], size: int, rng: np.random.Generator) -> Array:
-        """See `NullModel.draw`."""
-        rows, cells = fitted
-        counts = rng.multinomial(rows[:, None], cells[:, None], size=(len(rows), size))
-        return np.asarray(counts + self.noise.rvs(counts.shape[:-1], rng))
 
 
 def _explained(columns: Array, means: Array, inverse: Array, weighted: Array) -> Array:

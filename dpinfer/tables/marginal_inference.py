@@ -5,35 +5,51 @@ the columns that A lacks, where q_A, the margin of A centred in each of its colu
 The noise of different q_A is uncorrelated, and that of one has covariance ``s_A^2`` times the product of ``I - J/m``
 over its columns. So the noise of the cells of M is exchangeable, with covariance ``sum_A s_A^2 prod_A (I - J/m)
 prod_{M less A} J/m^2``.
+
+The residual planner: with normalised contrasts of the subset A at noise variance u_A the cells of a marginal M have
+noise variance ``sum_A u_A p_A / prod_{M less A} m^2``, p_A the product of ``1 - 1/m`` over A, and a row costs
+``sum_A p_A / u_A``. So ``u_A`` proportional to ``(sum_M l_M / prod_{M less A} m^2)^(-1/2)`` is best for the sum over
+marginals of l_M times the variance of a cell (Xiao, He, Zhang & Kifer 2023).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dpinfer.release.laws import NORMAL_DRAWS
+from dpinfer.errors import OptionError
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.marginals import MOST_SUBSETS, MarginalSum, largest_of
+from dpinfer.privacy.exact import digits_below
+from dpinfer.procedures.cell_sums import Described, SumPlan
+from dpinfer.procedures.options import axis_name, compiled_where
+from dpinfer.release.laws import NORMAL_DRAWS, NoiseLaw
+from dpinfer.schema.expressions import axis_from_dict
+from dpinfer.schema.grid import constant_basis
 from dpinfer.statistics.moment_inference import MomentInference
-from dpinfer.statistics.moments import MomentSums, proportions, rescaled, totals
-from dpinfer.statistics.noise import NoiseSums, variables_of
+from dpinfer.statistics.moments import Estimates, MomentSums, proportions, rescaled, totals
+from dpinfer.statistics.noise import Components, NoiseSums, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dpinfer.release.laws import NoiseLaw
+    from dpinfer.schema.axes import Axis
+    from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array, Places
     from dpinfer.statistics.inference import Released
-    from dpinfer.statistics.moments import Estimates
-    from dpinfer.statistics.noise import Components
 
     Subset = tuple[int, ...]
 
-__all__ = ["CenteredMargins", "Joint", "MarginalInference", "NoiseSource", "TableNoise", "centered_margins"]
+
+OBJECTIVES = ("sum", "max")
+
+_BEST, _GAP = 10_000, 1e-4
+"""Steps towards the least largest variance, at most, and how near it they stop."""
 
 _MOST_LOADINGS = 24
 """Laplace variables that are distinguished from the normal in one estimate: the largest ones."""
@@ -214,16 +230,14 @@ def subsets_of(subsets: Sequence[Subset]) -> tuple[Subset, ...]:
 
 def centered_margins(released: Released) -> CenteredMargins:
     """Return what releases of contrasts, or of counts, of marginals tell of all subsets of their columns."""
-    return _of_contrasts(released) if released.rows.contrasts else _of_counts(released)
-
-
-def _of_contrasts(released: Released) -> CenteredMargins:
     rows = released.rows
-    ends = np.cumsum(rows.widths)
+    ends, widths = np.cumsum(rows.widths).tolist(), rows.widths.tolist()
+    places = {one: slice(end - width, end) for one, end, width in zip(rows.subsets, ends, widths, strict=True)}
+    if not rows.contrasts:
+        return _of_counts(released, places)
     squared = rows.pattern("l2") ** 2
-    centered, variances, places = {}, {}, {}
-    for subset, end, width in zip(rows.subsets, ends.tolist(), rows.widths.tolist(), strict=True):
-        places[subset] = mine = slice(end - width, end)
+    centered, variances = {}, {}
+    for subset, mine in places.items():
         table = (released.values[:, mine] / squared[mine]).reshape(-1, *(rows.shape[i] - 1 for i in subset))
         for axis in range(1, table.ndim):
             table = np.moveaxis(np.moveaxis(table, axis, -1) @ _helmert(table.shape[axis] + 1), -1, axis)
@@ -232,23 +246,23 @@ def _of_contrasts(released: Released) -> CenteredMargins:
     return CenteredMargins(rows.shape, centered, variances, released.law, released.steps, places=places)
 
 
-def _of_counts(released: Released) -> CenteredMargins:
+def _of_counts(released: Released, places: Mapping[Subset, slice]) -> CenteredMargins:
     """Average what several marginals tell of a common margin, by inverse variances."""
-    rows = released.rows
-    ends = np.cumsum(rows.widths)
-    tables, variances = {}, {}
-    for subset, end, width in zip(rows.subsets, ends.tolist(), rows.widths.tolist(), strict=True):
-        tables[subset] = released.values[:, end - width : end].reshape(-1, *(rows.shape[i] for i in subset))
-        variances[subset] = max(float(released.noise_variances[end - 1]), _TINY)
+    rows, law = released.rows, released.law
+    tables, variances, sources = {}, {}, {}
+    for subset, mine in places.items():
+        tables[subset] = released.values[:, mine].reshape(-1, *(rows.shape[i] for i in subset))
+        variances[subset] = max(float(released.noise_variances[mine][-1]), _TINY)  # alike for all counts of a marginal
+        sources[subset] = replace(law, scales=law.scales[mine][-1:]), float(released.steps[mine][-1])
     public = rows.keeps_every_row and released.nobs is not None
     centered: dict[Subset, Array] = {}
     found: dict[Subset, float] = {}
-    shares: dict[Subset, dict[Subset, float]] = {subset: {} for subset in rows.subsets}
+    shares: dict[Subset, dict[Subset, float]] = {subset: {} for subset in places}
     for part in subsets_of(rows.subsets):
         if not part and public:
             centered[part], found[part] = np.full((len(released.values), 1), float(released.nobs or 0)), 0.0
             continue
-        holds = [subset for subset in rows.subsets if {*part} <= {*subset}]
+        holds = [subset for subset in places if {*part} <= {*subset}]
         precision = {one: 1 / (variances[one] * prod(rows.shape[i] for i in one if i not in part)) for one in holds}
         total = sum(precision.values())
         margin = np.zeros((len(released.values), *(rows.shape[i] for i in part)))
@@ -259,11 +273,7 @@ def _of_counts(released: Released) -> CenteredMargins:
         for axis in range(1, margin.ndim):
             margin -= margin.mean(axis=axis, keepdims=True)
         centered[part], found[part] = margin.reshape(len(margin), -1), 1 / total
-    law = released.law
-    measured = tuple(
-        Measured(subset, replace(law, scales=law.scales[end - 1 : end]), float(released.steps[end - 1]), shares[subset])
-        for subset, end in zip(rows.subsets, ends.tolist(), strict=True)
-    )
+    measured = tuple(Measured(subset, *sources[subset], shares[subset]) for subset in places)
     return CenteredMargins(rows.shape, centered, found, law, released.steps, measured)
 
 
@@ -274,6 +284,138 @@ def _helmert(levels: int) -> Array:
 
 def _kron(matrices: Sequence[Array]) -> Array:
     return reduce(lambda one, other: np.asarray(np.kron(one, other)), matrices, np.ones((1, 1)))
+
+
+# What is summed, and with which noise
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalPlan:
+    """What is summed for a workload, and with which noise.
+
+    Attributes
+    ----------
+    schema : Schema
+    axes : tuple of mapping
+        The columns, as `Axis.to_dict` writes them.
+    marginals : tuple of tuple of str
+        Names of axes.
+    weights : tuple of float
+        One for each marginal.
+    objective : {"sum", "max"}
+    where : str, optional
+    """
+
+    schema: Schema
+    axes: tuple[Mapping[str, Any], ...]
+    marginals: tuple[tuple[str, ...], ...]
+    weights: tuple[float, ...]
+    objective: str = "sum"
+    where: str | None = None
+
+    @cached_property
+    def cells(self) -> tuple[Axis, ...]:
+        """The axes as objects."""
+        return tuple(axis_from_dict(axis, self.schema) for axis in self.axes)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Levels of every axis."""
+        return tuple(axis.size for axis in self.cells)
+
+    def places(self, columns: Sequence[str]) -> Subset:
+        """Places of axes, in the order given."""
+        names = [axis_name(axis) for axis in self.axes]
+        return tuple(names.index(column) for column in columns)
+
+    @cached_property
+    def workload(self) -> tuple[Subset, ...]:
+        """The marginals as places of axes."""
+        return tuple(tuple(sorted(self.places(marginal))) for marginal in self.marginals)
+
+    @cached_property
+    def closure(self) -> tuple[Subset, ...]:
+        """All subsets of the marginals; refuse too many."""
+        if sum(2 ** len(subset) for subset in self.workload) > 64 * MOST_SUBSETS:
+            raise OptionError("workload", "more subsets of columns", f"at most {MOST_SUBSETS:,} subsets of columns")
+        return subsets_of(self.workload)
+
+    def rows(self, *, pure: bool) -> MarginalSum:
+        """Return the sums: counts of the largest marginals under Laplace noise, else contrasts of all subsets."""
+        features = Features(constant_basis(self.schema), compiled_where(self.where, self.schema))
+        return MarginalSum(features, self.cells, largest_of(self.workload) if pure else self.closure, not pure)
+
+    def described(
+        self, subset: Subset, quantities: Sequence[str] = ("count",), axes: Sequence[Axis] | None = None
+    ) -> Described:
+        """Describe quantities in the cells of some axes of a marginal, by default its counts in all of them."""
+        of = tuple(self.axes[place] for place in subset)
+        table = SumPlan("table", self.schema, axes=of, where=self.where, target="data")
+        return Described(table, quantities, table.cells if axes is None else axes)
+
+    def counts(self, found: CenteredMargins, subset: Subset, nobs: int | None, target: str) -> Estimates:
+        """Estimate the counts of the cells of a marginal from R releases, each as a group."""
+        most, population = self.schema.rows_per_unit, target == "population"
+        return count_estimates(found, subset, population=population, nobs=nobs, rows_per_unit=most)
+
+    def noise_weights(self, *, pure: bool) -> tuple[float, ...]:
+        """Noise of every subset relative to the others.
+
+        Of marginals with Laplace scales b, at a price of ``sum 1/b``, the sum of k b^2 is least for b proportional to
+        k^(-1/3), and the largest k b^2 for b proportional to k^(-1/2). Each marginal of the workload is summed from the
+        smallest that holds it.
+        """
+        size = {part: prod(self.shape[i] for i in part) for part in self.closure}
+        if pure:
+            largest = largest_of(self.workload)
+            loads = np.zeros(len(largest))
+            for marginal, weight in zip(self.workload, self.weights, strict=True):
+                sizes = [size[one] if {*marginal} <= {*one} else np.inf for one in largest]
+                place = int(np.argmin(sizes))
+                if self.objective == "sum":
+                    loads[place] += weight * sizes[place]
+                else:
+                    loads[place] = max(loads[place], weight * sizes[place] / size[marginal])
+            found = loads ** (-1 / 3 if self.objective == "sum" else -1 / 2)
+        else:
+            weights = np.array(self.weights)
+            inside = np.array([
+                [1.0 / prod(self.shape[i] for i in one if i not in part) ** 2 if {*part} <= {*one} else 0.0
+                 for part in self.closure] for one in self.workload
+            ])  # fmt: skip
+            if self.objective == "sum":
+                loads = np.array([size[one] for one in self.workload], dtype=np.float64)
+            else:
+                unit = np.array([prod(1 - 1 / self.shape[i] for i in part) for part in self.closure])
+                loads = largest_variance_loads(weights[:, None] * inside, unit)
+            found = np.asarray((loads * weights) @ inside) ** -0.25
+        return tuple(digits_below(float(one), 9) for one in found / found.min())
+
+
+def largest_variance_loads(inside: Array, unit: Array) -> Array:
+    """Return loads l (M,) of marginals whose weighted sum of variances has its least value where the largest does.
+
+    Parameters
+    ----------
+    inside : ndarray (M, S)
+        Weighted variance of a cell of each marginal, for a variance of 1 over p_A of each subset.
+    unit : ndarray (S,)
+        p_A.
+
+    Notes
+    -----
+    ``min_u max_M`` of variances at price 1 is ``max_l (sum_A p_A sqrt(sum_M l_M inside_MA))^2`` over l of sum 1, by
+    duality. The gradient by l_M is the variance of M at the best u for l; loads are multiplied by it over its mean
+    until the largest variance exceeds the mean, a lower bound, by a ten thousandth.
+    """
+    loads = np.full(len(inside), 1.0 / len(inside))
+    for _ in range(_BEST):
+        variance = inside @ (unit / np.sqrt(loads @ inside))
+        mean = float(loads @ variance)
+        if float(variance.max()) <= (1 + _GAP) * mean:
+            break
+        loads = loads * variance / mean
+    return loads
 
 
 # Noise of a table in tests of counts
@@ -288,36 +430,32 @@ class TableNoise:
 
     Attributes
     ----------
-    shape : tuple of int
+    margins : CenteredMargins
+    subset : tuple of int
         One column or two.
-    components : Components
     sources : tuple of NoiseSource
         Independent draws that the noise is made of.
     """
 
-    shape: tuple[int, ...]
-    components: Components
+    margins: CenteredMargins
+    subset: Subset
     sources: tuple[NoiseSource, ...]
+
+    @property
+    def components(self) -> Components:
+        """Variances of normalised contrasts."""
+        found = list(self.margins.components(self.subset).values())
+        return Components(found[0], found[1], found[-2] if len(found) > 2 else found[1], found[-1])
 
     @property
     def variance(self) -> float:
         """Variance of the noise of a cell."""
-        (r, c), found = (*self.shape, 1)[:2], self.components
-        if c == 1:
-            return (found.common + (r - 1) * found.both) / r
-        margins = found.common + (r - 1) * found.rows + (c - 1) * found.columns
-        return (margins + (r - 1) * (c - 1) * found.both) / (r * c)
+        return self.margins.cell_variance(self.subset)
 
     @property
     def covariance(self) -> Array:
         """Covariance of the noise of the cells (d, d)."""
-        common = [np.full((m, m), 1 / m) for m in self.shape]
-        apart = [np.eye(m) - one for m, one in zip(self.shape, common, strict=True)]
-        found = self.components
-        if len(self.shape) == 1:
-            return np.asarray(found.common * common[0] + found.both * apart[0])
-        margins = found.common * np.kron(*common) + found.rows * np.kron(apart[0], common[1])
-        return np.asarray(margins + found.columns * np.kron(common[0], apart[1]) + found.both * np.kron(*apart))
+        return self.margins.covariance(self.subset)
 
     def quadratic(self, slopes: Array) -> Array:
         """Variance that the noise gives functions with slopes (..., count, function): (..., function)."""
@@ -389,7 +527,7 @@ _NOTHING = Joint(np.zeros(0), *(np.zeros((0, 0)) for _ in range(3)))
 
 @dataclass(frozen=True, eq=False)
 class MarginalInference(MomentInference):
-    """Estimates in the cells of a marginal, whose errors are related; implements `Inference`.
+    """Estimates in the cells of a marginal, whose errors are related.
 
     Attributes
     ----------
@@ -445,8 +583,7 @@ def count_estimates(
     if not found.laplace:
         return estimates
     mixing, variances = _largest(*found.loadings(subset, [0]))
-    mixing = np.broadcast_to(mixing[0], (*estimates.value.shape, variances.size))
-    return replace(estimates, mixing=mixing, variances=variances, laplace=True, spread=np.zeros(mixing.shape))
+    return _moved(estimates, np.broadcast_to(mixing[0], (*estimates.value.shape, variances.size)), variances)
 
 
 def share_estimates(
@@ -470,7 +607,12 @@ def share_estimates(
     loadings, variances = found.loadings(subset, used.tolist())
     mixing, variances = _largest(places[0][:, used] @ loadings, variances)
     moved = (mixing[1:] - estimates.value[..., None] * mixing[0]) / estimates.size[..., None, None]
-    return replace(estimates, mixing=moved, variances=variances, laplace=True, spread=np.zeros(moved.shape))
+    return _moved(estimates, moved, variances)
+
+
+def _moved(estimates: Estimates, mixing: Array, variances: Array) -> Estimates:
+    """Return estimates that Laplace variables of these variances (K,) move by ``mixing`` (..., K)."""
+    return replace(estimates, mixing=mixing, variances=variances, laplace=True, spread=np.zeros(mixing.shape))
 
 
 def _largest(loadings: Array, variances: Array) -> tuple[Array, Array]:

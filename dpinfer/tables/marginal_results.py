@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpinfer.checks import TRUTH, items_of, texts_of
 from dpinfer.display.report import count
 from dpinfer.errors import MissingFromReleaseError, OptionError, ReleaseFormatError, named, type_of
 from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.cell_sums import MOST_ESTIMATES, Described, SumPlan, levels_shown
-from dpinfer.procedures.options import axis_name, texts_of, where_notes
+from dpinfer.procedures.cell_sums import MOST_ESTIMATES, Described, levels_shown
+from dpinfer.procedures.options import axis_name, where_notes
 from dpinfer.procedures.procedure import context_of
 from dpinfer.release.release import encode
 from dpinfer.results import printing
-from dpinfer.results.descriptions import ProportionResults, TableResults
+from dpinfer.results.descriptions import DescriptionResults, ProportionResults, TableResults
 from dpinfer.results.drawing import given_or_new, grouped, restrain, titled
 from dpinfer.results.printing import (
     Exported,
@@ -32,8 +33,7 @@ from dpinfer.results.printing import (
 from dpinfer.results.testing import check_alpha
 from dpinfer.statistics.inference import Released, simulated_critical
 from dpinfer.statistics.moment_inference import intervals
-from dpinfer.statistics.moments import diagonal
-from dpinfer.statistics.noise import Components
+from dpinfer.statistics.moments import Estimates, diagonal
 from dpinfer.tables import marginal_inference
 from dpinfer.tables.marginal_inference import MarginalInference, TableNoise
 
@@ -43,14 +43,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from dpinfer.release import Release
-    from dpinfer.results.descriptions import DescriptionResults
     from dpinfer.schema.axes import Axis
     from dpinfer.statistics.arrays import Array, Mask
-    from dpinfer.statistics.moments import Estimates
-    from dpinfer.tables.marginal_inference import CenteredMargins, Joint, Subset
-    from dpinfer.tables.workload import MarginalPlan
+    from dpinfer.tables.marginal_inference import CenteredMargins, Joint, MarginalPlan, Subset
 
-__all__ = ["MarginalResults", "MarginalTables"]
 
 _SHOWN = 40
 """Cells that a summary shows."""
@@ -149,24 +145,16 @@ class MarginalTables:
 
     def estimates(self, columns: Sequence[str], target: str) -> Estimates:
         """Estimate the counts of a marginal, each cell as a group."""
-        most, population = self.plan.schema.rows_per_unit, target == "population"
-        return marginal_inference.count_estimates(
-            self.found, self.subset(columns), population=population, nobs=self.nobs, rows_per_unit=most
-        )
+        return self.plan.counts(self.found, self.subset(columns), self.nobs, target)
 
     def index(self, columns: Sequence[str]) -> pd.Index:
         """Labels of the cells of a marginal."""
-        return self._described(columns, ["count"], self.axes(columns)).index
-
-    def _described(self, columns: Sequence[str], quantities: Sequence[str], axes: Sequence[Axis]) -> Described:
-        of = tuple(self.plan.axes[place] for place in self.subset(columns))
-        plan = SumPlan("table", self.plan.schema, axes=of, where=self.plan.where, target="data")
-        return Described(plan, quantities, axes)
+        return self.plan.described(self.subset(columns)).index
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
         """Infer the counts of some columns."""
-        subset, described = self._few(columns), self._described(columns, ["count"], self.axes(columns))
-        estimates = self.estimates(columns, target)
+        subset, estimates = self._few(columns), self.estimates(columns, target)
+        described = self.plan.described(subset)
         joint = marginal_inference.joint_counts(self.found, subset, estimates, self.nobs)
         inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
         labels |= {"model_name": "Private count", "response": " x ".join(columns) or "rows", "quantity": "count"}
@@ -195,7 +183,7 @@ class MarginalTables:
             factor=described.factor,
             nobs=float(self.found.centered[()][0, 0]),
             nobs_is_public=self.nobs is not None,
-            method="score" if inference == "auto" else inference,
+            method=inference,
             target=target,
             law=self.found.law,
             steps=self.found.steps,
@@ -212,14 +200,14 @@ class MarginalTables:
         self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
     ) -> DescriptionResults:
         """Infer the shares of the levels of a column, in groups of others."""
-        columns = (*((by,) if isinstance(by, str) else by), column)
+        columns = (*items_of(by), column)
         subset, axes = self._few(columns), self.axes(columns)
         groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
         truth = axes[-1].labels == (False, True)
         each = np.vstack([np.ones(levels), np.eye(levels)[int(truth) :]])
         places = np.einsum("gh,ql->gqhl", np.eye(groups), each).reshape(groups, len(each), -1)
         estimates = self._shares(subset, places, target)
-        described = self._described(columns, levels_shown(axes[-1]), axes[:-1])
+        described = self.plan.described(subset, levels_shown(axes[-1]), axes[:-1])
         joint = marginal_inference.joint_shares(self.found, subset, places, estimates)
         sizes = pd.Series(np.repeat(estimates.size[0], len(described.quantities)), index=described.index)
         inferred, labels = self._inferred(estimates, described, joint, subset, inference, target)
@@ -230,10 +218,8 @@ class MarginalTables:
         most, population = self.plan.schema.rows_per_unit, target == "population"
         return marginal_inference.share_estimates(self.found, subset, places, population=population, rows_per_unit=most)
 
-    def share(
-        self, inside: Mapping[str, Any], beside: Mapping[str, Any], *, alpha: float, inference: str, target: str
-    ) -> tuple[Estimates, Array]:
-        """Infer the share of some cells in these and others: estimates, and the interval (2,).
+    def share(self, inside: Mapping[str, Any], beside: Mapping[str, Any], target: str) -> Estimates:
+        """Estimate the share of some cells in these and others.
 
         Raises
         ------
@@ -245,27 +231,18 @@ class MarginalTables:
         first, second = (_cells("numerator" if one is inside else "denominator", one, axes) for one in (inside, beside))
         if (first & second).any():
             raise OptionError("denominator", dict(beside), "cells other than those of the numerator")
-        places = np.stack([first | second, first])[None].astype(np.float64)
-        estimates = self._shares(subset, places, target)
-        return estimates, _intervals(estimates, alpha, inference)[0, 0]
+        return self._shares(subset, np.stack([first | second, first])[None].astype(np.float64), target)
 
     # Tests and display
 
     def noise(self, columns: Sequence[str]) -> TableNoise:
         """Return the noise of the cells of one column or two, as tests of counts take it."""
         subset = self.subset(columns)
-        parts = self.found.components(subset)
-        rows, columns_only = (parts[(one,)] if len(subset) == 2 else parts[subset] for one in (subset * 2)[:2])
-        shape = tuple(self.found.shape[i] for i in subset)
-        components = Components(parts[()], rows, columns_only, parts[subset])
-        return TableNoise(shape, components, self.found.sources(subset))
-
-    def displayed(self, columns: Sequence[str]) -> Array:
-        """Return counts of a marginal that are not negative, and agree with those of the others (cells,)."""
-        return np.asarray(np.maximum(self._nonnegative.table(self.subset(columns))[0], 0.0))
+        return TableNoise(self.found, subset, self.found.sources(subset))
 
     @cached_property
-    def _nonnegative(self) -> CenteredMargins:
+    def nonnegative(self) -> CenteredMargins:
+        """The marginals moved to ones without negative cells, for display."""
         return marginal_inference.nonnegative(self.found, self.plan.workload)
 
     def simulated(self, size: int, seed: int) -> dict[tuple[str, ...], Array]:
@@ -278,15 +255,13 @@ class MarginalTables:
 
 def _cells(option: str, levels: Mapping[str, Any], axes: Sequence[Axis]) -> Mask:
     """Cells (cells,) in which columns have given levels."""
-    found = np.ones([axis.size for axis in axes], dtype=bool)
-    for place, axis in enumerate(axes):
-        if axis.name not in levels:
-            continue
-        if levels[axis.name] not in axis.labels:
+    places: list[int | slice] = []
+    for axis in axes:
+        if axis.name in levels and levels[axis.name] not in axis.labels:
             raise OptionError(option, levels[axis.name], f"a level of {axis.name}: {', '.join(map(str, axis.labels))}")
-        line = [1] * len(axes)
-        line[place] = axis.size
-        found &= (np.arange(axis.size) == axis.labels.index(levels[axis.name])).reshape(line)
+        places.append(axis.labels.index(levels[axis.name]) if axis.name in levels else slice(None))
+    found = np.zeros([axis.size for axis in axes], dtype=bool)
+    found[tuple(places)] = True
     return found.ravel()
 
 
@@ -353,7 +328,7 @@ class MarginalResults(Exported):
         MissingFromReleaseError
             If no marginal holds the columns together.
         """
-        return self.tables.margin(_listed(columns), inference=self.inference, target=self.target)
+        return self.tables.margin(items_of(columns), inference=self.inference, target=self.target)
 
     def proportions(
         self, column: str, by: str | Sequence[str] = (), *, target: str = "population"
@@ -415,7 +390,8 @@ class MarginalResults(Exported):
         with the variance that it would have (Wilson's, and Fieller's for the noise).
         """
         level = check_alpha(alpha)
-        found, ends = self.tables.share(numerator, denominator, alpha=level, inference=self.inference, target=target)
+        found = self.tables.share(numerator, denominator, target)
+        ends = _intervals(found, level, self.inference)[0, 0]
         share = float(found.value[0, 0, 0])
         left = 1.0 - share
         deviations = [float(np.sqrt(diagonal(one)[0, 0, 0])) for one in (found.sampling, found.noise)]
@@ -444,10 +420,11 @@ class MarginalResults(Exported):
         OptionError, MissingFromReleaseError
             As `marginal`.
         """
-        if not isinstance(non_negative, bool):
-            raise OptionError("non_negative", non_negative, (True, False))
-        chosen = _listed(columns)
-        values = (self.tables.displayed if non_negative else self.tables.unbiased)(chosen)
+        TRUTH.check("non_negative", non_negative)
+        chosen = items_of(columns)
+        values = self.tables.unbiased(chosen)
+        if non_negative:
+            values = np.maximum(self.tables.nonnegative.table(self.tables.subset(chosen))[0], 0.0)
         found = pd.Series(values, index=self.tables.index(chosen), name="count")
         return found.unstack(sort=False) if len(chosen) > 1 else found  # noqa: PD010  (of a Series)
 
@@ -477,8 +454,7 @@ class MarginalResults(Exported):
             Where an argument has no such value.
         """
         level = check_alpha(alpha)
-        if not isinstance(simultaneous, bool):
-            raise OptionError("simultaneous", simultaneous, (True, False))
+        TRUTH.check("simultaneous", simultaneous)
         every = self._estimates()
         reach = self._largest_error(every, level, seed) if simultaneous and self.target == "data" else None
         each = level / sum(found.value.shape[1] for found in every.values()) if simultaneous else level
@@ -590,7 +566,3 @@ class MarginalResults(Exported):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self.marginals)} marginals, {printing.title_guarantee(self.release)}>"
-
-
-def _listed(columns: str | Sequence[str]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)

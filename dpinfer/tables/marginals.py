@@ -2,36 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import OptionError, SchemaError, UnknownColumnError
+from dpinfer.checks import is_list, is_number, is_text, one_of, texts_of
+from dpinfer.errors import NotProvedError, OptionError, SchemaError, UnknownColumnError, named, type_of
+from dpinfer.kernel.rows.marginals import MOST_COLUMNS, MOST_SUBSETS
 from dpinfer.kernel.stage import Context, Stage, Sum
-from dpinfer.privacy.units import PureDP
-from dpinfer.procedures.cell_sums import Described, SumPlan
+from dpinfer.privacy.units import Neighbors, PureDP
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inferred, measured, one_of, told_where
+from dpinfer.procedures.options import TARGET, axes_of, axis_name, edges_of, inferred, measured, told_where
 from dpinfer.procedures.procedure import Procedure
-from dpinfer.release import Release
+from dpinfer.release import Release, StageRelease
 from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
-from dpinfer.statistics.moment_inference import batch_moments, moment_oracle
-from dpinfer.tables.marginal_inference import MarginalInference, centered_margins, count_estimates
+from dpinfer.statistics.moment_inference import MomentInference
+from dpinfer.tables.marginal_inference import (
+    OBJECTIVES,
+    MarginalInference,
+    MarginalPlan,
+    centered_margins,
+)
 from dpinfer.tables.marginal_results import MarginalResults, MarginalTables
-from dpinfer.tables.workload import OBJECTIVES, MarginalPlan, Workload, read_workload
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
-    from dpinfer.release import StageRelease
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
-    from dpinfer.statistics.moments import Estimates
 
-__all__ = ["Marginals", "marginals"]
+    Weights = Mapping[Any, float] | Sequence[float] | None
+
+_MARGINALS = 'a list of marginals such as [["race", "sex"], ["sex", "educ"]], or a workload(...)'
+_RANGES = ("prefix", "prefixes", "range", "ranges", "cdf", "intervals")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Marginals and how much each counts: a public description, made by `workload`.
+
+    Attributes
+    ----------
+    marginals : tuple of tuple of str
+        Columns of each.
+    weights : tuple of float
+        Positive; one for each.
+    """
+
+    marginals: tuple[tuple[str, ...], ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.marginals or len(self.marginals) > MOST_SUBSETS:
+            shown = f"{len(self.marginals):,} marginals" if self.marginals else "no marginal"
+            raise OptionError("workload", shown, f"1 to {MOST_SUBSETS:,} marginals: {_MARGINALS}")
+        for marginal in self.marginals:
+            if not marginal or not all(map(is_text, marginal)):
+                raise OptionError("workload", list(marginal), "marginals of one column or more each, as texts")
+            if len({*marginal}) < len(marginal):
+                raise OptionError("workload", ", ".join(marginal), "each column once in a marginal")
+        sets = [frozenset(marginal) for marginal in self.marginals]
+        twice = [marginal for place, marginal in enumerate(self.marginals) if sets[place] in sets[:place]]
+        if twice:
+            raise OptionError("workload", ", ".join(twice[0]), "each marginal once, whatever the order of its columns")
+        if len(self.columns) > MOST_COLUMNS:
+            raise OptionError("workload", f"{len(self.columns)} columns", f"at most {MOST_COLUMNS} columns")
+        right = all(is_number(one) and 0 < one < np.inf and 1e-9 <= one <= 1e9 for one in self.weights)
+        if len(self.weights) != len(self.marginals) or not right:
+            raise OptionError("weights", list(self.weights)[:10], "a positive number for each marginal, 1e-9 to 1e9")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, in the order in which they are named."""
+        return tuple(dict.fromkeys(column for marginal in self.marginals for column in marginal))
+
+    def __len__(self) -> int:
+        return len(self.marginals)
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self.marginals)
+
+    def __repr__(self) -> str:
+        return f"<Workload: {len(self)} marginals of {len(self.columns)} columns>"
+
+
+@suggests
+def workload(columns: Sequence[str], *, ways: int | Sequence[int] = 2, weights: Weights = None) -> Workload:
+    """Name the tables that `marginals` measures: of all pairs of columns, say, and how much each counts.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Category, Boolean or short Integer columns, conditions such as ``"age >= 18"``, or numeric columns that
+        `marginals` is given ``bins`` for.
+    ways : int or sequence of int
+        Columns in each marginal: 2 for all pairs, (1, 2) for all single columns and pairs.
+    weights : mapping of columns to number, or sequence, optional
+        How much the errors of a marginal count beside the others'; by default 1. A mapping has a column, or a tuple of
+        columns in any order, as its keys; marginals that it does not name have weight 1.
+
+    Returns
+    -------
+    Workload
+
+    Raises
+    ------
+    OptionError
+        If a column is named twice, ``ways`` are none that the columns have, or a weight is not positive.
+    NotProvedError
+        If ranges are asked for: `cdf` and `quantile` serve these.
+
+    Examples
+    --------
+    >>> import dpinfer as dpi
+    >>> list(dpi.workload(["race", "sex", "educ"], weights={("educ", "sex"): 4}))
+    [('race', 'sex'), ('race', 'educ'), ('sex', 'educ')]
+    """
+    listed = texts_of(columns)
+    if isinstance(columns, str) or not listed or not all(map(is_text, listed)):
+        raise OptionError("columns", columns, 'a list of columns such as ["race", "sex", "educ"]')
+    if len({*listed}) < len(listed):
+        raise OptionError("columns", list(listed)[:10], "different columns")
+    if isinstance(ways, str) and ways.lower() in _RANGES:
+        raise NotProvedError(
+            f"ways={ways!r}: marginals of ranges need another strategy than contrasts of levels; cdf(column) and "
+            "quantile(column, q=) release a numeric column's ranges from one tree of counts, by=groups"
+        )
+    each = (ways,) if isinstance(ways, int) else tuple(ways) if isinstance(ways, Sequence) else ()
+    right = each and all(type(one) is int and 1 <= one <= len(listed) for one in each)
+    if not right or len({*each}) < len(each):
+        raise OptionError("ways", ways, f"a number of columns, or several, from 1 to {len(listed)}")
+    if sum(comb(len(listed), one) for one in each) > MOST_SUBSETS:
+        raise OptionError("ways", ways, f"at most {MOST_SUBSETS:,} marginals")
+    return read_workload([marginal for one in each for marginal in combinations(listed, one)], weights)
+
+
+def read_workload(given: object, weights: Weights = None) -> Workload:
+    """Read a workload, or a list of marginals."""
+    if isinstance(given, Workload):
+        return given
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise OptionError("workload", given if isinstance(given, str) else type_of(given), _MARGINALS)
+    sets = tuple(texts_of(one) for one in given)
+    if not all(sets):
+        raise OptionError("workload", "a marginal of no columns, or of none that are texts", _MARGINALS)
+    if isinstance(weights, Mapping):
+        keyed = {frozenset((name,) if isinstance(name, str) else name): weight for name, weight in weights.items()}
+        unknown = [name for name in keyed if name not in {frozenset(one) for one in sets}]
+        if unknown:
+            shown = " x ".join(map(named, sorted(map(str, unknown[0]))))
+            raise OptionError("weights", shown, "marginals of the workload")
+        weights = [keyed.get(frozenset(one), 1.0) for one in sets]
+    elif weights is None:
+        weights = [1.0] * len(sets)
+    listed = weights if is_list(weights) else ()
+    return Workload(sets, tuple(float(one) if is_number(one) else one for one in listed))
 
 
 @suggests
@@ -210,18 +339,7 @@ class Marginals(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer the counts of all marginals from many releases at once; see `Procedure.estimate`."""
-        parts = [
-            batch_moments(
-                estimates,
-                names=described.names,
-                shift=described.shift,
-                factor=described.factor,
-                alpha=alpha,
-                method=self.inference,
-                contrasts=contrasts,
-            )
-            for estimates, described in self._counts(released)
-        ]
+        parts = [one.batch(alpha, contrasts) for one in self._counts(released)]
         joined = {
             name: np.concatenate([getattr(part, name) for part in parts], axis=1)
             for name in ("params", "bse", "pvalues", "intervals")
@@ -239,21 +357,18 @@ class Marginals(Procedure):
     ) -> Oracle:
         """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
         parts, start = [], 0
-        for estimates, described in self._counts(released):
-            mine = sampling[start : start + len(described.names)]
-            parts.append(moment_oracle(estimates, sampling=mine, factor=described.factor, alpha=alpha))
-            start += len(described.names)
+        for one in self._counts(released):
+            parts.append(one.oracle(sampling[start : start + len(one.names)], alpha))
+            start += len(one.names)
         halves, ordinary = (np.concatenate([getattr(one, name) for one in parts]) for name in ("halfwidth", "ordinary"))
         return Oracle(halves, ordinary, min(one.kappa for one in parts))
 
-    def _counts(self, released: Released) -> list[tuple[Estimates, Described]]:
+    def _counts(self, released: Released) -> list[MomentInference]:
+        """Return the inference of the counts of each marginal."""
         plan, found, counts = self.plan(released.schema), centered_margins(released), []
         nobs = released.nobs if released.rows.keeps_every_row else None
-        most, population = released.schema.rows_per_unit, self.target == "population"
         for marginal in self.marginals:
-            places = plan.places(marginal)
-            axes = tuple(self.axes[place] for place in places)
-            table = SumPlan("table", released.schema, axes=axes, target="data")
-            estimates = count_estimates(found, places, population=population, nobs=nobs, rows_per_unit=most)
-            counts.append((estimates, Described(table, ["count"], table.cells)))
+            subset = plan.places(marginal)
+            told, estimates = plan.described(subset), plan.counts(found, subset, nobs, self.target)
+            counts.append(MomentInference(told.names, estimates, told.shift, told.factor, method=self.inference))
         return counts

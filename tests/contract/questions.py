@@ -81,10 +81,19 @@ class Question:
         ledger = ledger or dpi.Ledger.in_memory(BUDGETS[self.price], neighbors=self.neighbors)
         return self.asked(dpi.PrivateData(rows, SCHEMA, ledger, **self.person))
 
+    @property
+    def released(self) -> dpi.Release:
+        """What is released of public rows: measured once, whatever is asked of it."""
+        if str(self) not in RELEASED:
+            RELEASED[str(self)] = self.public().measure(self.privacy)
+        return RELEASED[str(self)]
+
     def asked(self, data: Any) -> Any:
         """Ask it of data."""
         return getattr(dpi, self.ask.function)(data=data, **self.ask.options)
 
+
+RELEASED: dict[str, dpi.Release] = {}
 
 SECRET_WEIGHTS = ("gdp", "approx")
 """Prices in whose units the exact cost of secret weights is stated."""

@@ -131,7 +131,7 @@ def test_no_unit_moves_the_sums_further_than_their_price(question):
         return
     moved = 0
     for stage in measured.stages:
-        if isinstance(stage.stage.measure, Place):  # ranks: tests/kernel/test_quantiles.py and test_rank_weights.py
+        if isinstance(stage.stage.measure, Place):  # ranks: tests/kernel/test_quantiles.py
             continue
         scores = isinstance(stage.stage.measure, Largest | Above)
         moved += _check_scores(stage, question) if scores else _check_sum(stage, question)

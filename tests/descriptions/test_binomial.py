@@ -5,14 +5,12 @@ from functools import cache, partial
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
 from dpinfer.errors import (
-    BudgetExceededError,
     FormulaError,
     InferenceError,
     NotProvedError,
@@ -102,54 +100,23 @@ def test_a_private_number_of_rows_is_refused_with_what_to_do():
     assert unspent(data)
 
 
-@pytest.mark.parametrize("price", PRICES[1:], ids=str)
-def test_a_proportion_at_a_price_that_is_not_pure_is_refused(price):
-    data = guarded(price)
-    with pytest.raises(NotProvedError, match="PureDP"):
-        exact("s", data).fit(price)
-    assert unspent(data)
-
-
-def test_a_frame_is_no_data():
-    with pytest.raises(OptionError, match=r"^data="):
-        binomtest("s", plain())
-    with pytest.raises(OptionError, match=r"^data=None"):
-        binomtest("s").fit(PURE)
-    with pytest.raises(OptionError, match=r"^privacy="):
-        binomtest("s", guarded()).fit(1.0)
-
-
 # What is measured
 
 
 @each_price
-def test_the_price_is_charged_once_and_tests_are_free(price):
+def test_the_explanation_names_the_test_and_its_noise(price):
     data = guarded(price)
-    test = binomtest("s", data, p=0.3)
-    text = test.explain(price)
+    told = binomtest("s", data, p=0.3).explain(price)
     for part in ("P(s) differs from 0.3", "standard error", "n = 100: ", "replace_one"):
-        assert part in text
-    assert ("Tulap" if price == PURE else "discrete gaussian") in text
-    assert unspent(data)
-    release = test.fit(price).release
-    for p in (0.0, 0.1, 1.0):
-        binomtest("s", release, p=p, alternative="greater").infer()
-    release.infer()
-    assert data.ledger.spent == price
+        assert part in told
+    assert ("Tulap" if price == PURE else "discrete gaussian") in told
+    binomtest("s", data, p=0.3).fit(price)
     assert data.ledger.charges()["description"].item().endswith("binomial test of s, p = 0.3")
-    with pytest.raises(BudgetExceededError):
-        test.fit(price)
-
-
-def test_a_proportion_is_charged_once_and_answers_are_free():
-    data = guarded(dpi.PureDP(1.5))
-    results = exact("s", data).fit(PURE)
-    for method in ("wald", "exact"):
-        results.with_inference(method).conf_int()
-    results.release.infer()
-    assert "Tulap" in exact("s", data).explain(dpi.PureDP(0.1))
-    assert data.ledger.spent == PURE
-    assert data.ledger.charges()["description"].item().endswith("proportion of s, exactly")
+    if price == PURE:
+        assert "Tulap" in exact("s", data).explain(PURE)
+    else:
+        with pytest.raises(NotProvedError, match="PureDP"):
+            exact("s", guarded(price)).fit(price)
 
 
 @each_price
@@ -182,27 +149,9 @@ def test_with_hardly_any_noise_the_count_is_that_of_the_rows(price):
         assert exact("s", simulated(frame)).fit(price).params["s"] == pytest.approx(0.15, abs=0.0051)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("price", "alternative"), [(PRICES[0], "greater"), (PRICES[1], "two-sided"), (PRICES[3], "less")], ids=str
-)
-def test_the_whole_procedure_keeps_its_level(price, alternative):
-    """300 fits, level .1 one-sided or at most .1: more than four standard deviations above has a chance of 3e-5."""
-    rng = np.random.default_rng(7)
-    test = binomtest("s", p=0.2, alternative=alternative)
-    rejected = 0
-    for _ in range(300):
-        frame = pd.DataFrame({"s": rng.random(25) < 0.2})
-        data = dpi.PublicData(frame, SCHEMA.select(["s"]), rng=rng, neighbors="replace_one")
-        rejected += test.bind(data).fit(price).pvalue <= 0.1
-    share, error = rejected / 300, np.sqrt(0.09 / 300)
-    assert share <= 0.1 + 4 * error
-    assert share >= 0.1 - 4 * error or alternative == "two-sided"
-
-
-@pytest.mark.parametrize(("n", "theta", "epsilon"), [(40, 0.2, 1.0), (15, 0.02, 0.3), (200, 0.7, 3.0)])
-def test_a_study_finds_the_coverage_that_is_promised(n, theta, epsilon):
-    """1,500 replicates: 95% less at most four standard deviations (false alarm 3e-5 a case); near 0 it may be more."""
+def test_a_study_finds_the_coverage_that_is_promised():
+    """1,500 replicates: 95% less at most four standard deviations (false alarm 3e-5)."""
+    n, theta, epsilon = 200, 0.7, 3.0
     study = dpi.coverage_study(
         lambda rng, rows: {"s": rng.random(rows) < theta},
         exact("s"),
@@ -218,8 +167,8 @@ def test_a_study_finds_the_coverage_that_is_promised(n, theta, epsilon):
     cell = study.cells.set_index("term").loc["s"]
     assert (cell["failures"], cell["unbounded"]) == (0, 0)
     slack = 4 * np.sqrt(0.95 * 0.05 / 1500)
-    assert 0.95 - slack < cell["coverage"] < (0.95 + slack if n > 15 else 1)
-    assert cell["model SE"] == pytest.approx(cell["empirical SE"], rel=0.15) or cell["flagged"] > 0.02
+    assert 0.95 - slack < cell["coverage"] < 0.95 + slack
+    assert cell["model SE"] == pytest.approx(cell["empirical SE"], rel=0.15)
 
 
 # Results of the test
@@ -290,7 +239,18 @@ def test_one_sided_intervals_have_one_end(results, alternative, heads, free):
             results.release.infer(**option)
 
 
-def test_the_interval_and_the_pvalue_agree(results):
+def test_impossible_counts_are_flagged_and_every_interval_holds_what_its_test_keeps(results):
+    for count in (-1e6, -30.0, 0.0, 60.0, 100.0, 130.0, 1e6):
+        release = staged(results.release, values=(round(count / results.release.steps[0]),))
+        for alternative in ("two-sided", "greater", "less"):
+            for p in (0.0, 0.3, 1.0):
+                found = binomtest("s", release, p=p, alternative=alternative).infer()
+                assert 0 <= found.pvalue <= 1
+                low, high = found.proportion_ci()
+                assert 0 <= low <= found.statistic <= high <= 1
+                assert low < high or alternative != "two-sided"
+                assert bool(found.flags) == (not 0 <= count <= 100)
+            assert str(found.summary())
     low, high = results.proportion_ci(0.9)
     for p, kept in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True), (high + 1e-6, False)):
         assert (results.release.infer(p=p).pvalue > 0.1) == kept
@@ -307,20 +267,6 @@ def test_summaries_say_what_was_tested_and_how(results):
     with pytest.raises(InferenceError, match="exact"):
         results.plot_null()
     plt.close("all")
-
-
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-@pytest.mark.parametrize("count", [-1e6, -30.0, 0.0, 60.0, 100.0, 130.0, 1e6])
-def test_impossible_counts_are_flagged_and_have_valid_answers(results, count, alternative):
-    release = staged(results.release, values=(round(count / results.release.steps[0]),))
-    for p in (0.0, 0.3, 1.0):
-        found = binomtest("s", release, p=p, alternative=alternative).infer()
-        assert 0 <= found.pvalue <= 1
-        low, high = found.proportion_ci()
-        assert 0 <= low <= found.statistic <= high <= 1
-        assert low < high or alternative != "two-sided"
-        assert bool(found.flags) == (not 0 <= count <= 100)
-        assert str(found.summary())
 
 
 def test_no_rows_say_nothing():
@@ -352,17 +298,12 @@ def test_the_interval_holds_what_the_test_does_not_reject(method):
             assert found.wald_test(f"s = {value}").pvalue == pytest.approx(found.t_test(f"s = {value}").pvalue)
 
 
-def test_with_inference_changes_the_interval_alone():
+def test_inference_by_a_normal_distribution_and_what_there_is_none_of():
     results = shared()
-    wald = results.with_inference("wald")
-    assert (results.inference.method, wald.inference.method) == ("exact", "wald")
-    assert wald.params.equals(results.params)
-    assert wald.bse.equals(results.bse)
+    wald = results.release.infer(inference="wald")
     ends = results.params["s"] + stats.norm.ppf([0.025, 0.975]) * results.bse["s"]
     np.testing.assert_allclose(wald.conf_int().loc["s"], ends, rtol=1e-12)
-    assert (wald.conf_int() != results.conf_int()).all(axis=None)
     assert wald.with_inference("exact").conf_int().equals(results.conf_int())
-    assert results.release.infer(inference="wald").conf_int().equals(wald.conf_int())
     for method in ("score", "simulated", "auto", "bayes"):
         with pytest.raises(OptionError, match="'exact', 'wald'"):
             results.with_inference(method)
@@ -370,6 +311,9 @@ def test_with_inference_changes_the_interval_alone():
         results.release.infer(target="data")
     with pytest.raises(OptionError, match="inference='score'"):
         results.release.infer(inference="score")
+    unbound = exact("s").measurement(PURE, schema=SCHEMA, neighbors="replace_one")
+    with pytest.raises(OptionError, match="number of rows is public"):
+        exact("s", simulated()).estimate(Released.of_study(unbound, np.zeros((2, 1))))
 
 
 def test_standard_errors_are_those_of_a_share_and_of_tulap_noise():
@@ -397,35 +341,15 @@ def test_any_share_can_be_tested():
         assert found == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("count", [-1000, -3, 0, 60, 100, 103, 2000])
-def test_impossible_counts_are_flagged_and_have_an_interval(count):
-    found = staged(shared().release, values=(count * TULAP_GRID,)).infer()
-    low, high = found.conf_int().loc["s"]
-    assert 0 <= low <= found.params["s"] <= high <= 1
-    assert low < high
-    assert bool(found.flags) == (not 0 <= count <= 100)
-    assert low == 0 if count <= 0 else low > 0.4
-    assert high == 1 if count >= 100 else high < 0.8
-
-
-def test_many_releases_at_once_are_as_one_by_one():
-    model = exact("s", simulated())
-    releases = [model.measure(PURE) for _ in range(5)]
-    values = np.stack([one.array for one in releases])
-    for method in ("exact", "wald"):
-        asked = dataclasses.replace(model, inference=method)
-        batch = asked.estimate(Released.of_study(model.measurement(PURE), values), alpha=0.1)
-        for row, release in enumerate(releases):
-            alone = asked.infer(release)
-            assert batch.names == ("s",)
-            np.testing.assert_allclose(batch.params[row], alone.params)
-            np.testing.assert_allclose(batch.bse[row], alone.bse)
-            np.testing.assert_allclose(batch.intervals[row], alone.conf_int(alpha=0.1), atol=1e-9)
-            np.testing.assert_allclose(batch.pvalues[row], alone.pvalues, rtol=1e-6)
-            assert batch.flagged[row] == bool(alone.flags)
-    unbound = exact("s").measurement(PURE, schema=SCHEMA, neighbors="replace_one")
-    with pytest.raises(OptionError, match="number of rows is public"):
-        model.estimate(Released.of_study(unbound, values))
+def test_impossible_counts_are_flagged_and_have_an_interval():
+    for count in (-1000, -3, 0, 60, 100, 103, 2000):
+        found = staged(shared().release, values=(count * TULAP_GRID,)).infer()
+        low, high = found.conf_int().loc["s"]
+        assert 0 <= low <= found.params["s"] <= high <= 1
+        assert low < high
+        assert bool(found.flags) == (not 0 <= count <= 100)
+        assert low == 0 if count <= 0 else low > 0.4
+        assert high == 1 if count >= 100 else high < 0.8
 
 
 # Releases that are damaged or hold something else

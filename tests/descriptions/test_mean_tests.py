@@ -81,11 +81,6 @@ def test_bad_questions_are_refused_by_name_and_cost_nothing(error, match, questi
     assert_refused(questions, error, match, data, PRICE)
 
 
-def test_a_question_without_data_is_refused_when_measured():
-    with pytest.raises(OptionError, match="exactly two levels"):
-        ttest_ind("x", "g").measurement(PRICE, schema=SCHEMA, neighbors="add_remove")
-
-
 # What is measured
 
 
@@ -325,26 +320,24 @@ WORSE = {
 }
 
 
-@pytest.mark.parametrize("entry", WORSE)
-def test_a_damaged_test_is_a_damaged_release(results, entry):
-    assert_damage_is_refused(results["ttest_ind"].release, {entry: WORSE[entry]})
-    if entry == "popmean":
-        assert_damage_is_refused(results["ttest_1samp"].release, {entry: [99.0]})
+def test_a_damaged_test_is_a_damaged_release(results):
+    assert_damage_is_refused(results["ttest_ind"].release, WORSE)
+    assert_damage_is_refused(results["ttest_1samp"].release, {"popmean": [99.0]})
 
 
 # Releases that tell nothing
 
 
 @pytest.mark.parametrize("name", ASKED)
-@pytest.mark.parametrize("rows", [0, 1, 12])
-@pytest.mark.parametrize("privacy", [dpi.ZCDP(0.0005), dpi.PureDP(0.05), dpi.ZCDP(100.0)])
-def test_few_rows_give_a_flagged_and_valid_result(name, rows, privacy):
-    found = fitted(ASKED[name], privacy, shifted().iloc[:rows])
-    assert 0 < found.pvalue <= 1
-    assert np.isfinite(found.statistic)
-    assert found.flags
-    assert isinstance(found.summary().as_text(), str)
-    assert isinstance(found.frame(), pd.DataFrame)
+def test_few_rows_give_a_flagged_and_valid_result(name):
+    for rows in (0, 1, 12):
+        for privacy in (dpi.ZCDP(0.0005), dpi.PureDP(0.05), dpi.ZCDP(100.0)):
+            found = fitted(ASKED[name], privacy, shifted().iloc[:rows])
+            assert 0 < found.pvalue <= 1
+            assert np.isfinite(found.statistic)
+            assert found.flags
+            assert isinstance(found.summary().as_text(), str)
+            assert isinstance(found.frame(), pd.DataFrame)
 
 
 @pytest.mark.parametrize(("ask", "by"), [(ttest_ind, "s"), (f_oneway, "g")])

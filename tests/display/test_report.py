@@ -2,13 +2,13 @@
 
 import math
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from dpinfer.display.report import Report, Table, cell, count, number
+from tests.reporting.test_page import Tags
 
 
 @pytest.mark.parametrize(
@@ -56,26 +56,6 @@ def test_cells(value, text):
 NASTY = "<script>alert('x') & \"y\"</script>"
 
 
-class Tags(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open, self.seen = [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-        self.seen.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def parsed(html):
-    found = Tags()
-    found.feed(html)
-    assert not found.open
-    return found.seen
-
-
 REPORT = Report(
     NASTY,
     ((NASTY, NASTY), ("rows", "12,345")),
@@ -89,13 +69,13 @@ def test_everything_is_escaped():
     html = REPORT.html()
     assert "<script" not in html
     assert html.count("&lt;script&gt;") == 11
-    assert {tag for tag, _ in parsed(html)} == {
+    assert {tag for tag, _ in Tags(html).seen} == {
         "div", "style", "table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li", "p"
     }  # fmt: skip
 
 
 def test_heads_have_a_scope_and_tables_a_caption():
-    seen = parsed(REPORT.html())
+    seen = Tags(REPORT.html()).seen
     scopes = [attributes.get("scope") for tag, attributes in seen if tag == "th"]
     assert set(scopes) == {"row", "col"}
     assert [tag for tag, _ in seen].count("table") == 2

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.distributions.density import BinGrid, density
-from dpinfer.errors import BudgetExceededError
 from dpinfer.kernel import sampling
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context
@@ -101,19 +100,6 @@ def test_the_costs_of_the_stages_add_up_to_the_price(unit, neighbors, column):
     assert spent >= allowed * (1 - Fraction(1, 10**9))
 
 
-@pytest.mark.parametrize("unit", PRICES)
-@pytest.mark.parametrize("neighbors", NEIGHBORS)
-def test_a_whole_budget_is_granted_once(unit, neighbors):
-    price = PRICES[unit]
-    frame = frame_of(np.linspace(0, 1, 200))
-    for bins in ("auto", 7):
-        data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(price, neighbors=neighbors))
-        density("x", data, bins=bins).fit(price)
-        with pytest.raises(BudgetExceededError):
-            density("x", data, bins=bins).fit(price)
-        assert len(data.ledger.charges()) == 1
-
-
 def released(column="x", unit="zcdp", seed=1, frame=None):
     frame = frame_of(np.random.default_rng(seed).beta(2, 5, 3000)) if frame is None else frame
     data = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed))
@@ -127,6 +113,9 @@ def example(column, unit):
 
 def context_of(unit):
     return Context(SCHEMA, "add_remove", PRICES[unit])
+
+
+each_law = pytest.mark.parametrize("unit", ["pure", "zcdp"])
 
 
 class TestAdaptivity:
@@ -149,7 +138,7 @@ class TestAdaptivity:
         assert asked[0].measure.names == asked[1].measure.names
         assert asked[2].measure.names == asked[3].measure.names
 
-    @pytest.mark.parametrize("unit", PRICES)
+    @each_law
     @pytest.mark.parametrize("column", ["x", "k"])
     def test_the_bins_of_a_release_are_those_that_its_numbers_choose(self, column, unit):
         for seed in range(3):
@@ -159,7 +148,7 @@ class TestAdaptivity:
                 assert dict(again.settings) == dict(release.stages[place].settings)
                 assert again.measure.names == release.stages[place].names
 
-    @pytest.mark.parametrize("unit", PRICES)
+    @each_law
     def test_noise_of_the_chosen_bins_has_no_say_in_choosing_them(self, unit, monkeypatch):
         first = released(unit=unit)
         simulated, drawn = sampling.simulated_noise, []
@@ -175,7 +164,7 @@ class TestAdaptivity:
         assert second.stages[2].names == first.stages[2].names
         assert (second.stages[2].array != first.stages[2].array).any()
 
-    @pytest.mark.parametrize("unit", PRICES)
+    @each_law
     def test_no_noise_is_used_twice(self, unit, monkeypatch):
         """Each stage draws once for itself, as many numbers as it releases."""
         simulated, drawn = sampling.simulated_noise, []
@@ -190,7 +179,7 @@ class TestAdaptivity:
         assert len(release.stages) == 3
 
     @pytest.mark.parametrize("column", ["x", "k"])
-    @pytest.mark.parametrize("unit", PRICES)
+    @each_law
     def test_what_is_settled_describes_the_counts(self, column, unit, monkeypatch):
         """Without noise the released counts are those of the bins that the release names."""
         monkeypatch.setattr(sampling, "simulated_noise", lambda law, _: [0] * len(law.scales))
@@ -227,16 +216,3 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_spent(price):
     with pytest.raises(dpi.errors.PrivacyUnitError):
         density("x", data).fit(price)
     assert ledger.spent == type(price)(0.0)
-
-
-def test_rows_are_measured_under_their_own_neighbours():
-    """A plan for others is not run: what is charged and stored is of the relation of the data."""
-    planned = density("full").measurement(dpi.ZCDP(0.1), schema=SCHEMA, neighbors="replace_one")
-    assert len(planned.stages) == 2
-    with pytest.raises(dpi.errors.OptionError, match=r"procedure.*a question"):
-        dpi.PublicData(frame_of([0.5]), SCHEMA, rng=np.random.default_rng(1)).run(planned, dpi.ZCDP(0.1))
-    for neighbors in NEIGHBORS:
-        ledger = dpi.Ledger.in_memory(dpi.ZCDP(0.1), neighbors=neighbors)
-        release = density("full", dpi.PrivateData(frame_of([0.5]), SCHEMA, ledger)).measure(dpi.ZCDP(0.1))
-        assert release.neighbors == neighbors
-        assert len(release.stages) == (3 if neighbors == "add_remove" else 2)

@@ -29,7 +29,7 @@ def tree_of(leaves, variances=VARIANCES, edges=EDGES, rng=None):
 def inferred(trees, probabilities=(0.25, 0.5, 0.9), **options):
     trees = trees if isinstance(trees, tuple) else (trees,)
     names = tuple(f"{p:g}[{group}]" for group in range(len(trees)) for p in probabilities)
-    return QuantileInference(trees, np.array(probabilities, dtype=float), names, **options)
+    return QuantileInference(names, trees, np.array(probabilities, dtype=float), **options)
 
 
 def smooth(rows=20_000, variances=VARIANCES, seed=None):

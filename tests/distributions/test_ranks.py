@@ -10,7 +10,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.distributions.ranks import best_leaves, best_sides, even_edges, leaf_shares, mirrored_edges, read_cdf
 from dpinfer.errors import InferenceError, MissingFromReleaseError, NotProvedError, OptionError, SchemaError
-from dpinfer.schema.axes import MirroredAxis, axis_to_dict
+from dpinfer.schema.axes import MirroredAxis
 from dpinfer.schema.expressions import axis_from_dict, compile_expression
 from tests.asking import assert_refused, each
 
@@ -106,7 +106,7 @@ def test_a_mirrored_axis_puts_a_value_and_its_negative_as_far_from_the_middle():
     assert axis.place({"a": zero, "b": values}).tolist() == [2, 2, 1, 1, 0, 0]
     assert axis.labels == ("[-3, -1]", "(-1, -0.5]", "(-0.5, 0.5)", "[0.5, 1)", "[1, 3]")
     assert axis.covers
-    assert axis_to_dict(axis_from_dict(axis_to_dict(axis), schema)) == axis_to_dict(axis)
+    assert axis_from_dict(axis.to_dict(), schema).to_dict() == axis.to_dict()
     assert axis.place({"a": np.array([3.0]), "b": np.array([-0.1])}).tolist() == [-1]
     for edges in ((0.5,), (0.0, 1.0), (1.0, 0.5)):
         with pytest.raises(OptionError, match="increasing edges above zero"):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpinfer as dpi
-from dpinfer.entry.inference import occupied_from, octave_bounds
+from dpinfer.entry.results import occupied_from, octave_bounds
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError, UnknownColumnError
 from dpinfer.release.laws import NoiseLaw
 

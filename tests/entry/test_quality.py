@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.entry.inference import Quality
+from dpinfer.entry.results import Quality
 from dpinfer.errors import OptionError, UnknownColumnError
 from dpinfer.schema.columns import CELL_CLASSES
 from tests.odd_cells import with_cells
@@ -22,7 +22,6 @@ SURE = dpi.ZCDP(1e4)
 """Noise of a hundredth of a row: what is told does not hang on luck."""
 
 ROWS = 4000
-RNG = np.random.default_rng(8)
 
 
 def public(cells, column, price=SURE, **more):
@@ -340,10 +339,7 @@ def seen(data, values):
 
 
 @pytest.mark.parametrize("storage", ["objects", "pandas", "arrow", "polars"])
-@pytest.mark.parametrize(
-    "cell", [None, np.nan, np.inf, "secret", "-9", 1e300, -1e300, True, dt.date(2020, 1, 1), 2 + 1j, 10**30]
-)
-def test_frames_that_differ_in_a_cell_are_told_of_alike(cell, storage):
+def test_frames_that_differ_in_a_cell_are_told_of_alike(storage):
     base = pd.DataFrame({"x": np.linspace(0, 1, 60), "g": ["a", "b", "c"] * 20})
     schema = dpi.Schema(x=dpi.Real(0, 1, missing_codes=[-9]), g=dpi.Category(["a", "b"]))
     made = {
@@ -352,13 +348,15 @@ def test_frames_that_differ_in_a_cell_are_told_of_alike(cell, storage):
         "arrow": lambda frame: pa.table({name: _arrow(frame[name]) for name in frame}),
         "polars": lambda frame: pl.from_arrow(pa.table({name: _arrow(frame[name]) for name in frame})),
     }[storage]
-    values = (40, 3, 2, 9, 6, 30, 1, 29, 28)
 
-    def data(frame):
-        return dpi.PrivateData(made(frame), schema, dpi.Ledger.in_memory(dpi.ZCDP(9)))
+    def told(frame):
+        data = dpi.PrivateData(made(frame), schema, dpi.Ledger.in_memory(dpi.ZCDP(9)))
+        return seen(data, (40, 3, 2, 9, 6, 30, 1, 29, 28))
 
-    assert seen(data(with_cells(base, x=cell)), values) == seen(data(base), values)
-    assert seen(data(with_cells(base, g=cell)), values) == seen(data(base), values)
+    plain = told(base)
+    for cell in (None, np.nan, np.inf, "secret", "-9", 1e300, -1e300, True, dt.date(2020, 1, 1), 2 + 1j, 10**30):
+        assert told(with_cells(base, x=cell)) == plain, cell
+        assert told(with_cells(base, g=cell)) == plain, cell
 
 
 def _arrow(column):

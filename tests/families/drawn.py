@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import dpinfer as dpi
 from dpinfer.families.distributions import Bernoulli, Binomial, Geometric, Poisson
 from dpinfer.families.estimation import SumNoise, clamped_problem, estimate, take
 from dpinfer.families.inference import batch, intervals, pvalues
@@ -53,3 +54,47 @@ def pvalue(fit, index, values, method="score"):
     return np.array(
         [pvalues(a, row, np.array([index]), each[[k]], method)[0, 0] for k, a in enumerate(one)], dtype=np.float64
     )
+
+
+# Questions about columns that each family suits
+
+COLUMNS = {
+    "b": dpi.Boolean(),
+    "i": Integer(0, 1),
+    "m": Integer(0, 10),
+    "k": Integer(0, 20),
+    "w": Real(0, 30),
+    "p": Real(0.25, 16),
+    "x": Real(-5, 5),
+    "y": Real(0, 8),
+    "z": Real(-1, 3),
+    "q": Real(0.02, 0.97),
+    "g": dpi.Category(["a", "b", "c"]),
+}
+SCHEMA = Schema(COLUMNS)
+OWN = dpi.Family(
+    "weighted",
+    parameters={"shape": (0, np.inf), "rate": (0, np.inf)},
+    statistics=("log(x)", "x"),
+    log_density=lambda x, shape, rate: (shape - 1) * np.log(x) - rate * x,
+    support=(0, np.inf),
+)
+KINDS = {
+    "bernoulli": dpi.expfam("b", family="bernoulli"),
+    "bernoulli of 0 and 1": dpi.expfam("i", family="bernoulli"),
+    "binomial": dpi.expfam("m", family=dpi.Binomial(12)),
+    "poisson": dpi.expfam("k", family="poisson"),
+    "geometric where": dpi.expfam("k", family="geometric", where="x > -2"),
+    "exponential": dpi.expfam("w", family="exponential"),
+    "gamma": dpi.expfam("p", family="gamma"),
+    "normal": dpi.expfam("x", family="normal"),
+    "normal where": dpi.expfam("y", family="normal", where="b | (y < 6)"),
+    "normal of the data": dpi.expfam("x", family="normal", target="data"),
+    "lognormal": dpi.expfam("p", family="lognormal"),
+    "beta": dpi.expfam("q", family="beta"),
+    "own": dpi.expfam("p", family=OWN),
+    "two normals": dpi.expfam(["x", "y"], family="normal"),
+    "three normals where": dpi.expfam(["x", "y", "z"], family="normal", where="k <= 15"),
+    "two normals of the data": dpi.expfam(["y", "z"], family="normal", target="data"),
+    "categorical": dpi.expfam("g", family="categorical"),
+}

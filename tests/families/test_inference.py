@@ -20,8 +20,7 @@ from dpinfer.families.distributions import (
     Poisson,
 )
 from dpinfer.families.estimation import SumNoise, estimate, influence, simulated
-from dpinfer.families.inference import degrees_of_freedom, oracle, score_root
-from dpinfer.families.results import family_inference
+from dpinfer.families.inference import degrees_of_freedom, family_inference, oracle, score_root
 from dpinfer.privacy import ZCDP
 from dpinfer.privacy.accounting import Cost
 from dpinfer.release import Release
@@ -180,26 +179,6 @@ def test_the_root_is_zero_at_the_estimate_and_falls():
     np.testing.assert_allclose(roots[2], -2.0, atol=0.3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gaussian", "laplace"])
-@pytest.mark.parametrize("method", ["score", "wald"])
-def test_many_releases_at_once_equal_one_by_one(family, method):
-    problem = pose(Normal(), 0.0, 3.0)
-    values, law, steps = draw(problem, (1.0, 1.0), 80, 5, seed=7, scale=4.0, count_scale=3.0, family=family)
-    contrasts = {"difference": {"mean": 1.0, "sd": -1.0}}
-    released = [release(row, law, steps) for row in values]
-    values = np.array([one.array for one in released])
-    together = batched(values, problem=problem, law=law, steps=steps, method=method, contrasts=contrasts)
-    wanted = np.array([[1.0, 0], [0, 1], [1, -1]])
-    for row, one in enumerate(released):
-        alone = inferred(one, problem, method=method)
-        np.testing.assert_allclose(together.params[row], wanted @ alone.params, rtol=1e-9)
-        np.testing.assert_allclose(together.intervals[row], alone.intervals(wanted, 0.05), rtol=1e-7)
-        np.testing.assert_allclose(together.pvalues[row], alone.contrast_pvalues(wanted, np.zeros(3)), rtol=1e-6)
-        np.testing.assert_allclose(together.bse[row, 0], np.sqrt((alone.cov_sampling + alone.cov_noise)[0, 0]))
-        assert together.flagged[row] == bool(alone.flags)
-
-
 def spread_without_noise(problem, theta, n, contrasts=None):
     """Variances of estimates of 1,000 data sets without noise, by simulation: within 14% (three standard errors)."""
     values, law, steps = draw(problem, theta, n, 1000, seed=77, scale=1e-6, count_scale=1e-6)
@@ -210,16 +189,7 @@ def cover(intervals, truth):
     return ((intervals[..., 0] <= truth) & (truth <= intervals[..., 1])).mean(axis=0)
 
 
-@pytest.mark.slow
-def test_published_normal_design_is_covered_more_narrowly():
-    problem = pose(Normal(), 0.0, 3.0)
-    values, law, steps = draw(problem, (1.0, 1.0), 100, 1500, seed=8, scale=2.0)
-    found = batched(values, problem=problem, law=law, steps=steps)
-    assert np.all(cover(found.intervals, [1.0, 1.0]) > 0.925)  # false alarm below 1e-4 at 95%
-    assert np.all(np.diff(found.intervals).mean(axis=0)[:, 0] < [0.45, 0.40])
-
-
-@pytest.mark.parametrize(("upper", "widest"), [(10, 6.07), (20, 4.96), (50, 5.12), (100, 7.31)])
+@pytest.mark.parametrize(("upper", "widest"), [(10, 6.07), (100, 7.31)])
 def test_published_exponential_designs_are_covered_more_narrowly(upper, widest):
     problem = pose(Exponential(), 0.0, float(upper))
     values, law, steps = draw(problem, (10.0,), 100, 2500, seed=9, scale=2.0, family="laplace")

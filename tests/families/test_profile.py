@@ -1,5 +1,7 @@
 """Releases that leave a parameter open: what is missing, and intervals from the whole parameter space."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,8 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.families.distributions import Exponential, Gamma, Normal
 from dpinfer.families.estimation import SumNoise, estimate, score_covariance, take
-from dpinfer.families.results import FamilyResults, family_inference
+from dpinfer.families.inference import family_inference
+from dpinfer.families.question import FamilyResults
 from dpinfer.release.laws import NoiseLaw
 from tests.families.drawn import batched, interval, pose, pvalue
 
@@ -72,6 +75,15 @@ def test_ends_are_those_of_the_profile(fits, index):
         for end, edge in zip(ends, (kept.min(), kept.max()), strict=True):
             linked = np.clip(np.log(np.clip(end, 1e-300, 1e300)), *box[index])
             assert abs(linked - edge) < 1.6 * step
+
+
+def test_laplace_noise_counts_as_one_laplace_variable_at_least(fits):
+    """Beyond that, ends are those of normal noise of the same variance."""
+    lost = take(fits, np.flatnonzero(fits.lost)[:4])
+    laplace = replace(lost, noise=replace(NOISE, laplace=True))
+    level = 2 * stats.norm.sf(-np.log(0.01) / np.sqrt(2))
+    for index in range(2):
+        np.testing.assert_allclose(interval(laplace, index, 0.01), interval(lost, index, level), rtol=1e-9)
 
 
 def test_pvalues_agree_with_intervals_where_a_parameter_is_open(fits):

@@ -1,8 +1,6 @@
 """Results of exponential families: maximum likelihood without noise, natural parameters, storage, what is shown."""
 
 import dataclasses
-import json
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ from scipy import special, stats
 import dpinfer as dpi
 from dpinfer.errors import InferenceError, OptionError, ReleaseFormatError
 from dpinfer.privacy.units import NEIGHBORS
+from tests.asking import assert_damage_is_refused
 
 CONSTANT = {"missing": 1, "impossible": 1}
 SCHEMA = dpi.Schema(
@@ -216,33 +215,6 @@ def test_natural_parameters_that_are_not_known_are_refused():
 # Inference
 
 
-def test_with_inference_changes_the_intervals_alone():
-    results = fit(LIKELIHOOD["normal"][0], QUIET)
-    wald, simulated = (results.with_inference(method) for method in ("wald", "simulated"))
-    for other in (wald, simulated):
-        assert other.params.equals(results.params)
-        assert other.bse.equals(results.bse)
-        assert (other.conf_int() != results.conf_int()).any(axis=None)
-        np.testing.assert_allclose(other.conf_int(), results.conf_int(), atol=0.5 * results.bse.max())
-    half = stats.norm.isf(0.025) * results.bse["sd"] / results.params["sd"]
-    np.testing.assert_allclose(wald.conf_int().loc["sd"], results.params["sd"] * np.exp([-half, half]), rtol=1e-6)
-    with pytest.raises(OptionError, match=r"'exact'.*'wald', 'score', 'simulated'"):
-        results.with_inference("exact")
-
-
-@pytest.mark.parametrize("kind", ["poisson", "gamma", "normals", "categorical"])
-def test_tests_and_intervals_agree(kind):
-    results = fit(LIKELIHOOD[kind][0], dpi.ZCDP(5.0))
-    place = len(results.params) - 1
-    row = np.eye(len(results.params))[[place]]
-    for method in ("score", "wald"):
-        found = results.with_inference(method)
-        low, high = found.conf_int(0.1).iloc[place]
-        step = 0.02 * (high - low)
-        for value, kept in ((low - step, False), (low + step, True), (high - step, True), (high + step, False)):
-            assert (found.t_test((row, [value])).pvalue.item() > 0.1) == kept
-
-
 def test_at_the_edge_every_interval_holds_the_estimate_and_is_open():
     frame = FRAME.assign(size=200.0)
     for seed in range(4):
@@ -264,23 +236,6 @@ def test_at_the_edge_every_interval_holds_the_estimate_and_is_open():
 
 
 # Storage
-
-
-@pytest.mark.parametrize("kind", [kind for kind in LIKELIHOOD if kind != "own"])
-def test_a_saved_release_gives_the_same_results(kind, tmp_path):
-    place = list(LIKELIHOOD).index(kind)
-    model = dataclasses.replace(
-        LIKELIHOOD[kind][0], inference=("score", "simulated", "wald")[place % 3], replicates=120, seed=3
-    )
-    results = fit(model, (NOISY, dpi.PureDP(2.0))[place % 2], neighbors=NEIGHBORS[place // 2 % 2])
-    results.release.save(tmp_path / "release.json")
-    read = dpi.read_release(tmp_path / "release.json")
-    assert read.to_json() == results.release.to_json()
-    for again in (read.infer(), model.infer(read), pickle.loads(pickle.dumps(results))):
-        assert type(again) is type(results)
-        pd.testing.assert_frame_equal(again.summary_frame(), results.summary_frame())
-    assert str(read.infer().summary()) == str(results.summary())
-    assert read.infer(target="data").bse.le(results.bse).all()
 
 
 def test_a_family_of_ones_own_is_needed_again_after_a_file():
@@ -315,33 +270,17 @@ def several():
     return fit(LIKELIHOOD["normals"][0]).release
 
 
-ONE, SEVERAL, LEFT_OUT = "one column", "several columns", object()
 OTHER_FAMILIES = [{"name": name} for name in ("normal", "poisson", "cauchy", "binomial")]
 OTHER_FAMILIES += [{"name": "binomial", "trials": "many"}, {"name": "mine", "own": True}]
-OTHER_FAMILIES += [{"name": "mine", "own": True, "parameters": [1]}]
-DAMAGE = {
-    (ONE, "column"): ["x", "nope", ["size"], LEFT_OUT],
-    (ONE, "family"): [*OTHER_FAMILIES, {}, "gamma", LEFT_OUT],
-    (ONE, "where"): [3, "x >", "1 == 1", "nope > 1"],
-    (ONE, "replicates"): ["many", 3],
-    (ONE, "seed"): [-1],
-    (ONE, "inference"): ["bayes"],
-    (ONE, "target"): [7],
-    (SEVERAL, "columns"): [["x"], ["y", "x"], ["x", "nope"], LEFT_OUT],
-    (SEVERAL, "inference"): [LEFT_OUT],
-    (SEVERAL, "replicates"): [98],
-}
+OTHER_FAMILIES += [{"name": "mine", "own": True, "parameters": [1]}, {}, "gamma"]
+WORSE = {"column": ["x", "nope", ["size"]], "family": OTHER_FAMILIES, "where": [3, "x >", "1 == 1", "nope > 1"]}
+WORSE |= {"replicates": ["many", 3], "seed": [-1], "inference": ["bayes"], "target": [7]}
 
 
-@pytest.mark.parametrize(("kind", "field"), DAMAGE)
-def test_a_damaged_question_is_refused(kind, field, whole, several):
-    text = (whole if kind == ONE else several).to_json()
-    for value in DAMAGE[kind, field]:
-        stored = json.loads(text)
-        del stored["question"][field]
-        stored["question"] |= {} if value is LEFT_OUT else {field: value}
-        with pytest.raises(ReleaseFormatError, match="release"):
-            dpi.Release.from_json(json.dumps(stored)).infer()
+def test_a_damaged_question_is_refused(whole, several):
+    assert_damage_is_refused(whole, WORSE, "release")
+    worse = {"columns": [["x"], ["y", "x"], ["x", "nope"]], "inference": [], "replicates": [98]}
+    assert_damage_is_refused(several, worse, "release")
 
 
 def test_a_release_of_something_else_is_refused(whole, several):

@@ -15,50 +15,11 @@ from hypothesis import strategies as st
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.units import NEIGHBORS
+from tests.families.drawn import COLUMNS, KINDS, SCHEMA
 from tests.sum_privacy import allowed, frame_of, keeping_schema, loss, sums_of
 
-COLUMNS = {
-    "b": dpi.Boolean(),
-    "i": dpi.Integer(0, 1),
-    "m": dpi.Integer(0, 10),
-    "k": dpi.Integer(0, 20),
-    "w": dpi.Real(0, 30),
-    "p": dpi.Real(0.25, 16),
-    "x": dpi.Real(-5, 5),
-    "y": dpi.Real(0, 8),
-    "z": dpi.Real(-1, 3),
-    "q": dpi.Real(0.02, 0.97),
-    "g": dpi.Category(["a", "b", "c"]),
-}
-SCHEMA = dpi.Schema(COLUMNS)
 CONSTANTS = (False, 0, 3, 7, 0.0, 2.0, 5.0, 8.0, 0.1, 0.5, "b")
 KEEPING = keeping_schema(COLUMNS, CONSTANTS)
-OWN = dpi.Family(
-    "weighted",
-    parameters={"shape": (0, np.inf), "rate": (0, np.inf)},
-    statistics=("log(x)", "x"),
-    log_density=lambda x, shape, rate: (shape - 1) * np.log(x) - rate * x,
-    support=(0, np.inf),
-)
-KINDS = {
-    "bernoulli": dpi.expfam("b", family="bernoulli"),
-    "bernoulli of 0 and 1": dpi.expfam("i", family="bernoulli"),
-    "binomial": dpi.expfam("m", family=dpi.Binomial(12)),
-    "poisson": dpi.expfam("k", family="poisson"),
-    "geometric where": dpi.expfam("k", family="geometric", where="x > -2"),
-    "exponential": dpi.expfam("w", family="exponential"),
-    "gamma": dpi.expfam("p", family="gamma"),
-    "normal": dpi.expfam("x", family="normal"),
-    "normal where": dpi.expfam("y", family="normal", where="b | (y < 6)"),
-    "normal of the data": dpi.expfam("x", family="normal", target="data"),
-    "lognormal": dpi.expfam("p", family="lognormal"),
-    "beta": dpi.expfam("q", family="beta"),
-    "own": dpi.expfam("p", family=OWN),
-    "two normals": dpi.expfam(["x", "y"], family="normal"),
-    "three normals where": dpi.expfam(["x", "y", "z"], family="normal", where="k <= 15"),
-    "two normals of the data": dpi.expfam(["y", "z"], family="normal", target="data"),
-    "categorical": dpi.expfam("g", family="categorical"),
-}
 PRICES = [dpi.ZCDP(0.37), dpi.GDP(1.3), dpi.ApproxDP(1.0, 1e-6), dpi.PureDP(0.7), dpi.PureDP(0.1)]
 NAN, INF = float("nan"), float("inf")
 WILD = [NAN, INF, -INF, None, "oops", "2", b"x", 1e308, -1e308, 10**400, True, pd.NaT, object]

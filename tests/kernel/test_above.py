@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.stage import Above, Largest, Stage
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.grid import constant_basis
-from tests.kernel.test_attacks import ask
+from tests.kernel.asked import ask
 
 FALSE_ALARM = 1e-6
 """Probability that a test fails a sampler that is right."""
@@ -44,6 +45,7 @@ def masses(scale, reach=None):
     return values, weights / weights.sum()
 
 
+@cache
 def law(margins, shared, own, most):
     """Probabilities of all answers for sums less thresholds; ``most`` None for no end."""
     values, weights = masses(shared)
@@ -65,7 +67,7 @@ def largest_ratio(shared, own, most, changes, margins):
     for start in margins:
         first = law(start, shared, own, most)
         for change in changes:
-            second = law(np.add(start, change), shared, own, most)
+            second = law(tuple(a + b for a, b in zip(start, change, strict=True)), shared, own, most)
             for told, chance in first.items():
                 if chance > 1e-12 and second[told] > 1e-12:
                     found = max(found, abs(np.log(chance / second[told])))
@@ -82,18 +84,17 @@ def test_the_law_adds_up():
         assert sum(law((1, -2, 0), 2.0, 3.0, most).values()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("answers", [1, 2, 3])
-@pytest.mark.parametrize("sums", [(0, 0, 0), (2, -3, 1), (-2, -1, 4)])
+@pytest.mark.parametrize(("answers", "sums"), [(1, (0, 0, 0)), (2, (2, -3, 1)), (3, (-2, -1, 4)), (3, (0, 0, 0))])
 def test_answers_have_their_exact_law(answers, sums):
     """Each count is binomial: all p-values are above 1e-6 over their number but with probability 1e-6."""
     stage = priced("a", "b", "c", threshold=[5, 0, -2], answers=answers)
-    margins = np.subtract(sums, (5, 0, -2))
+    margins = tuple(one - threshold for one, threshold in zip(sums, (5, 0, -2), strict=True))
     expected = law(margins, stage.law.shared, stage.law.scales[0], answers)
     for draws in (PrivateDraws(), SimulatedDraws(np.random.default_rng(4))):
         told = [tuple(noisy_answers(stage, list(sums), draws)) for _ in range(1000)]
         assert set(told) <= set(expected)
         pvalues = [stats.binomtest(told.count(key), len(told), min(p, 1.0)).pvalue for key, p in expected.items()]
-        assert min(pvalues) > FALSE_ALARM / 2 / len(expected) / 9
+        assert min(pvalues) > FALSE_ALARM / 2 / len(expected) / 4
 
 
 @pytest.mark.parametrize("answers", [1, 2, 3])

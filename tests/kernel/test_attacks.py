@@ -2,11 +2,9 @@
 
 import importlib
 import warnings
-from collections import Counter
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -27,13 +25,14 @@ from dpinfer.kernel.rows.scores import ScoreSum
 from dpinfer.kernel.rows.tree import PointRows, TreeSum
 from dpinfer.kernel.stage import Context, Largest, Noise, Place, Resampled, Slot, Stage, Sum
 from dpinfer.privacy.accounting import joint_cost
-from dpinfer.procedures.procedure import Procedure, unstored
+from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.resampling.models import NewtonEstimator
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.grid import UNIT, Basis
 from dpinfer.schema.region import Region
+from tests.kernel.asked import Asked, ask
 from tests.linear import gram_ols
 
 density, quantiles = (importlib.import_module(f"dpinfer.distributions.{name}") for name in ("density", "quantiles"))
@@ -45,54 +44,13 @@ SCHEMA = dpi.Schema(
     b=dpi.Boolean(missing=False, impossible=False),
 )
 FRAME = SCHEMA.sample(200, np.random.default_rng(0)).assign(secret=np.arange(200.0))
-ONE = (Slot(),)
 CHEAP, DEAR = dpi.ZCDP(1e-6), dpi.ZCDP(1.0)
+TWO = (Slot(Fraction(1, 2), 64), Slot(Fraction(1, 2), 64, adaptive=True))
 REGION = Region(("a",), ((0,),), (2.0,), np.zeros(1))
 
 
 def guarded(neighbors="add_remove", budget=dpi.ZCDP(100)):  # noqa: B008
     return dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(budget, neighbors=neighbors))
-
-
-@dataclass(frozen=True, eq=False)
-class Asked(Procedure):
-    """A procedure that says whatever an attacker wants."""
-
-    procedures = ("attack",)
-
-    stages: Any = unstored(())
-    given: Any = unstored((Slot(),))
-    dealt: Any = unstored(None)
-    calls: Counter = field(default_factory=Counter, metadata={"role": "unstored"})
-
-    def text(self, schema):
-        return "attack"
-
-    def release_kind(self, context):
-        return "total"
-
-    def question(self, context):
-        return {"text": "attack", "schema": context.schema.to_dict()}
-
-    def slots(self, context):
-        self.calls["slots"] += 1
-        return self.given(self.calls["slots"]) if callable(self.given) else self.given
-
-    def stage(self, place, context, released):
-        self.calls[place] += 1
-        one = self.stages[place]
-        return one(self.calls[place], released) if callable(one) else one
-
-    def units(self, context):
-        self.calls["units"] += 1
-        return self.dealt(self.calls["units"]) if callable(self.dealt) else self.dealt
-
-    def infer(self, release=None):
-        return release
-
-
-def ask(*stages, slots=ONE, units=None):
-    return Asked(stages=stages, given=slots, dealt=units)
 
 
 def refused(procedure, price=CHEAP, neighbors="add_remove", budget=None):
@@ -252,6 +210,10 @@ class FewBasis(Basis):
         return 1
 
 
+class OwnTree(TreeSum):
+    pass
+
+
 class AnyAxis(LevelsAxis):
     def place(self, values):
         return np.zeros(3)
@@ -279,6 +241,15 @@ FORGED = {
     "replicates among sums": lambda: Stage(Sum(ReplicateSum(PLAIN, False, 4, "public"))),
     "sums among choices": lambda: Stage(Largest(totals(), "gumbel")),
     "bare blocks": lambda: Stage(Sum(OctaveCounts(SCHEMA, REGION))),
+    "duck of a sum": lambda: Stage(SimpleNamespace(rows=totals(), weights=None, shares=None)),
+    "duck of noise": lambda: Stage(Sum(totals()), SimpleNamespace(draws=1, tulap=False)),
+    "points of another tree": lambda: Stage(Place(PointRows(OwnTree(SCHEMA, "x", 2)), (Fraction(1, 2),))),
+    "probabilities that run out": lambda: Stage(Place(PointRows(TreeSum(SCHEMA, "x", 2)), iter((Fraction(1, 2),)))),
+    "another unit": lambda: Stage(Sum(totals(SCHEMA.with_people("id", 2)))),
+    "settings that JSON does not keep": lambda: Stage(Sum(totals()), settings={"edges": (0, 1)}),
+    "settings that JSON does not hold": lambda: Stage(Sum(totals()), settings={"edges": np.float32(1)}),
+    "a setting that is no number": lambda: Stage(Sum(totals()), settings={"edge": float("nan")}),
+    "nothing": lambda: None,
 }
 
 
@@ -350,6 +321,7 @@ FORGED |= {f"round, {name}": lambda make=make: Stage(Sum(make())) for name, make
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_parts(name):
     refused(ask(FORGED[name]()))
+    refused(ask(Stage(Sum(counts())), FORGED[name](), slots=TWO))
 
 
 # The rows that are summed are those that were priced: every bound holds for what `add` forces.
@@ -456,10 +428,10 @@ ROUNDS = {
 ANOTHER |= {f"round: {name}": rows for name, rows in ROUNDS.items()}
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", ANOTHER)
-def test_rows_of_another_question(name, neighbors):
-    refused(ask(Stage(Sum(ANOTHER[name]))), neighbors=neighbors)
+def test_rows_of_another_question(name):
+    for neighbors in NEIGHBORS:
+        refused(ask(Stage(Sum(ANOTHER[name]))), neighbors=neighbors)
 
 
 SQUARE = basis_of(["x", "x**2"], SCHEMA)
@@ -487,10 +459,10 @@ def boxed(**changed):
     return Features(replace(SQUARE, curves=(replace(CURVE, **changed),)))
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", BOXES)
-def test_boxes_that_are_none(name, neighbors):
-    refused(ask(Stage(Sum(CellSum(boxed(**BOXES[name]))))), neighbors=neighbors)
+def test_boxes_that_are_none(name):
+    for neighbors in NEIGHBORS:
+        refused(ask(Stage(Sum(CellSum(boxed(**BOXES[name]))))), neighbors=neighbors)
 
 
 def test_the_price_is_that_of_the_boxes_whoever_made_them():
@@ -537,7 +509,6 @@ def test_more_coordinates_than_the_slot(stage):
 
 
 # What was priced cannot be changed between the price and the rows: neither arrays nor caches, lists nor places.
-TWO = (Slot(Fraction(1, 2), 64), Slot(Fraction(1, 2), 64, adaptive=True))
 
 
 def test_weights_changed_after_the_price():
@@ -709,12 +680,12 @@ def test_units_are_asked_once_and_belong_to_the_data():
 
 
 # Weights of parts are positive finite numbers, and one part alone has none.
-@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf"), 1e-170, 1e170, None, [1.0]])
 @pytest.mark.parametrize("option", ["weights", "shares"])
 @pytest.mark.parametrize("rows", [totals(), counts(), GramSum(PLAIN, split=True)], ids=["total", "count", "gram"])
-def test_weights_that_are_none(rows, option, weight):
-    for given in [(weight,) * len(rows.parts), (1.0,) * (len(rows.parts) - 1) + (weight,)]:
-        refused(ask(Stage(Sum(rows, **{option: given}))))
+def test_weights_that_are_none(rows, option):
+    for weight in (0.0, -1.0, NAN, INF, 1e-170, 1e170, None, [1.0]):
+        for given in [(weight,) * len(rows.parts), (1.0,) * (len(rows.parts) - 1) + (weight,)]:
+            refused(ask(Stage(Sum(rows, **{option: given}))))
 
 
 ALONE = {
@@ -764,14 +735,18 @@ class LongFraction(Fraction):
         return 1000.0
 
 
-@pytest.mark.parametrize(
-    "share", [0, -1, 2, Fraction(3, 2), 0.5, True, float("nan"), np.float64(0.5), LongFraction(1, 2)], ids=str
-)
-def test_a_share_of_a_slot_is_an_exact_fraction(share):
-    with pytest.raises(dpi.errors.OptionError):
-        Slot(share)
-    with pytest.raises(dpi.errors.OptionError):
-        Slot(most=share if share != 2 else 0)
+WRONG_SLOTS = {
+    "share": [0, -1, 2, Fraction(3, 2), 0.5, 1.0, True, float("nan"), np.float64(0.5), LongFraction(1, 2), "1", None],
+    "most": [0, -1, 2.0, True, None, float("nan"), Fraction(3, 2), LongFraction(1, 2)],
+    "adaptive": [1, None, "yes"],
+}
+
+
+@pytest.mark.parametrize("option", WRONG_SLOTS)
+def test_shares_numbers_and_places_of_slots_are_exact(option):
+    for given in WRONG_SLOTS[option]:
+        with pytest.raises(dpi.errors.OptionError, match=option):
+            Slot(**{"share": Fraction(1, 2), option: given})
 
 
 class WideSlot(Slot):
@@ -784,14 +759,17 @@ class WideSlot(Slot):
         (),
         (Slot(), Slot()),
         (Slot(Fraction(2, 3)), Slot(Fraction(2, 3))),
+        (Slot(), Slot(Fraction(1, 10**12))),
         (Slot(adaptive=True),),
+        (Slot(Fraction(1, 2), adaptive=True), Slot(Fraction(1, 2))),
         (WideSlot(),),
         (SimpleNamespace(share=Fraction(1), most=5, adaptive=False),),
-        None,
+        *((Slot(Fraction(1, 2)), None), (Fraction(1, 2),), Slot()),
     ],
 )
 def test_slots_that_are_more_than_the_price(slots):
     refused(ask(*[Stage(Sum(totals()))] * 2, slots=slots))
+    refused(Asked(stages=(Stage(Sum(totals())),), given=None))
 
 
 # Shares are exact: those that a float rounds up cost no more than the price together.
@@ -894,31 +872,39 @@ def test_an_adaptive_stage_that_asks_for_more_only_then(late):
 
 
 # An adaptive stage is charged as noisy sums and as it was rehearsed, whichever is more in each currency.
-COSTLY = pytest.mark.parametrize(
-    ("stage", "price"),
-    [
-        (Stage(Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "gumbel")), dpi.ZCDP(0.1)),
-        (Stage(Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "gumbel")), dpi.GDP(20.0)),
-        (Stage(Resampled(ReplicateSum(PLAIN, False, 8, "double_or_nothing"))), dpi.GDP(0.5)),
-    ],
-    ids=["choice in rho", "choice in mu", "secret weights"],
-)
+CHOICE = Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "gumbel")
+COSTLY = {
+    "choice in rho": (Stage(CHOICE), dpi.ZCDP(0.1)),
+    "choice in mu": (Stage(CHOICE), dpi.GDP(20.0)),
+    "place": (Stage(Place(PointRows(TreeSum(SCHEMA, "x", 16)), (Fraction(1, 2),))), dpi.ZCDP(0.5)),
+    "secret weights": (Stage(Resampled(ReplicateSum(PLAIN, False, 8, "double_or_nothing"))), dpi.GDP(0.5)),
+}
 
 
 @pytest.mark.slow
-@COSTLY
-def test_an_adaptive_stage_that_costs_more_than_noisy_sums_is_charged_for_it(stage, price):
-    measured = price_procedure(ask(Stage(Sum(counts())), stage, slots=TWO), Context(SCHEMA, "add_remove", price))
+@pytest.mark.parametrize("name", COSTLY)
+def test_an_adaptive_stage_that_costs_more_than_noisy_sums_is_charged_for_it(name):
+    stage, price = COSTLY[name]
+    asked, context = ask(Stage(Sum(counts())), stage, slots=TWO), Context(SCHEMA, "add_remove", price)
+    measured = price_procedure(asked, context)
     spent = measured.stages[0].cost + measured.stages[1].cost
-    for currency in ("rho", "mu_squared"):
+    for currency in ("rho", "mu_squared", "pure_epsilon"):
         charged, cost = getattr(measured.cost, currency), getattr(spent, currency)
         assert charged is None or (cost is not None and charged >= cost)
     assert measured.cost.delta0 >= spent.delta0
     assert measured.cost.tau >= spent.tau
+    if name == "secret weights":
+        assert measured.cost.delta0 > 0
+        assert measured.cost.rho is None
+    elif isinstance(price, dpi.ZCDP):
+        assert measured.cost.mu_squared > 2 * measured.cost.rho
+    assert guarded(budget=type(price)(100)).run(asked, price).cost == measured.cost
 
 
-@COSTLY
-def test_an_adaptive_stage_that_costs_more_only_at_run_time_is_refused(stage, price):
+@pytest.mark.parametrize("name", [name for name in COSTLY if name != "place"])
+def test_an_adaptive_stage_that_costs_more_only_at_run_time_is_refused(name):
+    stage, price = COSTLY[name]
+
     def second(call, released):
         return Stage(Sum(counts())) if call == 1 else stage
 
@@ -929,7 +915,7 @@ def test_an_adaptive_stage_that_costs_more_only_at_run_time_is_refused(stage, pr
 
 
 def test_an_adaptive_choice_at_a_pure_price_is_within_its_reserve():
-    stage = Stage(Largest(ScoreSum(SCHEMA, (EXPRESSION, compile_expression("y", SCHEMA))), "exponential"))
+    stage = Stage(replace(CHOICE, law="exponential"))
     data = guarded(budget=dpi.PureDP(1))
     assert len(data.run(ask(Stage(Sum(counts())), stage, slots=TWO), dpi.PureDP(1)).stages) == 2
     assert data.ledger.spent == dpi.PureDP(1)
@@ -1037,16 +1023,6 @@ def test_draws_are_a_whole_number(draws):
         Noise(draws=draws)
     with pytest.raises(dpi.errors.OptionError):
         Noise(tulap=1)
-
-
-# Ledger, relation and schema of confidential rows are fixed when these are wrapped.
-@pytest.mark.parametrize("name", ["ledger", "neighbors", "schema", "nobs", "public", "run", "context"])
-def test_data_do_not_change_their_protection(name):
-    others = {"ledger": dpi.Ledger.in_memory(dpi.ZCDP(1000)), "schema": dpi.Schema(x=dpi.Real(0, 1e6))}
-    data = guarded()
-    with pytest.raises(AttributeError):
-        setattr(data, name, others.get(name, "replace_one"))
-    assert data.ledger.charges().empty
 
 
 # What is public of a run is all that a procedure is handed.

@@ -3,16 +3,12 @@
 import hashlib
 import json
 import logging
-import os
-import subprocess
 import sys
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import statsmodels.formula.api as smf
 from hypothesis import given, settings
@@ -182,21 +178,6 @@ def test_a_row_that_counts_is_seen_by_its_block_and_half():
     assert differs.tolist() == [[True, False, True], [False] * 3, [False] * 3]
 
 
-def test_the_fits_do_not_depend_on_how_the_table_is_stored():
-    frame = DROPPING.sample(50, np.random.default_rng(1))
-    frame["g"] = frame["g"].astype(str)
-    labels = np.random.default_rng(2).integers(0, 6, 50)
-    stored = [
-        frame,
-        frame.astype(object),
-        pl.from_pandas(frame),
-        pa.Table.from_pandas(frame),
-        frame.set_index(frame["x"]),
-    ]
-    fits = [block_fits(rows_for(), open_source(source), labels, private=False).tobytes() for source in stored]
-    assert len(set(fits)) == 1
-
-
 @pytest.mark.parametrize("lower", [0.0, -1.0])
 @pytest.mark.parametrize("upper", [0.0, 1.0])
 def test_a_row_more_does_not_change_the_sign_of_zeros(lower, upper):
@@ -351,44 +332,6 @@ def test_labels_are_uniform_and_independent_of_their_neighbours(labels):
         tables.append(np.bincount(drawn[::2] * labels + drawn[1::2], minlength=labels**2))
     for counts in tables:
         assert stats.chisquare(counts).pvalue > 1e-6
-
-
-SCRIPT = """
-import json, os, random, sys, warnings
-warnings.simplefilter("error")
-warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
-import numpy as np
-from dpinfer.kernel.sampling import PrivateDraws
-
-def draw():
-    return PrivateDraws().labels(40, 1000).tolist()
-
-answers = [draw(), draw()]
-for _ in range(2):
-    np.random.seed(1)
-    random.seed(1)
-    answers.append(draw())
-for _ in range(3):
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        os.write(writer, json.dumps(draw()).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        answers.append(json.loads(pipe.read()))
-    os.wait()
-answers.append(draw())
-print(json.dumps(answers))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_labels_are_never_drawn_twice():
-    """Neither by another call, nor after a seed, nor in a forked process: a false alarm has probability 1e-118."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=True)
-    answers = json.loads(done.stdout)
-    assert len({tuple(answer) for answer in answers}) == len(answers) == 8
 
 
 # The kernel

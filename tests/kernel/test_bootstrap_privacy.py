@@ -16,13 +16,23 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import dpinfer as dpi
-from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws, private_noise
+from dpinfer.errors import OptionError
+from dpinfer.kernel.price import amounts, price_stage
+from dpinfer.kernel.rows.cells import CellSum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.products import GramSum, ReplicateSum
+from dpinfer.kernel.sampling import PrivateDraws, private_noise
 from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.stage import Context, Resampled, Slot, Stage, Sum
 from dpinfer.kernel.sums import replicate_sums
+from dpinfer.privacy.accounting import joint_cost
 from dpinfer.privacy.exact import decimal
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, FAILURE, POISSON, composed_epsilon, noise_mu, resampled_cost
 from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
+from dpinfer.schema.basis import basis_of
+from dpinfer.schema.expressions import compile_condition
+from tests.kernel.weights import from_table
 
 SCHEMA = dpi.Schema(
     x=dpi.Real(-3, 11),
@@ -76,27 +86,6 @@ def table_of(cells):
     return pd.DataFrame({name: pd.Series([row[name] for row in cells], dtype=object) for name in SCHEMA})
 
 
-class Given(SimulatedDraws):
-    """Hands out bytes that are given."""
-
-    def __init__(self, draw):
-        self._draw = draw
-
-    def bytes(self):
-        return self._draw
-
-
-def drawn(table):
-    """Return what hands out the bytes that give every row the bits, or the numbers of 16 bits, of a table (B, n)."""
-
-    def draw(start, size):
-        if table.dtype == np.uint16:
-            return table[:, start : start + size // (2 * len(table))].tobytes()
-        return np.packbits(table[:, start : start + 8 * (size // len(table))], axis=1).tobytes()
-
-    return Given(draw)
-
-
 def sums_of(rows, frame, draw):
     """Integer sums (B, d) without noise."""
     found = replicate_sums(rows, open_source(frame), draw, threads=1)
@@ -140,7 +129,7 @@ def test_taking_a_row_away_moves_every_sum_by_its_weight_times_a_bounded_vector(
     table = rng.integers(0, top, (replicates, len(cells)), dtype=kind)
     frame = table_of(cells)
     fewer = frame.drop(index=place)
-    moved = sums_of(rows, frame, drawn(table)) - sums_of(rows, fewer, drawn(np.delete(table, place, axis=1)))
+    moved = sums_of(rows, frame, from_table(table)) - sums_of(rows, fewer, from_table(np.delete(table, place, axis=1)))
     row = integers_of(rows, frame.iloc[[place]])[0]
     own = np.searchsorted(np.cumsum(law.counts) * (top // law.total), table[:, place], side="right")
     assert set(own) <= ({0, 2} if weights == "double_or_nothing" else set(range(7)))
@@ -173,89 +162,12 @@ def test_the_cost_is_the_price_with_what_was_set_aside(weights):
         assert len(measurement.law.scales) == replicates * measurement.rows.width
 
 
-# Public weights: a row replaced
-
-
-@pytest.mark.slow
-@settings(max_examples=120)
-@given(
-    data=st.data(),
-    name=st.sampled_from(list(CASES)),
-    cells=frames,
-    other=st.fixed_dictionaries(CELLS),
-    price=st.sampled_from(PUBLIC),
-    replicates=st.sampled_from([2, 10, 36]),
-)
-def test_replacing_a_row_moves_one_sum_of_every_pair_and_all_within_the_price(
-    data, name, cells, other, price, replicates
-):
-    measurement = measured(name, "public", price, replicates, "replace_one")
-    rows = measurement.rows
-    place = data.draw(st.integers(0, len(cells) - 1))
-    frame = table_of(cells)
-    changed = table_of([*cells[:place], other, *cells[place + 1 :]])
-    first, second = (sums_of(rows, one, PrivateDraws()) for one in (frame, changed))
-    before, after = integers_of(rows, frame), integers_of(rows, changed)
-    for sums, integers in ((first, before), (second, after)):
-        np.testing.assert_array_equal(sums[0::2] + sums[1::2], [2 * integers.sum(axis=0)] * (replicates // 2))
-    moved, once = second - first, after[place] - before[place]
-    for pair in moved.reshape(-1, 2, rows.width):
-        assert [one.tolist() for one in pair] in (
-            [(2 * once).tolist(), (0 * once).tolist()],
-            [(0 * once).tolist(), (2 * once).tolist()],
-        )
-    used = loss(measurement, moved.ravel())
-    assert used == 2 * loss(measurement, np.tile(once, replicates))
-    assert used <= {dpi.ZCDP: 2 * decimal(0.5), dpi.GDP: decimal(0.3) ** 2}.get(type(price), 2 * measurement.cost.rho)
-
-
-# Secret weights in pairs: a row more or less, or replaced; bounded for every value of the weights
+# Weights in pairs: public ones, a row replaced; secret ones, a row more or less too; whatever they are
 
 
 def allowed(measurement, price):
     """Largest squared norm of the change over the noise that a price allows."""
     return {dpi.ZCDP: 2 * decimal(0.5), dpi.GDP: decimal(0.3) ** 2}.get(type(price), 2 * measurement.cost.rho)
-
-
-@pytest.mark.slow
-@settings(max_examples=120)
-@given(
-    data=st.data(),
-    name=st.sampled_from(list(CASES)),
-    cells=frames,
-    other=st.fixed_dictionaries(CELLS) | st.none(),
-    price=st.sampled_from(PUBLIC),
-    replicates=st.sampled_from([2, 10, 36]),
-)
-def test_paired_weights_keep_the_price_whatever_they_are(data, name, cells, other, price, replicates):
-    neighbors = "add_remove" if other is None else "replace_one"
-    measurement = measured(name, "paired", price, replicates, neighbors)
-    rows = measurement.rows
-    place = data.draw(st.integers(0, len(cells) - 1))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    table = rng.integers(0, 2, (replicates // 2, len(cells)), dtype=np.uint8)
-    kept = [one for one in (*cells[:place], other, *cells[place + 1 :]) if one is not None]
-    fewer = np.delete(table, place, axis=1) if other is None else table
-    first = sums_of(rows, table_of(cells), drawn(table))
-    second = sums_of(rows, table_of(kept), drawn(fewer))
-    once = integers_of(rows, table_of([cells[place]]))[0]
-    if other is not None:
-        once = once - integers_of(rows, table_of([other]))[0]
-    weights = 2 * np.stack([table[:, place], 1 - table[:, place]], axis=1).ravel().astype(object)
-    moved = first - second
-    np.testing.assert_array_equal(moved, np.outer(weights, once))
-    used = loss(measurement, moved.ravel())
-    assert used == 2 * loss(measurement, np.tile(once, replicates))
-    assert used <= allowed(measurement, price)
-
-
-@pytest.mark.parametrize("price", PUBLIC, ids=str)
-@pytest.mark.parametrize("name", CASES)
-def test_the_bound_of_a_row_under_paired_weights_is_attained(name, price):
-    measurement = measured(name, "paired", price, 10)
-    row = integers_of(measurement.rows, table_of([CORNER]))[0]
-    used = 2 * loss(measurement, np.tile(row, 10))
-    assert 0.9999 < used / allowed(measurement, price) <= 1
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
@@ -267,6 +179,59 @@ def test_paired_weights_cost_in_every_unit_but_the_pure_one(neighbors):
         assert cost.delta0 == 0
     assert measured("means", "paired", dpi.ZCDP(0.5), 10, neighbors).cost.rho == Fraction(1, 2)
     assert measured("means", "paired", dpi.GDP(1.0), 10, neighbors).cost.rho == Fraction(1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", ["public", "paired"])
+@settings(max_examples=120)
+@given(
+    data=st.data(),
+    name=st.sampled_from(list(CASES)),
+    cells=frames,
+    other=st.fixed_dictionaries(CELLS) | st.none(),
+    price=st.sampled_from(PUBLIC),
+    replicates=st.sampled_from([2, 10, 36]),
+)
+def test_weights_in_pairs_move_one_sum_of_two_and_all_within_the_price(
+    weights, data, name, cells, other, price, replicates
+):
+    if weights == "public" and other is None:
+        other = OPPOSITE
+    measurement = measured(name, weights, price, replicates, "add_remove" if other is None else "replace_one")
+    rows, place = measurement.rows, data.draw(st.integers(0, len(cells) - 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    table = rng.integers(0, 2, (replicates // 2, len(cells)), dtype=np.uint8)
+    kept = [one for one in (*cells[:place], other, *cells[place + 1 :]) if one is not None]
+    fewer = np.delete(table, place, axis=1) if other is None else table
+    drawn = [PrivateDraws()] * 2 if weights == "public" else [from_table(table), from_table(fewer)]
+    first, second = (sums_of(rows, table_of(one), draw) for one, draw in zip((cells, kept), drawn, strict=True))
+    for sums, one in ((first, cells), (second, kept)):
+        once = integers_of(rows, table_of(one)).sum(axis=0) if one else np.zeros(rows.width, dtype=object)
+        np.testing.assert_array_equal(sums[0::2] + sums[1::2], [2 * once] * (replicates // 2))
+    once = integers_of(rows, table_of([cells[place]]))[0]
+    if other is not None:
+        once = once - integers_of(rows, table_of([other]))[0]
+    moved = first - second
+    for pair in moved.reshape(-1, 2, rows.width).tolist():
+        assert pair in ([(2 * once).tolist(), (0 * once).tolist()], [(0 * once).tolist(), (2 * once).tolist()])
+    used = loss(measurement, moved.ravel())
+    assert used == 2 * loss(measurement, np.tile(once, replicates))
+    assert used <= allowed(measurement, price)
+
+
+@pytest.mark.parametrize("price", PUBLIC, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_the_bound_of_weights_in_pairs_is_attained(name, price):
+    """By a row more or less; and by a row replaced, where no policy keeps rows closer together."""
+    row = integers_of(measured(name, "paired", price, 10).rows, table_of([CORNER]))[0]
+    measurement = measured(name, "paired", price, 10)
+    assert 0.9999 < 2 * loss(measurement, np.tile(row, 10)) / allowed(measurement, price) <= 1
+    if name in ("mean", "means", "conditions", "kept", "regression kept"):
+        measurement = measured(name, "public", price, 10, "replace_one")
+        pairs = [(CORNER, OPPOSITE), (CORNER, {**CORNER, "v": 0, "u": 0}), ({**CORNER, "v": 0}, {**CORNER, "u": 0})]
+        apart = [np.subtract(*integers_of(measurement.rows, table_of(pair))) for pair in pairs]
+        found = [2 * loss(measurement, np.tile(one, 10)) / (2 * measurement.cost.rho) for one in apart]
+        assert (0.6 if name == "regression kept" else 0.9999) < max(found) <= 1
 
 
 def renyi(order, shift, replicates):
@@ -294,20 +259,6 @@ def test_independent_weights_cost_four_times_under_zcdp_and_no_more():
     assert 1.05 < noise["paired"] / noise["double_or_nothing"] < np.sqrt(2)
 
 
-@pytest.mark.parametrize("price", PUBLIC, ids=str)
-@pytest.mark.parametrize("name", ["mean", "means", "conditions", "kept", "regression kept"])
-def test_the_bound_of_a_replaced_row_is_attained(name, price):
-    measurement = measured(name, "public", price, 10, "replace_one")
-    rows = measurement.rows
-    pairs = [(CORNER, OPPOSITE), (CORNER, {**CORNER, "v": 0, "u": 0}), ({**CORNER, "v": 0}, {**CORNER, "u": 0})]
-    found = []
-    for first, second in pairs:
-        sums = [sums_of(rows, table_of([one]), PrivateDraws()) for one in (first, second)]
-        found.append(loss(measurement, (sums[1] - sums[0]).ravel()) / (2 * measurement.cost.rho))
-    assert max(found) <= 1
-    assert max(found) > (0.6 if name == "regression kept" else 0.9999)
-
-
 def test_the_number_of_rows_is_exact_only_where_policies_keep_every_row():
     for name in CASES:
         for replicates in (2, 10):
@@ -317,6 +268,57 @@ def test_the_number_of_rows_is_exact_only_where_policies_keep_every_row():
             assert ((scales[:, 0] == 0) == (name in ("kept", "regression kept"))).all()
         secret = measured(name, "double_or_nothing", *SECRET["double_or_nothing"])
         assert min(secret.law.scales) > 0
+
+
+# Rows that are only counted: their steps are those of the grid, and so is their bound
+
+
+def counted(weights, price, replicates=10, *, neighbors="add_remove", most=1):
+    """Price the number of rows that meet a condition, which no relation makes public; and what one unit adds to it."""
+    schema = SCHEMA if most == 1 else SCHEMA.with_people("id", most)
+    rows = ReplicateSum(Features(basis_of([], schema), compile_condition("k > 3", schema)), False, replicates, weights)
+    unit = most * integers_of(rows, table_of([CORNER]))[0]
+    assert unit.tolist() == [most * rows.unit]
+    return price_stage(Stage(Resampled(rows)), price, Context(schema, neighbors, price)), np.tile(unit, replicates)
+
+
+@pytest.mark.parametrize("price", PUBLIC, ids=str)
+@pytest.mark.parametrize(
+    ("weights", "neighbors", "most"),
+    [
+        ("public", "replace_one", 1),
+        *(("paired", neighbors, most) for neighbors in ("add_remove", "replace_one") for most in (1, 3)),
+    ],
+)
+def test_the_bound_of_a_counted_unit_in_pairs_is_attained(weights, neighbors, most, price):
+    priced, moved = counted(weights, price, neighbors=neighbors, most=most)
+    assert 0.9999 < 2 * loss(priced, moved) / allowed(priced, price) <= 1
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("weights", SECRET)
+def test_the_bound_of_a_counted_unit_under_independent_weights_is_attained(weights, most):
+    price, replicates = SECRET[weights]
+    priced, moved = counted(weights, price, replicates, most=most)
+    assert 0.9999 < loss(priced, moved) / Fraction(noise_mu(LAWS[weights], price.mu, replicates)) ** 2 <= 1
+
+
+def test_a_public_number_of_rows_alone_is_not_asked_for():
+    features = Features(basis_of([], SCHEMA))
+    measures = [Resampled(ReplicateSum(features, products, 10, "paired")) for products in (False, True)]
+    for measure in (*measures, Sum(GramSum(features))):
+        with pytest.raises(OptionError, match="is public here"):
+            price_stage(Stage(measure), dpi.GDP(0.3), Context(SCHEMA, "replace_one", dpi.GDP(0.3)))
+
+
+def test_a_share_of_a_price_has_a_grid_that_is_fine_enough_for_the_whole():
+    """Else the total variation of all stages' noise is more than the price sets aside for it."""
+    price = dpi.ApproxDP(1.0, 1e-12)
+    features, context = Features(basis_of(["x"], SCHEMA)), Context(SCHEMA, "add_remove", price)
+    measures = (Sum(CellSum(features)), Resampled(ReplicateSum(features, False, 200, "paired")))
+    shares = amounts(price, (Slot(Fraction(1, 2), 2), Slot(Fraction(1, 2), 400)))
+    priced = [price_stage(Stage(one), share, context, most=402) for one, share in zip(measures, shares, strict=True)]
+    assert joint_cost(price, [stage.cost for stage in priced]).approx == price
 
 
 # An audit: whether sums reveal more than is said about the row that can be revealed most

@@ -147,7 +147,7 @@ def test_a_release_says_the_cap_and_small_blocks_are_flagged():
 
 
 def test_a_cap_that_is_no_number_is_refused_by_the_kernel():
-    from dpinfer.kernel.copies import own_blocks
+    from dpinfer.kernel.price import own_blocks
 
     units = Blocks(SCHEMA, REGION, 2, lambda _: np.zeros(1), workers=1)
     for most in (1, 2.5, "9", True):

@@ -19,12 +19,12 @@ from dpinfer.procedures.procedure import Procedure, unstored
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_condition
 from dpinfer.schema.region import Region
+from tests.kernel.asked import Asked
 from tests.kernel.test_stages import (
     FRAME,
     PRICES,
     SCHEMA,
     SECRET,
-    Asked,
     failed_after_the_charge,
     guarded,
     refused_before_the_charge,
@@ -37,10 +37,10 @@ class Counted(Asked):
 
     procedures = ("counted blocks",)
 
-    dealt: Callable = unstored(None)
+    number: Callable = unstored(None)
 
     def blocks_dealt(self, context, released):
-        return self.dealt(released)
+        return self.number(released)
 
 
 REGION = Region(("m",), ((0,),), (1.0,), np.zeros(1))
@@ -64,7 +64,7 @@ def in_blocks(dealt, *, count=None):
         return Stage(Sum(OctaveCounts(columns, REGION))) if place else Stage(Sum(rows()))
 
     blocks = Blocks(columns, REGION, count, middle, halves=False, workers=1)
-    return Counted(given=HALVES, ask=ask, blocks=blocks, dealt=dealt)
+    return Counted(given=HALVES, stages=ask, dealt=blocks, number=dealt)
 
 
 class Whole(int):
@@ -83,7 +83,7 @@ def test_a_number_of_blocks_that_is_none_is_refused_before_the_charge(number):
 def test_blocks_whose_number_nobody_says_are_refused_before_the_charge():
     refused_before_the_charge(in_blocks(None, count=0), match="count")
     loud = in_blocks(None)
-    silent = Silent(ask=loud.ask, given=HALVES, blocks=loud.blocks)
+    silent = Silent(stages=loud.stages, given=HALVES, dealt=loud.dealt)
     refused_before_the_charge(silent, match="how many blocks")
 
 
@@ -135,7 +135,7 @@ def test_rows_are_dealt_once_after_the_count_and_into_as_many_blocks_as_it_says(
         return Stage(Sum(OctaveCounts(columns, REGION))) if place else Stage(Sum(rows()))
 
     third = Slot(Fraction(1, 3), OCTAVES)
-    procedure = replace(in_blocks(dealt), ask=ask, given=(Slot(Fraction(1, 3), 1), third, third))
+    procedure = replace(in_blocks(dealt), stages=ask, given=(Slot(Fraction(1, 3), 1), third, third))
     data = guarded(PRICES["zcdp"])
     release = procedure.bind(data).measure(PRICES["zcdp"])
     assert len(release.stages) == 3

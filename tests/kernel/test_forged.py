@@ -25,44 +25,12 @@ from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.grid import UNIT, Basis, Block, constant_basis
 from dpinfer.schema.nodes import _OPERATIONS, ARGUMENTS, Expression, Node
 from dpinfer.schema.region import Region
+from tests.kernel.asked import ask
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0), g=dpi.Category(["a", "b"]))
 HALVES = (Slot(Fraction(1, 2), 64), Slot(Fraction(1, 2), 64, adaptive=True))
 ONE = np.array([[UNIT]], dtype=np.int64)
 REGION = Region(("a",), ((0,),), (2.0,), np.zeros(1))
-
-
-class Asked:
-    """Asks for given stages; ``hook`` is called wherever the kernel asks for something."""
-
-    def __init__(self, *stages, slots=None, units=None, hook=lambda what, context: None):
-        self.asked, self.given, self.dealt, self.hook, self.calls = stages, slots or (Slot(),), units, hook, 0
-
-    def resolve(self, context):
-        self.hook("resolve", context)
-        return self
-
-    def question(self, context):
-        return {"text": "forged", "schema": context.schema.to_dict()}
-
-    def slots(self, context):
-        return self.given
-
-    def units(self, context):
-        return self.dealt
-
-    def release_kind(self, context):
-        self.hook("release_kind", context)
-        return "total"
-
-    def stage(self, place, context, released):
-        self.calls += 1
-        self.hook("stage", context)
-        one = self.asked[place]
-        return one(self.calls, context, released) if callable(one) else one
-
-    def to_release(self, **measured):
-        return dpi.Release(**measured)
 
 
 def guarded(rows=100, budget=None, neighbors="add_remove", schema=SCHEMA, **unit):
@@ -94,7 +62,7 @@ def counts(*axes):
 def refused(stage, *, error=OptionError, data=None, units=None):
     data = data or guarded()
     with pytest.raises(error):
-        data.run(Asked(stage, units=units), type(data.ledger.budget)(1e-3))
+        data.run(ask(stage, units=units), type(data.ledger.budget)(1e-3))
     assert data.ledger.charges().empty
 
 
@@ -153,7 +121,7 @@ def test_no_cell_drops_a_row_whose_policies_keep_it():
     x = np.where(np.arange(100) < 3, -1.7e308, 0.5)
     ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0), neighbors="replace_one")
     data = dpi.PrivateData(pd.DataFrame({"x": x, "g": "a"}), SCHEMA, ledger)
-    release = data.run(Asked(Stage(Sum(GramSum(Features(basis(far)))))), dpi.ZCDP(1e-6))
+    release = data.run(ask(Stage(Sum(GramSum(Features(basis(far)))))), dpi.ZCDP(1e-6))
     assert release.array[0] == 100
 
 
@@ -184,12 +152,12 @@ def test_secret_weights_have_no_price_in_l1():
 def test_settings_that_are_written_to_are_not_those_that_are_stored():
     bins = Stage(Sum(counts(BinsAxis(SCHEMA, "x", (0.0, 0.25, 0.5, 1.0)))), settings={"a": 1})
 
-    def second(call, context, released):
-        if call == 2:  # the rehearsal
+    def second(call, released):
+        if call == 1:  # the rehearsal
             released[0].settings["a"] = 2
         return bins
 
-    found = guarded().run(Asked(bins, second, slots=HALVES), dpi.ZCDP(1e-6)).stages[0]
+    found = guarded().run(ask(bins, second, slots=HALVES), dpi.ZCDP(1e-6)).stages[0]
     assert found.settings == {"a": 1}
 
 
@@ -202,7 +170,7 @@ def test_a_ledger_of_the_right_type_is_charged_by_its_own_code():
             continue
     data = dpi.PrivateData(pd.DataFrame({"x": [0.5], "g": ["a"]}), SCHEMA, ledger)
     with pytest.raises(dpi.errors.BudgetExceededError):
-        data.run(Asked(Stage(Sum(counts()))), dpi.ZCDP(50.0))
+        data.run(ask(Stage(Sum(counts()))), dpi.ZCDP(50.0))
 
 
 def test_a_relation_is_a_plain_text():
@@ -225,13 +193,13 @@ def test_a_relation_is_a_plain_text():
 def test_a_process_that_is_forked_after_the_charge_draws_nothing(tmp_path):
     told = tmp_path / "child"
 
-    def second(call, context, released):
-        if call == 3:  # two stages were rehearsed
+    def second(call, released):
+        if call == 2:  # after the rehearsal
             children.append(os.fork())
         return Stage(Sum(counts()))
 
     children = []
-    asked = Asked(Stage(Sum(counts())), second, slots=HALVES)
+    asked = ask(Stage(Sum(counts())), second, slots=HALVES)
     stages = -1
     try:
         stages = len(guarded().run(asked, dpi.ZCDP(1e-3)).stages)
@@ -249,15 +217,15 @@ def test_a_process_that_is_forked_after_the_charge_draws_nothing(tmp_path):
 def test_a_stage_does_not_make_numpy_raise_while_rows_are_read():
     region = Region(("a",), ((0,),), (1e100,), np.zeros(1))
 
-    def second(call, context, released):
-        if call == 3:
+    def second(call, released):
+        if call == 2:
             np.seterr(all="raise")
         return Stage(Sum(BlockMoments(SCHEMA, region, (0.0,), (1e-250,), "l2")))
 
     units = Blocks(SCHEMA, region, 2, lambda frame: np.array([frame.x.max() * 1e99]), halves=False, workers=1)
     before = np.geterr()
     try:
-        asked = Asked(Stage(Sum(OctaveCounts(SCHEMA, region))), second, slots=HALVES, units=units)
+        asked = ask(Stage(Sum(OctaveCounts(SCHEMA, region))), second, slots=HALVES, units=units)
         assert len(guarded().run(asked, dpi.ZCDP(1e-3)).stages) == 2
     finally:
         np.seterr(**before)

@@ -1,7 +1,7 @@
 """Exact noise: floating point decides as exact arithmetic does, and the distribution is OpenDP's."""
 
 import os
-from decimal import Decimal, localcontext
+from decimal import Decimal, Inexact, Rounded, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -38,6 +38,57 @@ def test_the_margin_decides_nothing(gaussian, seed, seeded):
     quick = exact_noise(scales, gaussian)
     seeded(seed)
     assert exact_noise(scales, gaussian, margin=2.0) == quick
+
+
+def threshold(exponent):
+    """Return 2^64 exp(-exponent) to 120 digits."""
+    with localcontext(prec=120):
+        return Fraction((-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()) * 2**64
+
+
+def near(edge, reach=(0, 1, -1, 2**12, -(2**12), 2**20, -(2**20), 2**25, -(2**25))):
+    return [word for word in (int(edge) + distance for distance in reach) if 0 < word < 2**64]
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_words_at_a_threshold_are_told_apart(gaussian, monkeypatch):
+    """For scales up to 2^56 the proposal is -(K t + V), and accepted exactly below its probability."""
+    rng = np.random.default_rng(0)
+    for scale in np.concatenate([2.0 ** rng.uniform(-4, 56, 60), [0.5, 1.0, 2.0**52, 2.0**53, 2.0**56]]):
+        exact, width = Fraction(float(scale)), int(max(np.floor(scale) + 1, np.nextafter(scale, np.inf)))
+        for steps in (0, 1, 2, 36):
+            for within in {0, width - 1, int(rng.integers(width)), int(rng.integers(width)) // 10**5}:
+                place = steps * width + within
+                exponent = place / exact - steps
+                if gaussian:
+                    exponent = (place / exact) ** 2 / 2 + max(0, 1 - (width / exact) ** 2 / 2) - steps
+                if not 0 < exponent < 30:
+                    continue
+                words = near(threshold(exponent))
+                count, depth = len(words), int(np.exp(-steps - 0.5) * 2.0**64)
+                first, second = [depth] * count, [within | (place > 0) << 63] * count
+                bits = np.array([first, second, words], dtype=np.uint64).tobytes()
+                more = {24 * count: bits}
+                monkeypatch.setattr(noise.os, "urandom", lambda size, more=more: more.get(size, b"\xff" * size))
+                drawn, accepted = noise._propose(np.full(count, scale), gaussian, noise.MARGIN)
+                assert set(drawn.tolist()) == {-place}
+                assert accepted.tolist() == [word + 1 <= threshold(exponent) for word in words]
+
+
+def test_steps_are_told_apart_at_their_thresholds(monkeypatch):
+    monkeypatch.setattr(noise.os, "urandom", lambda size: b"\xff" * size)
+    for steps in range(1, 44):
+        edge = threshold(Fraction(steps))
+        words = near(edge)
+        found = noise._geometric(np.array(words, dtype=np.uint64), noise.MARGIN)
+        assert (found >= steps).tolist() == [word + 1 <= edge for word in words]
+
+
+def test_what_the_caller_has_set_for_decimals_changes_nothing():
+    with localcontext() as context:
+        context.traps[Inexact] = context.traps[Rounded] = True
+        context.prec, context.Emax = 5, 3
+        assert noise._geometric(np.array([2**64 - 1], dtype=np.uint64), noise.MARGIN).tolist() == [0]
 
 
 def mass(support, scale, gaussian):

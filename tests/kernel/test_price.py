@@ -202,18 +202,6 @@ def test_group_means_pay_for_a_unit_that_changes_group(price):
     assert one > 0.98
 
 
-@pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize("name", ["means", "weighted mean where", "table", "corr", "histogram with gaps"])
-def test_one_row_changes_the_sums_of_a_frame_by_its_own_contribution(name, neighbors):
-    rng = np.random.default_rng(4)
-    measurement = measured(name, dpi.ZCDP(0.37), neighbors, keeping=False)
-    others = [{column: CELLS[column][rng.integers(len(CELLS[column]))] for column in COLUMNS} for _ in range(40)]
-    for row in others[:10]:
-        with_row, without = sums_of(measurement, *others[10:], row), sums_of(measurement, *others[10:])
-        change = [a - b for a, b in zip(with_row, without, strict=True)]
-        assert change == sums_of(measurement, row)
-
-
 @pytest.mark.parametrize("price", [dpi.ZCDP(1e-6), dpi.ZCDP(50.0), dpi.GDP(0.01), dpi.ApproxDP(3.0, 1e-9)], ids=str)
 def test_gaussian_noise_is_on_a_fine_grid(price):
     for name in ("table", "mean"):
@@ -261,12 +249,6 @@ def priced(rows, price, neighbors, **noise):
     return price_stage(Stage(Sum(rows), Noise(**noise)), price, Context(rows.schema, neighbors, price))
 
 
-@pytest.mark.parametrize("draws", [0, -1, 1.0, True, "2"])
-def test_wrong_draws(draws):
-    with pytest.raises(OptionError, match="draws"):
-        Noise(draws=draws)
-
-
 def test_too_many_cells_are_refused():
     edges = np.linspace(0, 1, 2000).tolist()
     axes = tuple({"column": name, "edges": edges} for name in ("u", "x"))
@@ -291,16 +273,3 @@ def test_tulap_noise_pays_for_one_count(epsilon, neighbors):
     assert Fraction(999999, 10**6) < share <= 1
     with pytest.raises(NotProvedError, match="PureDP"):
         priced(rows, dpi.ZCDP(1.0), neighbors, tulap=True)
-
-
-@pytest.mark.parametrize(
-    ("asked", "noise"),
-    [
-        ({"kind": "table", "axes": ({"column": "g"},)}, {"tulap": True}),
-        ({"kind": "total", "columns": ("x",), "target": "data"}, {"tulap": True}),
-        ({"kind": "count", "where": "x > 0"}, {"tulap": True, "draws": 2}),
-    ],
-)
-def test_tulap_noise_is_for_one_count_alone(asked, noise):
-    with pytest.raises(NotProvedError, match="one count"):
-        priced(rows_of(**asked), dpi.PureDP(1.0), "add_remove", **noise)

@@ -1,16 +1,15 @@
 """Forked processes never repeat each other's noise, and share a budget or are refused."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+from tests.processes import needs_fork, start
+
+pytestmark = needs_fork
 
 SCRIPT = """
-import json, os, sys, warnings
+import json, os, random, sys, warnings
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
 import numpy as np
@@ -27,13 +26,23 @@ def counted(law):
     drawn[0] += 1
     return true_noise(law)
 
+from dpinfer.kernel.sources import open_source
+from dpinfer.kernel.sums import replicate_sums
+from dpinfer.resampling.bootstrap import BootstrapPlan
 from tests.linear import gram_ols
 sampling.private_noise = counted
+rows = BootstrapPlan(schema, ("x",), replicates=4).rows
 
 
 def child(question):
     try:
-        return {"values": question.fit(dpi.ZCDP(0.1)).release.values}
+        found = {"values": question.fit(dpi.ZCDP(0.1)).release.values}
+        for _ in range(2):
+            np.random.seed(1)
+            random.seed(1)
+            found["labels"] = [*found.get("labels", []), sampling.PrivateDraws().labels(40, 1000).tolist()]
+            found["weights"] = replicate_sums(rows, open_source(frame), sampling.PrivateDraws())[1::2]
+        return found
     except dpi.errors.DPInferError as error:
         return {"error": type(error).__name__, "drawn": drawn[0]}
 
@@ -65,21 +74,18 @@ print(json.dumps({"file": forked(ledger), "memory": forked(dpi.Ledger.in_memory(
 def answer(tmp_path_factory):
     """Three children forked one after the other, for a ledger in a file and for one in memory."""
     where = tmp_path_factory.mktemp("forked") / "study.db"
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(where)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    return json.loads(done.stdout)
+    output, told = (process := start(SCRIPT, where)).communicate(timeout=120)
+    assert (process.returncode, told) == (0, "")
+    return json.loads(output)
 
 
-@pytest.mark.slow
-def test_forked_processes_draw_different_noise(answer):
-    """Every sum differs; two draws at these scales agree with probability below 1e-10."""
+def test_forked_processes_draw_different_noise_labels_and_weights(answer):
+    """Whatever the seeds are. Each list of draws agrees with another with probability below 1e-10."""
     found = answer["file"]
-    releases = [each["values"] for each in (found["before"], found["after"], *found["children"])]
-    for place in range(len(releases[0])):
-        assert len({release[place] for release in releases}) == len(releases)
+    drawn = [found["before"], found["after"], *found["children"]]
+    assert {len(set(column)) for column in zip(*(each["values"] for each in drawn), strict=True)} == {5}
+    assert len({tuple(labels) for each in drawn for labels in each["labels"]}) == 10
+    assert len({tuple(each["weights"]) for each in drawn}) == 5
     assert found["spent"] == 0.4
 
 

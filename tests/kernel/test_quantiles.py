@@ -1,7 +1,11 @@
 """The descent through blocks is the exponential mechanism over all points of the grid, and keeps its price."""
 
 import itertools
+from collections import Counter
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from itertools import combinations_with_replacement
+from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -12,8 +16,8 @@ from scipy import special
 
 import dpinfer as dpi
 from dpinfer.kernel import quantiles
-from dpinfer.kernel.quantiles import RankScores, chosen_points
-from dpinfer.kernel.rows.tree import RANK, SLACK
+from dpinfer.kernel.quantiles import FAN_OUT, RankScores, chosen_points, log_weights
+from dpinfer.kernel.rows.tree import LARGEST_CHOICE, RANK, SLACK
 from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.privacy.accounting import gaussian_amount
@@ -283,3 +287,173 @@ def test_choices_take_a_quarter_of_the_price_and_no_more(price):
         assert 0.2499 < used / float(whole) <= 0.25
         assert whole * (1 - Fraction(1, 10**9)) <= spent <= whole
         dpi.Ledger.in_memory(price, neighbors=neighbors).charge(measured.cost, "all of it")
+
+
+# The score of a point is how many rows have to change until it is a quantile: by enumeration of all small tables
+
+
+POINTS, MOST = 3, 7
+FIVE = [Fraction(1, 2), Fraction(1, 4), Fraction(3, 4), Fraction(1, 8), Fraction(13, 16)]
+TABLES = [rows for size in range(MOST + 1) for rows in combinations_with_replacement(range(POINTS), size)]
+
+
+def distances(rows, p):
+    """Distances in rank of all points of the grid, by the kernel's own scores, as fractions of a row."""
+    scores = RankScores(np.array(rows, dtype=np.int32), POINTS, p)
+    return [Fraction(-int(one), RANK) for one in scores.scores(scores.stretch(np.arange(POINTS)))]
+
+
+def is_quantile(rows, point, p):
+    """Whether no more than p N rows are below a point, and p N at least are not above it."""
+    return sum(row < point for row in rows) <= p * len(rows) <= sum(row <= point for row in rows)
+
+
+def changes(one, other, neighbors):
+    """Rows that have to be added, removed or replaced from a table to another; None where there is no way."""
+    left, right = Counter(one), Counter(other)
+    gone, come = (left - right).total(), (right - left).total()
+    if neighbors == "add_remove":
+        return gone + come
+    return gone if len(one) == len(other) else None
+
+
+def fewest(rows, point, p, neighbors):
+    """Fewest changes until a point is a quantile."""
+    found = (changes(rows, one, neighbors) for one in TABLES if is_quantile(one, point, p))
+    return min((one for one in found if one is not None), default=None)
+
+
+@pytest.mark.parametrize("p", FIVE, ids=str)
+def test_where_rows_are_replaced_the_distance_in_rank_rounded_up_is_how_many(p):
+    for rows in TABLES[1:]:
+        found = [fewest(rows, point, p, "replace_one") for point in range(POINTS)]
+        assert found == [ceil(one) for one in distances(rows, p)]
+
+
+@pytest.mark.parametrize("p", FIVE, ids=str)
+def test_where_rows_are_added_and_removed_it_is_in_units_of_the_larger_of_p_and_one_minus_p(p):
+    """One more may be needed, but not for the median. Tables of at most three rows: none enumerated is too far."""
+    more = set()
+    for rows in (one for one in TABLES if len(one) <= 3):
+        expected = [ceil(one / max(p, 1 - p)) for one in distances(rows, p)]
+        for point, least in enumerate(expected):
+            if least < MOST - len(rows):
+                more.add(fewest(rows, point, p, "add_remove") - least)
+    assert more == ({0} if p == Fraction(1, 2) else {0, 1})
+
+
+# Log weights of blocks against arithmetic with fifty digits, at the largest scale that is permitted
+
+
+STATED = Decimal("0.71")
+"""Steps by which docs/quantiles.md says that a log weight can be off."""
+
+DIGITS = Context(prec=50)
+HALF = Fraction(1, 2)
+
+
+def exact_log_weights(scores, edges, stop, scale):
+    """The same in fifty digits, from the definition: stretches between values and behind them, cut at the edges."""
+    values, counts = np.unique(scores.places, return_counts=True)
+    begins = {0, *values.tolist(), *(values + 1).tolist(), *edges} - {scores.points}
+    begins = [one for one in sorted(begins) if edges[0] <= one < stop]
+    n, target = len(scores.places), int(scores.probability * RANK) * len(scores.places)
+    upto = np.concatenate([[0], np.cumsum(counts)])[np.searchsorted(values, begins, side="right")].tolist()
+    below = np.concatenate([[0], np.cumsum(counts)])[np.searchsorted(values, begins, side="left")].tolist()
+    assert max(upto, default=0) <= n
+    held = [-max(0, target - up * RANK, low * RANK - target) for up, low in zip(upto, below, strict=True)]
+    ends = [*begins[1:], stop]
+    found, inner = [], [*edges[1:], stop]
+    with localcontext(DIGITS):
+        step = Decimal(scale)
+        for first, last in zip(edges, inner, strict=True):
+            mine = [place for place, begin in enumerate(begins) if first <= begin < last]
+            top = max(held[place] for place in mine)
+            terms = [(ends[place] - begins[place]) * (Decimal(held[place] - top) / step).exp() for place in mine]
+            found.append(top + step * sum(terms).ln())
+    return found
+
+
+def errors(places, points, probability, edges, stop, scale):
+    dtype = np.int32 if points < 2**31 else np.int64
+    scores = RankScores(np.sort(np.array(places, dtype=dtype)), points, probability)
+    found = log_weights(scores, np.array(edges), stop, scale)
+    assert all(type(one) is int for one in found)
+    exact = exact_log_weights(scores, edges, stop, scale)
+    return [abs(Decimal(one) - other) for one, other in zip(found, exact, strict=True)]
+
+
+def test_the_slack_covers_what_rounding_does_at_every_level():
+    """Two log weights, of a block and of all, on each of two data sets, at either end of the range; six levels."""
+    levels = 0
+    while FAN_OUT**levels < 2**54 + 1:
+        levels += 1
+    assert levels == 6
+    assert 8 * levels * STATED <= 8 * levels <= SLACK
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([2, 1000, 2**20 + 1, 2**30, 2**54 + 1]),
+    st.data(),
+    st.sampled_from([LARGEST_CHOICE, LARGEST_CHOICE / 3, 2.0**24, 2.0**16]),
+)
+def test_log_weights_are_as_exact_as_stated(points, data, scale):
+    inside = st.integers(0, points - 1)
+    places = data.draw(st.lists(st.one_of(inside, st.integers(0, min(points - 1, 9))), max_size=25))
+    edges = sorted(data.draw(st.sets(inside, min_size=1, max_size=6)))
+    stop = data.draw(st.integers(edges[-1] + 1, points))
+    probability = data.draw(st.sampled_from([Fraction(0), Fraction(1), HALF, Fraction(943718, RANK)]))
+    assert max(errors(places, points, probability, edges, stop, scale)) <= STATED
+
+
+def adversarial():
+    """Cases in which rounding adds up: many nearly equal terms, and long stretches far below the top."""
+    rng = np.random.default_rng(0)
+    spread = np.sort(rng.integers(0, 2**30, 20_000)).tolist()
+    tied = sorted([*[2**29] * 300_000, *spread[:5000]])
+    growing = np.cumsum(np.exp(np.linspace(0, 36, 4000)).astype(np.int64) + 1)
+    growing = growing[growing < 2**54].tolist()
+    return {
+        "one block of many terms": (spread, 2**30, HALF, [0], 2**30),
+        "an end of the law": (spread, 2**30, Fraction(1), [0, 2**29, 2**30 - 5], 2**30),
+        "runs of several blocks": (spread, 2**30, Fraction(943718, RANK), [2**20 * k for k in range(64)], 2**26),
+        "many ties": (tied, 2**30, HALF, [0, 2**29 - 3, 2**29, 2**29 + 1], 2**30),
+        "stretches as long as they are unlikely": (growing, 2**54 + 1, Fraction(0), [0, 2**53], 2**54 + 1),
+        "rising stretches": ([2**54 - one for one in growing], 2**54 + 1, Fraction(1), [0, 2**53], 2**54 + 1),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", adversarial())
+@pytest.mark.parametrize("scale", [LARGEST_CHOICE, LARGEST_CHOICE * 0.7, 2.0**30, 100 * RANK])
+def test_log_weights_of_adversarial_values_are_as_exact_as_stated(name, scale):
+    assert max(errors(*adversarial()[name], scale)) <= STATED
+
+
+def test_runs_do_not_change_a_weight(monkeypatch):
+    rng = np.random.default_rng(5)
+    places = np.sort(rng.integers(0, 2**30, 3000).astype(np.int32))
+    scores, edges = RankScores(places, 2**30, HALF), 2**20 * np.arange(1024)
+    whole = log_weights(scores, edges, 2**30, 3.3 * RANK)
+    monkeypatch.setattr(quantiles, "_RUN", 64)
+    assert log_weights(scores, edges, 2**30, 3.3 * RANK) == whole
+
+
+def units(found, exact):
+    """Largest error in units in the last place of the exact number."""
+    last = np.spacing(np.abs(found))
+    pairs = zip(found.tolist(), exact, last.tolist(), strict=True)
+    with localcontext(DIGITS):
+        return max(float(abs(Decimal(one) - other) / Decimal(unit)) for one, other, unit in pairs)
+
+
+def test_exp_and_log_are_within_four_units_in_the_last_place():
+    """What the bound assumes of the library, at arguments such as occur."""
+    rng = np.random.default_rng(1)
+    small = -np.concatenate([rng.random(4000) * 700, rng.random(2000), 2.0 ** -rng.uniform(0, 60, 2000)])
+    large = np.concatenate([2.0 ** rng.uniform(0, 54, 4000), 1 + rng.random(4000), 1 + 2.0 ** -rng.uniform(0, 52, 999)])
+    with localcontext(DIGITS):
+        powers, logs = [Decimal(one).exp() for one in small.tolist()], [Decimal(one).ln() for one in large.tolist()]
+    assert units(np.exp(small), powers) < 4
+    assert units(np.log(large), logs) < 4

@@ -1,14 +1,9 @@
 """Sums under random weights: exact for any number of rows, threads and replicates, and weights of the stated law."""
 
-import json
-import os
-import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy import stats
 
@@ -21,6 +16,7 @@ from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import POISSON
 from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema.grid import UNIT
+from tests.kernel.weights import Given, from_table
 
 SCHEMA = dpi.Schema(x=dpi.Real(-3, 11), g=dpi.Category(["a", "b", "c"]), y=dpi.Real(0, 50))
 WEIGHTS = ("double_or_nothing", "poisson", "public", "paired")
@@ -55,16 +51,6 @@ def table_of(rows, size, seed=2):
     return rng.integers(0, 2, (sets, size), dtype=np.uint8)
 
 
-class Given(SimulatedDraws):
-    """Hands out bytes that are given."""
-
-    def __init__(self, draw):
-        self._draw = draw
-
-    def bytes(self):
-        return self._draw
-
-
 def draws_of(data):
     """Return the draws that the kernel makes for data."""
     return SimulatedDraws(data.rng) if data.public else PrivateDraws()
@@ -75,18 +61,6 @@ def given_sums(rows, source, draws, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums, "seeded_bytes", lambda _: draws.bytes())
         return replicate_sums(rows, source, draws, **options)
-
-
-def from_table(table):
-    """Return what hands out the bytes that give every row the weight of the table."""
-
-    def draw(start, size):
-        sets = len(table)
-        if table.dtype == np.uint16:
-            return table[:, start : start + size // (2 * sets)].tobytes()
-        return np.packbits(table[:, start : start + 8 * (size // sets)], axis=1).tobytes()
-
-    return Given(draw)
 
 
 def weights_of(rows, table):
@@ -164,13 +138,6 @@ def test_threads_do_not_matter(weights):
     found = [given_sums(rows, source, draw, threads=threads) for threads in (1, 2, 5, None)]
     assert found[0] == found[1] == found[2] == found[3]
     assert found[0] == expected(rows, frame, table_of(rows, len(frame)))
-
-
-@pytest.mark.parametrize("convert", [lambda f: f.astype(object), lambda f: f.convert_dtypes(), pl.from_pandas])
-def test_storage_does_not_matter(convert):
-    frame, rows = sample(300), products_of()
-    draw = from_table(table_of(rows, 300))
-    assert given_sums(rows, open_source(convert(frame)), draw) == given_sums(rows, open_source(frame), draw)
 
 
 @pytest.mark.parametrize("flush", [1, 2, 32])
@@ -348,47 +315,3 @@ def test_secret_weights_are_never_drawn_twice(monkeypatch):
         for _ in range(2)
     ]
     np.testing.assert_array_equal(*twice)
-
-
-SCRIPT = """
-import json, os, warnings
-warnings.simplefilter("error")
-warnings.filterwarnings("ignore", message=".*use of fork", category=DeprecationWarning)
-import numpy as np
-import dpinfer as dpi
-from dpinfer.kernel.sampling import PrivateDraws
-from dpinfer.kernel.sums import replicate_sums
-from dpinfer.kernel.sources import open_source
-from dpinfer.resampling.bootstrap import BootstrapPlan
-
-schema = dpi.Schema(x=dpi.Real(0, 1))
-frame = schema.sample(5000, np.random.default_rng(0))
-rows = BootstrapPlan(schema, ("x",), replicates=4).rows
-
-def sums():  # each process is a run of its own, with its own charge
-    return replicate_sums(rows, open_source(frame), PrivateDraws())[1::2]
-
-found = [sums()]
-for _ in range(3):
-    reader, writer = os.pipe()
-    identifier = os.fork()
-    if identifier == 0:
-        os.write(writer, json.dumps(sums()).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        found.append(json.loads(pipe.read()))
-    os.waitpid(identifier, 0)
-print(json.dumps([*found, sums()]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_forked_processes_draw_different_weights():
-    """Sums of so many random weights agree by chance with probability below 1e-6."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert len(found) == 5
-    assert len({one for sums in found for one in sums}) == 20

@@ -1,6 +1,7 @@
-"""Sums over rows are exact: the same integers for any engine, storage, order, chunk and number of threads."""
+"""Sums over rows are exact: the same integers for any rows, engine, storage, order, chunk and number of threads."""
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,14 +11,22 @@ import pytest
 
 from dpinfer.errors import OptionError
 from dpinfer.kernel import sums as sums_module
+from dpinfer.kernel.rows.cells import CellSum, QuerySum
+from dpinfer.kernel.rows.features import Features
+from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
 from dpinfer.kernel.rows.products import GramSum
+from dpinfer.kernel.rows.scores import ScoreSum
+from dpinfer.kernel.rows.tree import TreeSum
 from dpinfer.kernel.sources import Table, open_source
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.procedures.cell_sums import SumPlan
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import simplex_codes
+from dpinfer.schema.axes import LevelsAxis
+from dpinfer.schema.basis import basis_of, simplex_codes
+from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.grid import UNIT
+from tests.kernel.rows.round_cases import counts_of, round_of
 
 SCHEMA = Schema(
     x=Real(-3, 11),
@@ -29,6 +38,36 @@ SCHEMA = Schema(
 QUESTION = GramDesign(
     SCHEMA, formula="log(1 + y) ~ x * g + k + b + exp(-x)", where="k > 0", row_norm=1.9, clamped_share=0.1
 )
+NOTHING, LEVELS = Features(basis_of([], SCHEMA)), tuple(LevelsAxis(SCHEMA, name) for name in ("g", "b", "k"))
+PRODUCTS = Features(GramDesign(SCHEMA, formula="y ~ x * g").basis)
+PLANS = {
+    "moments": SumPlan(
+        "cov", SCHEMA, columns=("x", "log(1 + y)"), axes=({"column": "g"}, {"condition": "x > 4"}), where="k > 0"
+    ),
+    "weighted": SumPlan("mean", SCHEMA, columns=("x",), axes=({"column": "b"},), weights="y"),
+    "total": SumPlan("total", SCHEMA, columns=("x", "k"), axes=({"column": "g"},)),
+    "table": SumPlan("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
+    "table where": SumPlan("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
+    "count": SumPlan("count", SCHEMA),
+    "histogram": SumPlan("histogram", SCHEMA, axes=({"column": "b"}, {"column": "x", "edges": [-2.5, 0.0, 0.3, 11.0]})),
+    "histogram of integers": SumPlan("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
+}
+CELLS = {name: plan.rows for name, plan in PLANS.items()}
+SUMS = CELLS | {
+    "products": GramSum(QUESTION.rows),
+    "queries": QuerySum(CellSum(NOTHING, LEVELS[:1]), np.array([[1, 2, -3], [0, 1, 1]]), 1.0, ("p", "q")),
+    "marginals": MarginalSum(NOTHING, LEVELS, ((0, 1), (1,), (1, 2)), contrasts=False),
+    "tree": TreeSum(SCHEMA, "x", 8, LEVELS[:1]),
+    "scores": ScoreSum(SCHEMA, tuple(compile_expression(one, SCHEMA) for one in ("x", "-x", "1e6 * (g == 'a')"))),
+    "classes": ClassCounts(SCHEMA),
+    "octaves": OctaveRows(SCHEMA.select(["x", "k", "y"]), -3, 5),
+    "round": round_of(PRODUCTS),
+    "round, L1": round_of(PRODUCTS, "l1"),
+    "counts in a round": counts_of(PRODUCTS),
+}
+"""One of every class that adds up rows."""
+
+EVERY = pytest.mark.parametrize("name", SUMS)
 
 
 def sample(rows, seed=1, *, missing=True):
@@ -59,44 +98,63 @@ def big():
     return sample(70_000)
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("chunk_rows", [1000, 8192, 32768])
-def test_threads_and_chunks_do_not_matter(big, threads, chunk_rows):
-    assert sums(big, threads=threads, chunk_rows=chunk_rows) == _expected(big)
+# Whatever rows are added up
 
 
-_KNOWN = {}
+@EVERY
+def test_threads_chunks_and_the_order_of_rows_do_not_matter(big, name):
+    """More rows than one chunk holds."""
+    found = partial(exact_sums, SUMS[name])
+    whole = found(open_source(big), threads=1, chunk_rows=777)
+    assert any(whole)
+    assert {type(one) for one in whole} == {int}
+    for threads, chunk_rows in ((1, 8192), (4, 1000), (3, 32_768), (None, None)):
+        assert found(open_source(big), threads=threads, chunk_rows=chunk_rows) == whole
+    assert found(open_source(big.iloc[np.random.default_rng(3).permutation(len(big))])) == whole
+    parts = [found(open_source(big.iloc[start : start + 10_000])) for start in range(0, len(big), 10_000)]
+    assert [sum(part) for part in zip(*parts, strict=True)] == whole
 
 
-def _expected(frame):
-    if "big" not in _KNOWN:
-        _KNOWN["big"] = sums(frame, threads=1, chunk_rows=777)
-    return _KNOWN["big"]
+@EVERY
+def test_every_row_adds_its_own_contribution_wherever_it_stands(name):
+    frame, rows = with_missing(sample(60)), SUMS[name]
+    whole = exact_sums(rows, open_source(frame))
+    singles = np.array([exact_sums(rows, open_source(frame.iloc[[place]])) for place in range(60)], dtype=object)
+    assert singles.sum(axis=0).tolist() == whole
+    for chunk_rows, threads in ((1, 1), (7, 4)):
+        assert exact_sums(rows, open_source(frame.iloc[::-1]), chunk_rows=chunk_rows, threads=threads) == whole
+    if name in CELLS:
+        touched = (singles.reshape(60, rows.size, rows.width) != 0).any(axis=2).sum(axis=1)
+        assert touched.max() == 1
+        assert (touched == 0).any() or name == "count"
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("chunk_rows", [1, 7])
-def test_tiny_chunks(threads, chunk_rows):
-    frame = sample(500)
-    assert sums(frame, threads=threads, chunk_rows=chunk_rows) == sums(frame)
-
-
-def test_the_order_of_rows_does_not_matter(big):
-    order = np.random.default_rng(3).permutation(len(big))
-    assert sums(big.iloc[order]) == _expected(big)
-    assert sums(big.iloc[::-1]) == _expected(big)
-
-
-def test_the_order_of_columns_and_further_columns_do_not_matter():
-    frame = sample(300)
-    wider = frame.iloc[:, ::-1].assign(name="Ada", other=np.nan)
-    assert sums(wider) == sums(frame)
+def test_no_rows_and_rows_that_all_drop_sum_to_zero():
+    nothing = pd.DataFrame({column: [None] * 9 for column in SCHEMA}, dtype=object)
+    for name, rows in SUMS.items():
+        assert not any(exact_sums(rows, open_source(sample(0))))
+        found = exact_sums(rows, open_source(nothing))
+        assert any(found) == (name in ("count", "classes")), name
+    assert exact_sums(CELLS["count"], open_source(nothing)) == [9]
 
 
 @pytest.mark.parametrize("chunk_rows", [0, -1, 32769, 10**9])
-def test_chunks_that_floats_could_not_sum_exactly_are_refused(chunk_rows):
+@pytest.mark.parametrize("name", ["products", "table"])
+def test_chunks_that_floats_could_not_sum_exactly_are_refused(name, chunk_rows):
     with pytest.raises(OptionError, match="chunk_rows"):
-        sums(sample(3), chunk_rows=chunk_rows)
+        exact_sums(SUMS[name], open_source(sample(3)), chunk_rows=chunk_rows)
+
+
+@pytest.mark.parametrize("flush", [1, 2, 3, 4096])
+def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
+    source = open_source(sample(600))
+    expected = {name: exact_sums(rows, source) for name, rows in SUMS.items()}
+    monkeypatch.setattr(sums_module, "_FLUSH", flush)
+    for name, rows in SUMS.items():
+        assert exact_sums(rows, source, chunk_rows=100) == expected[name]
+
+
+# Storages
 
 
 def _text(column):
@@ -152,12 +210,22 @@ STORAGES = {
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("missing", [False, True], ids=["complete", "with missing cells"])
 def test_storage_does_not_matter(storage, missing):
-    frame = sample(400, missing=missing)
-    cells = with_missing(frame) if missing else frame
-    expected = sums(frame.astype(object) if not missing else cells)
-    assert expected[0] > 0
-    stored = STORAGES[storage](cells)
-    assert sums(stored, chunk_rows=129, threads=2) == expected
+    cells = with_missing(sample(300)) if missing else sample(300, missing=False)
+    plain, stored = open_source(cells.astype(object)), open_source(STORAGES[storage](cells))
+    for name, rows in SUMS.items():
+        assert exact_sums(rows, stored, chunk_rows=61, threads=2) == exact_sums(rows, plain), name
+
+
+@pytest.mark.parametrize("storage", [name for name in STORAGES if "pieces" not in name])
+def test_no_rows_sum_to_zero_in_every_storage(storage):
+    source = open_source(STORAGES[storage](sample(0)))
+    assert not any(any(exact_sums(rows, source)) for rows in SUMS.values())
+
+
+def test_the_order_of_columns_and_further_columns_do_not_matter():
+    frame = sample(300)
+    wider = frame.iloc[:, ::-1].assign(name="Ada", other=np.nan)
+    assert sums(wider) == sums(frame)
 
 
 def test_strided_columns_of_a_table_do_not_matter():
@@ -174,6 +242,9 @@ def test_other_floats_mean_their_values(kind):
     frame = sample(200)[["x", "y"]].astype(kind)
     question = GramDesign(SCHEMA, formula="y ~ x")
     assert sums(frame, question) == sums(frame.astype(np.float64), question)
+
+
+# References
 
 
 def reference(frame):
@@ -202,28 +273,27 @@ def test_sums_equal_a_slow_reference_in_fractions():
     assert sums(frame, question) == reference(frame)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [1, 2, 503])
-def test_every_row_adds_its_own_contribution_wherever_it_stands(rows):
-    frame = sample(rows)
-    source = open_source(frame)
-    singles = [exact_sums(GramSum(QUESTION.rows), open_source(frame.iloc[[i]]), threads=1) for i in range(rows)]
-    assert [sum(parts) for parts in zip(*singles, strict=True)] == exact_sums(GramSum(QUESTION.rows), source)
+def test_cells_equal_a_slow_reference_in_fractions():
+    frame = sample(300)
+    rows = SumPlan("mean", SCHEMA, columns=("x", "y"), axes=({"column": "g"},), target="data").rows
+    assert rows.width == 3
+    expected = np.zeros((3, 3), dtype=object)
+    for x, g, y in frame[["x", "g", "y"]].itertuples(index=False, name=None):
+        if not np.isnan(y):
+            expected["abc".index(g)] += np.array([UNIT, _round(x, -3, 11), _round(y, 0, 50)], dtype=object)
+    assert exact_sums(rows, open_source(frame)) == [int(value) for value in expected.ravel()]
 
 
-@pytest.mark.parametrize("position", [0, 1, 499, 998, 999])
-def test_removing_a_row_takes_away_exactly_its_contribution(position):
-    frame = sample(1000)
-    kept = frame.drop(index=position)
-    assert len(kept) == 999
-    expected = [a - b for a, b in zip(sums(frame), sums(frame.iloc[[position]]), strict=True)]
-    assert sums(kept) == expected
+def test_counts_of_a_table_are_those_of_pandas():
+    frame = sample(2000, missing=False)
+    rows = CELLS["table"]
+    found = pd.Series(exact_sums(rows, open_source(frame)), index=pd.MultiIndex.from_tuples(rows.cells))
+    counted = frame.groupby(["g", "k", "b"]).size()
+    assert found[found > 0].sort_index().to_dict() == counted.to_dict()
+    assert found.sum() == 2000
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-def test_no_rows_sum_to_zero(storage):
-    frame = STORAGES[storage](sample(0)) if "pieces" not in storage else _arrow(sample(0))
-    assert sums(frame) == [0] * len(sums(sample(5)))
+# The edges of floats and of 64 bits
 
 
 def test_sums_at_the_edge_of_the_floats_are_exact():
@@ -244,91 +314,6 @@ def test_sums_at_the_edge_of_the_floats_are_exact():
     assert exact_sums(GramSum(question.rows), Tall(), chunk_rows=32_768) == [tall] * 6
 
 
-def test_sums_are_python_integers():
-    assert {type(one) for one in sums(sample(50))} == {int}
-
-
-# Sums in the cells of a table
-
-CELLS = {
-    "moments": SumPlan(
-        "cov", SCHEMA, columns=("x", "log(1 + y)"), axes=({"column": "g"}, {"condition": "x > 4"}), where="k > 0"
-    ),
-    "weighted": SumPlan("mean", SCHEMA, columns=("x",), axes=({"column": "b"},), weights="y"),
-    "total": SumPlan("total", SCHEMA, columns=("x", "k"), axes=({"column": "g"},)),
-    "table": SumPlan("table", SCHEMA, axes=({"column": "g"}, {"column": "k"}, {"column": "b"})),
-    "table where": SumPlan("table", SCHEMA, axes=({"column": "g"},), where="b & (y > 10)"),
-    "count": SumPlan("count", SCHEMA),
-    "histogram": SumPlan("histogram", SCHEMA, axes=({"column": "b"}, {"column": "x", "edges": [-2.5, 0.0, 0.3, 11.0]})),
-    "histogram of integers": SumPlan("histogram", SCHEMA, axes=({"column": "k", "edges": [0.0, 0.5, 7.0, 15.0]},)),
-}
-QUESTIONS = pytest.mark.parametrize("name", CELLS)
-
-
-def in_cells(frame, name, **options):
-    return exact_sums(CELLS[name].rows, open_source(frame), **options)
-
-
-@QUESTIONS
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("chunk_rows", [7, 1000])
-def test_cells_do_not_depend_on_threads_and_chunks(name, threads, chunk_rows):
-    frame = sample(3000)
-    whole = in_cells(frame, name, threads=1)
-    assert in_cells(frame, name, threads=threads, chunk_rows=chunk_rows) == whole
-    assert in_cells(frame.iloc[::-1], name, chunk_rows=999) == whole
-    assert exact_sums(CELLS[name].rows, open_source(frame)) == whole
-    assert any(whole)
-    assert {type(one) for one in whole} == {int}
-
-
-@QUESTIONS
-def test_cells_add_over_chunks_that_are_read_at_once(big, name):
-    """More rows than one chunk holds."""
-    parts = [in_cells(big.iloc[start : start + 10_000], name) for start in range(0, len(big), 10_000)]
-    assert in_cells(big, name) == [sum(part) for part in zip(*parts, strict=True)]
-
-
-@QUESTIONS
-@pytest.mark.parametrize("storage", STORAGES)
-def test_cells_do_not_depend_on_storage(name, storage):
-    frame = with_missing(sample(300))
-    assert in_cells(STORAGES[storage](frame), name, chunk_rows=61, threads=2) == in_cells(frame, name)
-
-
-@QUESTIONS
-def test_each_row_is_in_one_cell_at_most_and_adds_its_own(name):
-    frame = with_missing(sample(60))
-    rows = CELLS[name].rows
-    singles = np.array([in_cells(frame.iloc[[place]], name) for place in range(60)], dtype=object)
-    assert singles.sum(axis=0).tolist() == in_cells(frame, name)
-    touched = (singles.reshape(60, rows.size, rows.width) != 0).any(axis=2).sum(axis=1)
-    assert touched.max() == 1
-    assert (touched == 0).any() or name == "count"
-
-
-@QUESTIONS
-@pytest.mark.parametrize("storage", ["objects", "arrow", "polars", "nullable"])
-def test_cells_of_no_rows(name, storage):
-    empty = in_cells(STORAGES[storage](sample(0)), name)
-    assert empty == [0] * (CELLS[name].rows.size * CELLS[name].rows.width)
-
-
-@QUESTIONS
-def test_cells_of_rows_that_all_drop(name):
-    frame = pd.DataFrame({column: [None] * 9 for column in SCHEMA}, dtype=object)
-    assert sum(in_cells(frame, name)) == (9 if name == "count" else 0)
-
-
-@pytest.mark.parametrize("flush", [1, 2, 3, 4096])
-def test_the_sums_do_not_depend_on_when_they_leave_64_bits(monkeypatch, flush):
-    frame = sample(600)
-    expected = {name: in_cells(frame, name) for name in CELLS}
-    monkeypatch.setattr(sums_module, "_FLUSH", flush)
-    for name in CELLS:
-        assert in_cells(frame, name, chunk_rows=100) == expected[name]
-
-
 def test_64_bits_hold_a_full_run_of_chunks():
     """A chunk's sum is at most 2^19 times 2^15 in size."""
     assert sums_module._FLUSH * UNIT * 32_768 < 2**63
@@ -341,29 +326,3 @@ def test_64_bits_hold_a_full_run_of_chunks():
 
     rows = SumPlan("mean", SCHEMA, columns=("x",), target="data").rows
     assert exact_sums(rows, Tall()) == [Tall.rows * UNIT] * 2
-
-
-@pytest.mark.parametrize("chunk_rows", [0, -1, 32769])
-def test_chunks_of_cells_that_floats_could_not_sum_exactly_are_refused(chunk_rows):
-    with pytest.raises(OptionError, match="chunk_rows"):
-        in_cells(sample(3), "table", chunk_rows=chunk_rows)
-
-
-def test_cells_equal_a_slow_reference_in_fractions():
-    frame = sample(300)
-    rows = SumPlan("mean", SCHEMA, columns=("x", "y"), axes=({"column": "g"},), target="data").rows
-    assert rows.width == 3
-    expected = np.zeros((3, 3), dtype=object)
-    for x, g, y in frame[["x", "g", "y"]].itertuples(index=False, name=None):
-        if not np.isnan(y):
-            expected["abc".index(g)] += np.array([UNIT, _round(x, -3, 11), _round(y, 0, 50)], dtype=object)
-    assert exact_sums(rows, open_source(frame)) == [int(value) for value in expected.ravel()]
-
-
-def test_counts_of_a_table_are_those_of_pandas():
-    frame = sample(2000, missing=False)
-    rows = CELLS["table"].rows
-    found = pd.Series(in_cells(frame, "table"), index=pd.MultiIndex.from_tuples(rows.cells))
-    counted = frame.groupby(["g", "k", "b"]).size()
-    assert found[found > 0].sort_index().to_dict() == counted.to_dict()
-    assert found.sum() == 2000

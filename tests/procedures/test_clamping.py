@@ -53,13 +53,3 @@ def test_a_text_is_read_by_its_own_characters_whatever_the_other_rows_hold():
     cells = np.array(["\ud800", level, level])
     assert column.coerce(cells)[1:].tolist() == [0.0, 0.0]
     assert column.coerce(cells[::-1])[:2].tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("column", [dpi.Real(0, 10), dpi.Integer(0, 10), dpi.Category([1, 2]), dpi.Boolean()])
-def test_one_complex_cell_does_not_change_how_the_others_are_read(column):
-    numbers = [1.0, 2.0, 0.0]
-    alone = column.coerce(np.array(numbers))
-    stored = column.coerce(pd.Series([*numbers, 1j]).to_numpy())
-    np.testing.assert_array_equal(stored[:3], alone)
-    assert not np.isfinite(stored[3])
-    np.testing.assert_array_equal(column.coerce(np.array([*numbers, 1j], dtype=object))[:3], alone)

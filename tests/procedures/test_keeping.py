@@ -133,13 +133,6 @@ def test_releases_that_protect_people(question, file):
     assert charges(data) == 1
 
 
-def test_a_fit_of_several_columns_bound_to_its_release(file):
-    data = private()
-    first = dpi.gram(["x", "y"], data).fit(PRICE, save=file)
-    assert dpi.gram(["x", "y"], data).fit(PRICE, save=file).release == first.release
-    assert charges(data) == 1
-
-
 # What is no difference: how it is inferred, what is written beside axes, how the file came to be
 
 

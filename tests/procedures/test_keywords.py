@@ -1,4 +1,4 @@
-"""Keywords of other libraries are refused with what to use instead; any other one is Python's TypeError."""
+"""What is asked, then the data, then keywords: other orders and keywords are refused with what to use instead."""
 
 from __future__ import annotations
 
@@ -63,7 +63,25 @@ def test_unknown_keywords_are_type_errors(name):
         getattr(dpi, name)("x", colour="red")
 
 
-OTHER_ORDERS = {
+MISPLACED = {
+    "q before the data": (lambda d: dpi.quantile("x", 0.5, d), "quantile(column, data, q=...)"),
+    "q and data=": (lambda d: dpi.quantile("x", 0.5, data=d), "quantile(column, data, q=...)"),
+    "q alone": (lambda _: dpi.quantile("x", [0.1, 0.5]), "quantile(column, data, q=...)"),
+    "q after the data": (lambda d: dpi.quantile("x", d, 0.5), "quantile(column, data, q=...)"),
+    "data first": (lambda d: dpi.cdf(d, "x"), "cdf(column, data, by=...)"),
+    "candidates before the data": (
+        lambda d: dpi.exponential_mechanism("x > candidate", [1, 2], d),
+        "exponential_mechanism(score, data, candidates=...)",
+    ),
+    "weights before the columns": (
+        lambda d: dpi.linear_queries([[1, 2]], "g", d),
+        "linear_queries(columns, data, queries=...)",
+    ),
+    "weights and columns": (
+        lambda _: dpi.linear_queries({"up": [1, 2]}, "g"),
+        "linear_queries(columns, data, queries=...)",
+    ),
+    "weights by their former name": (lambda d: dpi.linear_queries("g", d, W=[1, 2]), "are queries="),
     "ttest_1samp": (lambda d: dpi.ttest_1samp("x", 5, d), "ttest_1samp(column, data, popmean=...)"),
     "ttest_1samp without data": (lambda _: dpi.ttest_1samp("x", 5.0), "ttest_1samp(column, data, popmean=...)"),
     "ttest_ind": (lambda d: dpi.ttest_ind("x", "g", d, True), "ttest_ind(column, by, data, equal_var=...)"),
@@ -74,14 +92,23 @@ OTHER_ORDERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHER_ORDERS)
-def test_tests_show_the_order_of_their_arguments(name):
-    ask, shown = OTHER_ORDERS[name]
+def public():
     schema = dpi.Schema(x=dpi.Real(0, 10), b=dpi.Boolean(), g=dpi.Category(["a", "b"]))
-    data = dpi.PublicData(schema.sample(10, np.random.default_rng(1)), schema, rng=np.random.default_rng(2))
+    return dpi.PublicData(schema.sample(50, np.random.default_rng(1)), schema, rng=np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("name", MISPLACED)
+def test_what_stands_in_the_place_of_the_data_is_refused_by_the_right_order(name):
+    ask, shown = MISPLACED[name]
     with pytest.raises((OptionError, TypeError), match=re.escape(shown)) as caught:
-        ask(data)
-    assert caught.value.option == "data"
+        ask(public())
+    assert caught.value.option == "data" or "W=" in name or name == "weights by their former name"
+
+
+def test_the_right_order_is_taken():
+    assert dpi.quantile("x", public(), q=0.25).probabilities == (0.25,)
+    assert dpi.linear_queries("g", public(), queries=[1, 2]).names == ("q0",)
+    assert dpi.cdf("x", None).source is None
 
 
 def test_fit_refuses_unknown_keywords():

@@ -175,6 +175,7 @@ def test_for_the_data_only_noise_counts_and_nothing_is_flagged():
     results = gram_ols("y ~ x", data_of(), target="data").fit(dpi.ZCDP(1))
     assert results.flags == ()
     assert (np.diag(results.inference.cov_sampling) == 0).all()
+    assert np.isfinite(results.conf_int()).all(axis=None)
 
 
 def test_many_releases_at_once_are_inferred_as_one_by_one():

@@ -1,7 +1,5 @@
 """Binary regressions by noisy rounds: what rows pay, coverage, and any noise whatever."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,11 +41,14 @@ def drawer(price, formula="y ~ x + u", model="logit", neighbors="add_remove", **
 # Estimates
 
 
-@pytest.mark.parametrize("model", LINKS)
-@pytest.mark.parametrize("formula", ["y ~ x + u", "y ~ x + u - 1", "y ~ x + g", "y ~ x + I(x**2) + z", "y ~ x * u"])
+FORMULAS = ("y ~ x + u", "y ~ x + u - 1", "y ~ x + g", "y ~ x + I(x**2) + z", "y ~ x * u")
+
+
+@pytest.mark.parametrize(
+    ("model", "formula"),
+    [*(("logit", one) for one in FORMULAS), *((link, one) for link in LINKS[1:] for one in FORMULAS[::3])],
+)
 def test_much_privacy_budget_gives_what_statsmodels_gives(model, formula):
-    if "- 1" in formula and model != "logit":
-        pytest.skip("the model is wrong: scores that differ have different zeros")
     cells = cells_of(3000, 2, model)
     found = drawer(dpi.ZCDP(1e10), formula, model).estimate(cells, np.random.default_rng(1))
     link = {"logit": sm.families.links.Logit, "probit": sm.families.links.Probit, "cloglog": sm.families.links.CLogLog}
@@ -62,30 +63,6 @@ def test_much_privacy_budget_gives_what_statsmodels_gives(model, formula):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("price", "model", "neighbors"),
-    [
-        (dpi.ZCDP(0.1), "logit", "add_remove"),
-        (dpi.ZCDP(0.1), "probit", "add_remove"),
-        (dpi.ZCDP(0.1), "cloglog", "add_remove"),
-        (dpi.GDP(0.5), "logit", "replace_one"),
-        (dpi.PureDP(2.0), "logit", "add_remove"),
-        (dpi.PureDP(2.0), "probit", "add_remove"),
-    ],
-    ids=str,
-)
-def test_intervals_cover(price, model, neighbors):
-    asked = drawer(price, model=model, neighbors=neighbors)
-    rng = np.random.default_rng(7)
-    true = np.array(list(SLOPES.values()))
-    ends = np.array(
-        [asked.estimate(cells_of(3000, seed, model), rng).intervals(np.eye(3), 0.05) for seed in range(150)]
-    )
-    covered = (ends[:, :, 0] <= true) & (true <= ends[:, :, 1])
-    assert covered.mean() > 0.92
-
-
-@pytest.mark.slow
 def test_the_variance_of_the_noise_is_that_of_many_releases():
     asked = drawer(dpi.ZCDP(0.1))
     cells, rng = cells_of(3000, 5), np.random.default_rng(3)
@@ -93,28 +70,6 @@ def test_the_variance_of_the_noise_is_that_of_many_releases():
     stated = np.mean([np.diag(one.cov_noise) for one in found], axis=0)
     seen = np.var([one.params for one in found], axis=0, ddof=1)
     assert seen / stated == pytest.approx(np.ones(3), abs=0.3)
-
-
-# Any noise
-
-
-@pytest.mark.parametrize("events", ["none", "all", "separated", "constant", "empty"])
-@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.ZCDP(0.5), dpi.ZCDP(1e6), dpi.PureDP(1.0)], ids=str)
-def test_hard_data_are_served(events, price):
-    cells = cells_of(400, 3)
-    if events == "empty":
-        cells = {name: one[:1] for name, one in cells.items()}
-    elif events == "constant":
-        cells["u"] = np.full(400, 0.3)
-    elif events == "separated":
-        cells["y"] = cells["x"] > 0
-    else:
-        cells["y"] = np.full(400, events == "all")
-    for seed in range(3):
-        found = drawer(price).estimate(cells, np.random.default_rng(seed))
-        ends = found.intervals(np.eye(3), 0.05)
-        assert np.isfinite(found.params).all()
-        assert not np.isnan(ends).any()
 
 
 # Mean functions
@@ -137,12 +92,6 @@ def test_slopes_are_those_of_statsmodels(link):
 def test_intercepts_give_the_share(link, share, variance):
     centre = intercept_for(BINARY[link], share, variance)
     assert float(BINARY[link].average_mean(centre, variance)) == pytest.approx(share, abs=1e-5)
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_mean_functions_can_be_pickled(link):
-    """With them the results of a model, which are sent to other processes."""
-    assert pickle.loads(pickle.dumps(BINARY[link])) == BINARY[link]
 
 
 def test_ranges_are_measured_where_asked():

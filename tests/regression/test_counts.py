@@ -72,15 +72,6 @@ def test_what_cannot_be_bounded_is_refused_by_name() -> None:
     refuse("log", offset="log(e)")
 
 
-@pytest.mark.parametrize("privacy", [dpi.ZCDP(0.5), dpi.GDP(1.0), dpi.PureDP(2.0), dpi.ApproxDP(1.0, 1e-6)])
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
-def test_every_price_and_relation(privacy: object, neighbors: str) -> None:
-    found = drawer(Newton(formula="y ~ x + g", model="poisson"), privacy, neighbors)
-    estimates = found.estimate(rows_of(), np.random.default_rng(2))
-    assert np.isfinite(estimates.params).all()
-    assert np.abs(estimates.params - [0.4, 0.7, -0.5]).max() < 1.0
-
-
 def test_through_the_kernel() -> None:
     """What is asked publicly is what the drawer simulates."""
     frame = pd.DataFrame(rows_of(3000))

@@ -66,21 +66,8 @@ def test_where_it_makes_no_sense_it_is_refused_by_name():
         dpi.ols("y ~ a", people, cov_type="nonrobust")
 
 
-@pytest.mark.parametrize("n", [0, 1, 10])
-@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.PureDP(1.0)], ids=str)
-def test_few_rows_or_none_give_no_error_and_no_nan(n, price):
-    drawer = Drawer(
-        Newton(formula="y ~ a + c", model="ols", cov_type="nonrobust"), Context(SCHEMA, "add_remove", price)
-    )
-    rng = np.random.default_rng(n)
-    for _ in range(5):
-        found = drawer.estimate(rows(rng, n), rng)
-        assert np.isfinite(found.params).all()
-        assert not np.isnan(found.intervals(np.eye(3), 0.05)).any()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "price"), [(2000, dpi.ZCDP(0.5)), (2000, dpi.ZCDP(0.05)), (2000, dpi.GDP(1.0))], ids=str)
+@pytest.mark.parametrize(("n", "price"), [(2000, dpi.ZCDP(0.5)), (2000, dpi.ZCDP(0.05))], ids=str)
 def test_intervals_cover_with_normal_errors(n, price):
     """Each coefficient by itself falls below the rule's least coverage with a chance of 1e-4 if it covers 95%."""
     question = Newton(formula="y ~ a + c", model="ols", cov_type="nonrobust")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -32,9 +34,11 @@ def rows(size: int = 2000):
     return frame
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("price", [dpi.ZCDP(0.1), dpi.GDP(1.0), dpi.PureDP(2.0)], ids=str)
-@pytest.mark.parametrize("name", QUESTIONS)
+SETTINGS = list(product(("add_remove", "replace_one"), (dpi.ZCDP(0.1), dpi.PureDP(2.0), dpi.GDP(1.0))))
+TURNS = [(name, *SETTINGS[(place + turn) % 6]) for place, name in enumerate(QUESTIONS) for turn in (0, 2)]
+
+
+@pytest.mark.parametrize(("name", "neighbors", "price"), TURNS)
 def test_a_study_draws_what_the_kernel_releases(name, price, neighbors):
     frame = rows()
     far = []

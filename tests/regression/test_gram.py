@@ -9,9 +9,7 @@ from dpinfer.regression.gram_inference import (
     _scanned_ends,
     score_interval,
     score_joint,
-    score_of,
     score_pvalue,
-    score_statistic,
     taken,
 )
 
@@ -86,49 +84,6 @@ def test_covariance_is_that_of_the_estimates_and_of_contrasts():
     for contrast in (np.array([0.0, 1, -1, 0]), np.array([0.0, 1, 1, 0])):
         stated = float(contrast @ covariance(truth)[1][0] @ contrast)
         assert np.var(fits.params @ contrast) == pytest.approx(stated, rel=0.06)
-
-
-def test_many_releases_at_once_equal_one_by_one():
-    rng = np.random.default_rng(5)
-    z = make(n=250)
-    noise = equal_noise(5, 60.0)
-    grams = z.T @ z + symmetric_noise(rng, 4, noise)
-    nobs = grams[:, 0, 0]
-    contrasts = np.array([[0.0, 1, 0, 0], [0, 1, -1, 0]])
-    for laplace in (False, True):
-        problem = GramProblem(noise, np.eye(4, 5), np.eye(5)[4], laplace=laplace)
-        together = fit_gram(problem, grams, nobs)
-        ends = score_interval(together, contrasts, 0.1)
-        pvalues = score_pvalue(together, contrasts, np.zeros((4, 2)))
-        for index in range(4):
-            alone = fit_gram(problem, grams[index : index + 1], nobs[index : index + 1])
-            np.testing.assert_allclose(alone.params[0], together.params[index], rtol=1e-9)
-            np.testing.assert_allclose(score_interval(alone, contrasts, 0.1)[0], ends[index], rtol=1e-7)
-            np.testing.assert_allclose(score_pvalue(alone, contrasts, np.zeros((1, 2)))[0], pvalues[index], rtol=1e-7)
-
-
-@pytest.mark.parametrize("laplace", [False, True])
-def test_p_value_at_the_end_of_an_interval_is_its_level(laplace):
-    rng = np.random.default_rng(6)
-    z = make(n=2000)
-    noise = equal_noise(5, 100.0)
-    gram = z.T @ z + symmetric_noise(rng, 1, noise)
-    fit = fit_gram(GramProblem(noise, np.eye(4, 5), np.eye(5)[4], laplace=laplace), gram, gram[:, 0, 0])
-    ends = score_interval(fit, np.eye(4), 0.05)[0]
-    for end in ends.T:
-        np.testing.assert_allclose(score_pvalue(fit, np.eye(4), end[None])[0], 0.05, rtol=2e-3)
-
-
-def test_one_restriction_of_the_joint_test_is_the_square_of_the_single_one():
-    rng = np.random.default_rng(7)
-    z = make(n=800)
-    noise = equal_noise(5, 40.0)
-    gram = z.T @ z + symmetric_noise(rng, 1, noise)
-    fit = fit_gram(GramProblem(noise, np.eye(4, 5), np.eye(5)[4]), gram, gram[:, 0, 0])
-    restriction = np.array([[0.0, 1, 0.5, 0]])
-    joint, _ = score_joint(fit, restriction, np.array([[0.2]]))
-    single = score_statistic(score_of(fit, restriction), np.array([[0.2]]))
-    np.testing.assert_allclose(joint[0], single[0, 0] ** 2, rtol=1e-9)
 
 
 def test_where_noise_swamps_the_design_intervals_are_unbounded_and_estimates_finite():

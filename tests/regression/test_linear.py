@@ -47,34 +47,6 @@ def test_estimates_are_near_the_truth_at_every_price(price):
     assert (ends[:, 1] - ends[:, 0] < 0.6).all()
 
 
-@pytest.mark.parametrize("n", [0, 1, 10, 100])
-@pytest.mark.parametrize("price", [dpi.ZCDP(1e-4), dpi.ZCDP(0.5), dpi.PureDP(1.0)], ids=str)
-def test_few_rows_or_none_give_no_error_and_no_nan(n, price):
-    cells, rng = rows(max(n, 1), seed=n)
-    cells = {name: values[:n] for name, values in cells.items()}
-    for _ in range(3):
-        checked(drawer("y ~ x + k + C(g)", price).estimate(cells, rng))
-
-
-@pytest.mark.parametrize("kind", ["constant", "two values", "zeros", "at a bound", "rare values", "constant regressor"])
-def test_odd_columns_give_no_error_and_no_nan(kind):
-    cells, rng = rows(2000)
-    n = len(cells["y"])
-    y = {
-        "constant": np.full(n, 1.5),
-        "two values": np.where(rng.random(n) < 0.5, -1.0, 1.0),
-        "zeros": np.where(rng.random(n) < 0.9, 0.0, rng.exponential(2.0, n)),
-        "at a bound": np.full(n, 8.0),
-    }.get(kind, cells["y"])
-    cells["y"] = np.clip(y, -8, 8)
-    if kind == "rare values":
-        cells["k"] = np.where(rng.random(n) < 0.002, 50, 0)
-    if kind == "constant regressor":
-        cells["x"] = np.full(n, 0.25)
-    for price in (dpi.ZCDP(0.5), dpi.ZCDP(0.02)):
-        checked(drawer("y ~ x + k", price).estimate(cells, rng))
-
-
 def test_a_regressor_squared_costs_no_more_than_one_in_public_coordinates():
     schema = dpi.Schema(x=dpi.Real(0, 60), y=dpi.Real(-8, 8))
     shares = []

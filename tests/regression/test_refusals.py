@@ -56,22 +56,40 @@ def refused(study, error, ask, *words, price=PRICE):
         assert word in str(caught.value)
 
 
+FORMULAS = [
+    ("x + I(2 * x)", CollinearDesignError, ("I(2 * x)", "leave out one of")),
+    ("I(x > 0) + I(x <= 0)", CollinearDesignError, ("I(x <= 0)", "Intercept, I(x > 0)")),
+    ("C(g) + I(g == 'a')", CollinearDesignError, ("I(g == 'a')", "C(g)[T.b]")),
+    ("minimum(x, 0) + maximum(x, 0) + x", CollinearDesignError, ("minimum(x, 0), maximum(x, 0), x",)),
+    ("age", DPInferError, ("'age'", "it has: x, u")),
+    ("log(u)", FormulaError, ("log(u)", "unbounded")),
+    ("x**2", FormulaError, ("I(x**2)",)),
+    ("x + (u", FormulaError, ("is not a valid formula",)),
+]
+OPTIONS = [
+    ({"ranges": "yes"}, ("ranges='yes'", "True or False")),
+    ({"inference": "exact"}, ("inference='exact'", "'score'")),
+    ({"target": "sample"}, ("target='sample'", "'data'")),
+    ({"where": "x"}, ("comparison",)),
+]
+
+
 @pytest.mark.parametrize("name", FITS)
-@pytest.mark.parametrize(
-    ("right", "error", "words"),
-    [
-        ("x + I(2 * x)", CollinearDesignError, ("I(2 * x)", "leave out one of")),
-        ("I(x > 0) + I(x <= 0)", CollinearDesignError, ("I(x <= 0)", "Intercept, I(x > 0)")),
-        ("C(g) + I(g == 'a')", CollinearDesignError, ("I(g == 'a')", "C(g)[T.b]")),
-        ("minimum(x, 0) + maximum(x, 0) + x", CollinearDesignError, ("minimum(x, 0), maximum(x, 0), x",)),
-        ("age", DPInferError, ("'age'", "it has: x, u")),
-        ("log(u)", FormulaError, ("log(u)", "unbounded")),
-        ("x**2", FormulaError, ("I(x**2)",)),
-        ("x + (u", FormulaError, ("is not a valid formula",)),
-    ],
-)
-def test_formulas(study, name, right, error, words):
-    refused(study, error, lambda data: getattr(dpi, name)(f"{FITS[name]} ~ {right}", data), *words)
+def test_formulas_options_and_prices(study, name):
+    """Noise without a spread once ended in an error of linear algebra, or a warning of a division by zero."""
+
+    def ask(right="x", **options):
+        return lambda data: getattr(dpi, name)(f"{FITS[name]} ~ {right}", data, **options)
+
+    for right, error, words in FORMULAS:
+        refused(study, error, ask(right), *words)
+    for options, words in OPTIONS:
+        refused(study, DPInferError, ask(**options), *words)
+    for price in (dpi.ZCDP(1e-300), dpi.ZCDP(1e-12), dpi.GDP(1e-200)):
+        ledger = dpi.Ledger.in_memory(type(price)(1.0))
+        rows = dpi.PrivateData(SCHEMA.sample(10, np.random.default_rng(1)), SCHEMA, ledger)
+        refused((rows, ledger), PrivacyUnitError, ask(), "ask for a larger share of the budget", price=price)
+    refused(study, PrivacyUnitError, ask(), "less noise than can be drawn", price=dpi.PureDP(1e5))
 
 
 @pytest.mark.parametrize(
@@ -91,60 +109,27 @@ def test_what_some_rows_tell_apart_is_served(right):
     assert right.split(" + ")[0] in asked.text(SCHEMA) or right == "1"
 
 
-@pytest.mark.parametrize("name", FITS)
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"ranges": "yes"}, ("ranges='yes'", "True or False")),
-        ({"inference": "exact"}, ("inference='exact'", "'score'")),
-        ({"target": "sample"}, ("target='sample'", "'data'")),
-        ({"where": "x"}, ("comparison",)),
-    ],
-)
-def test_options(study, name, options, words):
-    refused(study, DPInferError, lambda data: getattr(dpi, name)(f"{FITS[name]} ~ x", data, **options), *words)
+ALPHA = [
+    ({"family": FAMILIES.NegativeBinomial(alpha=alpha)}, OptionError, (f"alpha={alpha}",))
+    for alpha in (-1.0, 0.0, float("nan"))
+]
+NO_LOG = [{"family": None, "offset": "u"}, {"family": FAMILIES.Binomial(), "exposure": "I(u + 1)"}]
 
 
 @pytest.mark.parametrize(
-    ("family", "error", "words"),
+    ("options", "error", "words"),
     [
-        ("binomial", OptionError, ("family='binomial'", "sm.families.Binomial()")),
-        (FAMILIES.Binomial, OptionError, ("<class Binomial>", "an instance")),
-        (FAMILIES.Tweedie(), NotProvedError, ("Tweedie() with link Log",)),
-        (FAMILIES.Gaussian(FAMILIES.links.Log()), NotProvedError, ("Gaussian() with link Log",)),
-        (FAMILIES.NegativeBinomial(alpha=-1.0), OptionError, ("alpha=-1.0", "between 1e-06 and 100")),
-        (FAMILIES.NegativeBinomial(alpha=0.0), OptionError, ("alpha=0.0",)),
-        (FAMILIES.NegativeBinomial(alpha=float("nan")), OptionError, ("alpha=nan",)),
-        (FAMILIES.NegativeBinomial(alpha=1e9), OptionError, ("alpha",)),
+        ({"family": "binomial"}, OptionError, ("family='binomial'", "sm.families.Binomial()")),
+        ({"family": FAMILIES.Binomial}, OptionError, ("<class Binomial>", "an instance")),
+        ({"family": FAMILIES.Tweedie()}, NotProvedError, ("Tweedie() with link Log",)),
+        ({"family": FAMILIES.Gaussian(FAMILIES.links.Log())}, NotProvedError, ("Gaussian() with link Log",)),
+        ({"family": FAMILIES.NegativeBinomial(alpha=1e9)}, OptionError, ("alpha", "between 1e-06 and 100")),
+        *ALPHA,
+        *((options, NotProvedError, ("logarithmic",)) for options in NO_LOG),
     ],
-    ids=["a name", "a class", "tweedie", "link", "alpha below 0", "alpha 0", "alpha nan", "alpha too large"],
 )
-def test_families(study, family, error, words):
-    refused(study, error, lambda data: dpi.glm("n ~ x", data, family=family), *words)
-
-
-@pytest.mark.parametrize("family", [None, FAMILIES.Binomial()], ids=["gaussian", "binomial"])
-@pytest.mark.parametrize("option", [{"offset": "u"}, {"exposure": "I(u + 1)"}], ids=str)
-def test_offsets_have_a_logarithmic_link(study, family, option):
-    response = "y" if family is None else "b"
-    refused(
-        study, NotProvedError, lambda data: dpi.glm(f"{response} ~ x", data, family=family, **option), "logarithmic"
-    )
-
-
-@pytest.mark.parametrize("name", FITS)
-@pytest.mark.parametrize("price", [dpi.ZCDP(1e-300), dpi.ZCDP(1e-12), dpi.GDP(1e-200)], ids=str)
-def test_prices_that_are_too_small(study, name, price):
-    if isinstance(price, dpi.GDP):
-        ledger = dpi.Ledger.in_memory(dpi.GDP(1.0))
-        study = dpi.PrivateData(SCHEMA.sample(10, np.random.default_rng(1)), SCHEMA, ledger), ledger
-    refused(
-        study,
-        PrivacyUnitError,
-        lambda data: getattr(dpi, name)(f"{FITS[name]} ~ x", data),
-        "ask for a larger share of the budget",
-        price=price,
-    )
+def test_families(study, options, error, words):
+    refused(study, error, lambda data: dpi.glm(f"{'b' if options in NO_LOG[1:] else 'n'} ~ x", data, **options), *words)
 
 
 def test_weights_of_other_models_point_to_those_that_take_them(study):
@@ -191,12 +176,11 @@ def stored(name):
 VALUES = (1e308, -1e200, float("nan"), float("inf"), 2**1000, 0.0, "x", None, [1.0], True)
 
 
-@pytest.mark.parametrize("tries", [12, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["ols", "logit", "poisson", "quantreg"])
-def test_forged_settings_are_refused_or_harmless(name, tries, tmp_path):
-    rng = np.random.default_rng(tries)
+def test_forged_settings_are_refused_or_harmless(name, tmp_path):
+    rng = np.random.default_rng(12)
     path = tmp_path / "forged.json"
-    for _ in range(tries):
+    for _ in range(20):
         forged = json.loads(stored(name))
         settings = forged["stages"][rng.integers(len(forged["stages"]))]["settings"]
         if not settings:
@@ -221,23 +205,3 @@ def _forge(settings, name, value, rng):
     while isinstance(inside[0], list):
         inside = inside[int(rng.integers(len(inside)))]
     inside[int(rng.integers(len(inside)))] = value
-
-
-def test_averages_at_public_points_are_those_of_statsmodels():
-    frame = SCHEMA.sample(4000, np.random.default_rng(1))
-    question = dpi.logit("b ~ x + u", dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(2)))
-    found = question.fit(dpi.ZCDP(2.0))
-    slope = found.get_margeff(atexog={"x": 0.5, "u": 2.0}).margeff
-    mean = float(found.predict({"x": [0.5], "u": [2.0]})[0])
-    np.testing.assert_allclose(slope, mean * (1 - mean) * found.params[["x", "u"]], rtol=1e-10)
-    assert isinstance(found.link, FAMILIES.links.Logit)
-
-
-@pytest.mark.parametrize("name", FITS)
-def test_too_little_noise_is_refused_by_name(study, name):
-    """Noise without a spread once ended in an error of linear algebra, or a warning of a division by zero."""
-    more = {"q": 0.5} if name == "quantreg" else {}
-    more = {"family": FAMILIES.Gaussian()} if name == "glm" else more
-    words = ("less noise than can be drawn",)
-    refused(study, PrivacyUnitError, lambda d: getattr(dpi, name)(f"{FITS[name]} ~ x", d, **more), *words,
-            price=dpi.PureDP(1e5))  # fmt: skip

@@ -40,6 +40,8 @@ class Frozen:
     fit: object
     results: GLMResults
     frame: pd.DataFrame = field(repr=False)
+    design: FormulaDesign = field(repr=False)
+    slope: AverageSlope
 
 
 def as_inference(fit, kind=WaldStub, **changes):
@@ -69,6 +71,7 @@ def fitted(model, formula, link, frame, *, counts=False, ols=False):
     design, exog = in_statsmodels_order(formula, frame)
     response = frame[formula.split("~")[0].strip()].astype(float)
     fit = model(response, exog).fit(**({} if ols else {"disp": 0, "maxiter": 200}))
+    slope = released_slope(fit, link, exog)
     results = GLMResults(
         as_inference(fit),
         StubRelease(),
@@ -77,9 +80,9 @@ def fitted(model, formula, link, frame, *, counts=False, ols=False):
         model_name="Private GLM",
         design=design,
         counts=counts,
-        average_slope=released_slope(fit, link, exog),
+        average_slope=slope,
     )
-    return Frozen(fit, results, exog)
+    return Frozen(fit, results, exog, design, slope)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +123,7 @@ def any_model(request, frame):
 
 def logistic(model, **changes):
     """Results of the logit with the same inference and design, and what is changed."""
-    parts = {"inference": model.results.inference, "link": LINKS.Logit(), "design": model.results._design} | changes
+    parts = {"inference": model.results.inference, "link": LINKS.Logit(), "design": model.design} | changes
     return GLMResults(parts.pop("inference"), StubRelease(), **parts)
 
 
@@ -172,7 +175,7 @@ def test_effects_at_all_points_have_no_errors_as_in_statsmodels(logit):
 
 def test_points_by_columns_of_the_schema_are_those_of_the_design(logit):
     by_column = logit.results.get_margeff(atexog=NEW)
-    rows = logit.results._design.rows(logit.results._design.read(NEW))
+    rows = logit.design.rows(logit.design.read(NEW))
     pd.testing.assert_frame_equal(by_column.summary_frame(), logit.results.get_margeff(atexog=rows).summary_frame())
 
 
@@ -262,7 +265,7 @@ def test_effects_that_the_link_gives_need_no_average(poisson, frame):
 
 
 def test_an_average_with_unknown_covariance_counts_the_worst(logit):
-    slope = logit.results._average_slope
+    slope = logit.slope
     worst = logistic(logit, average_slope=slope._replace(covariance=None)).get_margeff()
     known = logit.results.get_margeff()
     assert (worst.margeff_se >= known.margeff_se - 1e-12).all()
@@ -277,7 +280,7 @@ def test_the_inference_may_offer_the_average(logit):
     class WithSlope(WaldStub):
         average_slope: AverageSlope | None = None
 
-    inference = WithSlope(**{**vars(logit.results.inference), "average_slope": logit.results._average_slope})
+    inference = WithSlope(**{**vars(logit.results.inference), "average_slope": logit.slope})
     results = logistic(logit, inference=inference)
     np.testing.assert_allclose(results.get_margeff().margeff_se, logit.results.get_margeff().margeff_se)
 
@@ -344,7 +347,7 @@ def test_unknown_effects_and_missing_columns_are_named(logit):
 
 def test_what_is_not_determined_stays_infinite_and_never_nan(logit):
     unbounded = as_inference(logit.fit, UnboundedStub, method="score")
-    results = logistic(logit, inference=unbounded, average_slope=logit.results._average_slope)
+    results = logistic(logit, inference=unbounded, average_slope=logit.slope)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         effects = results.get_margeff()

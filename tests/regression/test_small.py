@@ -15,8 +15,7 @@ from validation.regression.newton_draws import Drawer
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "score"])
-@pytest.mark.parametrize(("n", "price"), [(1000, dpi.PureDP(1)), (10_000, dpi.PureDP(0.1))])
-def test_tests_that_noise_dominates_keep_their_size(n, price, method):
+def test_tests_that_noise_dominates_keep_their_size(method):
     """Other coefficients are then anywhere: where they are estimated tells nothing (18% to 31% were rejected, of 5)."""
     names = ["age", "yrs_married", "religious", "rate_marriage"]
     rows = sm.datasets.fair.load_pandas().data[names]
@@ -24,12 +23,11 @@ def test_tests_that_noise_dominates_keep_their_size(n, price, method):
     schema = dpi.Schema(
         age=dpi.Real(17, 42), yrs_married=dpi.Real(0, 25), religious=dpi.Integer(1, 4), rate_marriage=dpi.Integer(1, 5)
     )
-    question = Drawer(
-        Newton(formula="rate_marriage ~ age + yrs_married + religious"), Context(schema, "add_remove", price)
-    )
+    asked = Newton(formula="rate_marriage ~ age + yrs_married + religious")
+    question = Drawer(asked, Context(schema, "add_remove", dpi.PureDP(1)))
     rng, rejected, covered, replicates = np.random.default_rng(31), np.zeros(4), np.zeros(4), 200
     for _ in range(replicates):
-        drawn = rows.iloc[rng.integers(0, len(rows), n)]
+        drawn = rows.iloc[rng.integers(0, len(rows), 1000)]
         found = question.estimate({name: drawn[name].to_numpy() for name in names}, rng, method)
         pvalues = found.contrast_pvalues(np.eye(4), truth)
         rejected += pvalues < 0.05
@@ -43,13 +41,13 @@ def test_tests_that_noise_dominates_keep_their_size(n, price, method):
 
 
 @pytest.mark.parametrize("target", ["population", "data"])
-@pytest.mark.parametrize(("rho", "flagged"), [(0.5, 0), (0.0005, 20)])
+@pytest.mark.parametrize(("rho", "flagged"), [(0.5, 0), (0.0005, 10)])
 def test_terms_whose_intervals_are_mostly_noise_are_named(rho, flagged, target):
     names = ["age", "yrs_married", "rate_marriage"]
     rows = sm.datasets.fair.load_pandas().data[names]
     schema = dpi.Schema(age=dpi.Real(17, 42), yrs_married=dpi.Real(0, 25), rate_marriage=dpi.Integer(1, 5))
     named = 0
-    for seed in range(20):
+    for seed in range(10):
         data = dpi.PublicData(rows, schema, rng=np.random.default_rng(seed))
         question = dpi.ols("rate_marriage ~ age + yrs_married", data, method="newton", target=target)
         flags = question.fit(dpi.ZCDP(rho)).flags

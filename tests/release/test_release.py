@@ -1,19 +1,18 @@
-# ruff: noqa: PD011  (the values of a release are no pandas values)
 """A release as a value: lossless as JSON, refused when damaged, saved whole or not at all."""
 
 import json
 import os
-import pickle
 import stat
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpinfer as dpi
 from dpinfer.errors import DPInferError, InferenceError, ReleaseError, ReleaseFormatError, ReleaseVersionError
+from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release.release import FORMAT_VERSION, Release, read_release
 from tests.linear import gram_ols
 
@@ -33,48 +32,19 @@ FRAME = frame()
 QUESTIONS = {
     "gaussian": (gram_ols("y ~ x + C(g, contr.sum) + `hours per week`"), dpi.ZCDP(0.5), "add_remove"),
     "laplace": (gram_ols("y ~ x", inference="wald"), dpi.PureDP(2.0), "replace_one"),
-    "options": (
-        gram_ols("y ~ x + g", where="x > 0.1", row_norm=1.7, clamped_share=0.1, target="data"),
-        dpi.GDP(1.0),
-        "add_remove",
-    ),
-    "split": (gram_ols("y ~ x", split=(0.2, 0.3, 0.5)), dpi.ApproxDP(1.0, 1e-6), "replace_one"),
-    "simulated": (gram_ols("y ~ x", inference="simulated", replicates=99, seed=5), dpi.ZCDP(0.5), "add_remove"),
 }
 
 
+@cache
 def measure(name):
     procedure, price, neighbors = QUESTIONS[name]
     ledger = dpi.Ledger.in_memory(price, neighbors=neighbors)
     return procedure.bind(dpi.PrivateData(FRAME, SCHEMA, ledger)).measure(price)
 
 
-@pytest.fixture(scope="module", params=QUESTIONS)
-def release(request):
-    return measure(request.param)
-
-
 @pytest.fixture(scope="module")
 def plain():
     return measure("gaussian")
-
-
-def same_results(first, second):
-    pd.testing.assert_frame_equal(first.summary_frame(), second.summary_frame(), check_exact=True)
-    pd.testing.assert_frame_equal(first.cov_params(), second.cov_params(), check_exact=True)
-    assert first.summary().as_text() == second.summary().as_text()
-
-
-def test_json_files_and_pickles_lose_nothing(release, tmp_path):
-    path = tmp_path / "income.json"
-    release.save(path)
-    for read in (Release.from_json(release.to_json()), read_release(path), read_release(str(path))):
-        assert read == release == pickle.loads(pickle.dumps(release))
-        assert read.to_json() == release.to_json()
-        assert {type(value) for value in read.values} == {int}
-        same_results(read.infer(), release.infer())
-    with pytest.raises(FileNotFoundError, match=f"no such folder: '{tmp_path / 'missing'}'"):
-        release.save(tmp_path / "missing" / "income.json")
 
 
 def test_the_text_is_readable_and_says_what_was_paid(plain):
@@ -108,30 +78,6 @@ def test_damage_to_a_stage_is_named_by_its_field(plain, path, value, words):
         Release.from_json(changed(plain, path, value))
 
 
-STAGED = {
-    "density": (lambda data: dpi.density("x", data), dpi.ZCDP(0.5), ["fine", "width"]),
-    "quantile": (lambda data: dpi.quantile("x", data, q=0.5), dpi.PureDP(2.0), []),
-}
-
-
-@pytest.mark.parametrize("name", STAGED)
-def test_several_stages_with_their_settings_lose_nothing(name, tmp_path):
-    ask, price, told = STAGED[name]
-    release = ask(dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(price))).measure(price)
-    assert len(release.stages) > 1
-    assert [key for stage in release.stages for key in stage.settings] == told
-    release.save(tmp_path / "staged.json")
-    read = read_release(tmp_path / "staged.json")
-    assert read == release == pickle.loads(pickle.dumps(release))
-    assert [stage.settings for stage in read.stages] == [stage.settings for stage in release.stages]
-    assert [stage.law for stage in read.stages] == [stage.law for stage in release.stages]
-    assert read.infer().summary().as_text() == release.infer().summary().as_text()
-    assert release.values == tuple(value for stage in release.sums for value in stage.values)
-    for place in range(len(release.stages)):
-        with pytest.raises(ReleaseFormatError, match="sums"):
-            Release.from_json(changed(release, ["stages", place, "sums"], KeyError))
-
-
 def test_large_integers_survive(plain):
     (only,) = plain.stages
     huge = replace(plain, stages=(replace(only, values=(2**80 + 1, *only.values[1:])),))
@@ -157,7 +103,9 @@ def test_what_is_no_release_is_refused(text, tmp_path):
         read_release(path)
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_files_that_cannot_be_read_or_written(plain, tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"no such folder: '{tmp_path / 'missing'}'"):
+        plain.save(tmp_path / "missing" / "income.json")
     with pytest.raises(ReleaseFormatError, match="cannot be read"):
         read_release(tmp_path / "none.json")
     with pytest.raises(ReleaseFormatError, match="cannot be read"):
@@ -312,7 +260,9 @@ def test_saving_replaces_a_file_and_others_may_read_it(plain, tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_array_and_variances_are_in_units_of_the_features(release):
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_array_and_variances_are_in_units_of_the_features(name):
+    release = measure(name)
     steps = np.array(release.steps)
     assert np.array_equal(release.array, [float(v * s) for v, s in zip(release.values, release.steps, strict=True)])
     assert np.array_equal(release.noise_variances, release.law.variances * steps**2)
@@ -320,7 +270,7 @@ def test_array_and_variances_are_in_units_of_the_features(release):
     assert np.allclose(release.array, [float(one) for one in exact], rtol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_simulated_releases_have_the_noise_of_the_law(name):
     """Mean and variance within six standard errors: a false alarm has probability below 1e-7."""
     release = measure(name)
@@ -350,3 +300,49 @@ def test_a_release_is_frozen_and_prints_no_sum(plain):
         plain.values = ()
     assert str(plain.values[0]) not in repr(plain)
     assert plain.schema == SCHEMA
+
+
+# A measurement says all that will be done before it is done
+
+
+PLAIN = dpi.Schema(x=dpi.Real(0, 1, missing=0, impossible=0), y=dpi.Real(0, 1, missing=0, impossible=0))
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.1), dpi.PureDP(0.5), dpi.GDP(0.5), dpi.ApproxDP(1, 1e-6)], ids=str)
+def test_every_sum_has_a_name_a_step_and_a_scale(neighbors, price):
+    measurement = gram_ols("y ~ x", clamped_share=0.1).measurement(price, schema=PLAIN, neighbors=neighbors)
+    assert measurement.names == ("1 * 1", "1 * x", "1 * y", "x * x", "x * y", "y * y", "clamped rows")
+    assert len(measurement.steps) == len(measurement.law.scales) == 7
+    assert measurement.law.family == ("laplace" if isinstance(price, dpi.PureDP) else "gaussian")
+    assert measurement.cost.price == price
+    assert measurement.exact == (("1 * 1",) if neighbors == "replace_one" else ())
+
+
+def test_the_description_names_everything_that_is_public():
+    measurement = gram_ols("y ~ x").measurement(dpi.ZCDP(0.125), schema=PLAIN, neighbors="replace_one")
+    text = measurement.describe()
+    for words in (
+        "6 sums of products of 3 bounded features: 1, x, y",
+        "reads        x, y",
+        "neighbours   replace_one",
+        "Euclidean",
+        "discrete gaussian",
+        "exact        1 * 1",
+        "0.125-zCDP",
+    ):
+        assert words in text
+    free = gram_ols("y ~ x").measurement(dpi.ZCDP(0.125), schema=PLAIN, neighbors="add_remove")
+    assert "exact        nothing" in free.describe()
+
+
+def test_off_diagonal_sums_get_half_the_variance():
+    measurement = dpi.gram(["x", "y"]).measurement(dpi.ZCDP(0.125), schema=PLAIN, neighbors="add_remove")
+    variances = measurement.law.variances
+    assert variances[1] == pytest.approx(variances[0] / 2, rel=1e-12)
+    assert variances[3] == variances[0]
+
+
+def test_a_measurement_is_a_function_of_public_things_alone():
+    one, two = (gram_ols("y ~ x").measurement(dpi.GDP(0.3), schema=PLAIN, neighbors="replace_one") for _ in range(2))
+    assert (one.law, one.cost, one.names, one.question) == (two.law, two.cost, two.names, two.question)

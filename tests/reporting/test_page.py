@@ -1,6 +1,7 @@
 """Parts of pages: text for a terminal, HTML for a page."""
 
 import io
+from base64 import b64decode
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,7 +10,19 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from dpinfer.reporting.page import MARKER, Code, Listed, Note, Picture, Section, Tables, Text, page_html, section_text
+from dpinfer.reporting.page import (
+    MARKER,
+    Picture,
+    Section,
+    framed,
+    listing,
+    note,
+    page_html,
+    paragraph,
+    printed,
+    script,
+    section_text,
+)
 
 VOID = {"meta", "img", "source"}
 
@@ -44,45 +57,46 @@ def drawn():
 
 
 def test_texts_are_escaped_in_html_and_wrapped_on_a_terminal():
-    assert Text("`code` & <b>").as_html() == "<p><code>code</code> &amp; &lt;b&gt;</p>"
-    assert max(map(len, Text("word " * 100).as_text().splitlines())) <= 92
-    assert Note("Mind", "a\n    b").as_text() == "| Mind: a b"
-    assert Note("Mind", "a\n    b").as_html() == '<aside class="note"><strong>Mind.</strong> a b</aside>'
-    assert Listed(["a < b", "c"]).as_html() == "<ul><li>a &lt; b</li><li>c</li></ul>"
-    assert Listed(["a < b", "c"]).as_text() == "- a < b\n- c"
+    assert paragraph("`code` & <b>").html == "<p><code>code</code> &amp; &lt;b&gt;</p>"
+    assert max(map(len, paragraph("word " * 100).text.splitlines())) <= 92
+    assert note("Mind", "a\n    b").text == "| Mind: a b"
+    assert note("Mind", "a\n    b").html == '<aside class="note"><strong>Mind.</strong> a b</aside>'
+    assert listing(["a < b", "c"]).html == "<ul><li>a &lt; b</li><li>c</li></ul>"
+    assert listing(["a < b", "c"]).text == "- a < b\n- c"
 
 
 def test_scripts_have_the_prompts_of_python():
-    script = Code("f(\n    1,\n)\n\ng()", python=True)
-    assert script.as_text() == ">>> f(\n...     1,\n... )\n>>> g()"
-    assert Code("a\nb").as_text() == "    a\n    b"
-    assert Code("a < b").as_html() == '<pre class="output">a &lt; b</pre>'
+    shown = script("f(\n    1,\n)\n\ng()")
+    assert shown.text == ">>> f(\n...     1,\n... )\n>>> g()"
+    assert printed("a\nb").text == "    a\n    b"
+    assert printed("a < b").html == '<pre class="output">a &lt; b</pre>'
 
 
 def test_frames_keep_their_names_and_numbers():
     frame = pd.DataFrame({"a<b": ["x & y", "z"], "n": [12345.6, 2.0]}, index=pd.Index(["<i>", "row"], name="kept"))
-    table = Tables.framed(frame, "Numbers")
-    shown = table.as_html()
+    table = framed(frame, "Numbers")
+    shown = table.html
     assert '<th scope="col">kept</th>' in shown
     assert '<th scope="row">&lt;i&gt;</th><td data-label="a&lt;b" class="words">x &amp; y</td>' in shown
     assert '<td data-label="n">12,346</td>' in shown
     assert "<style>" not in shown
-    assert "12,346" in table.as_text()
+    assert "12,346" in table.text
 
 
 def test_a_picture_is_drawn_for_either_ground():
     picture = Picture("line.png", drawn, 'A "line".')
-    html = Tags(picture.as_html())
+    html = Tags(picture.html)
     (source,), (image,) = html.of("source"), html.of("img")
     assert "prefers-color-scheme: dark" in source["media"]
     assert source["srcset"] != image["src"]
     assert image["alt"] == 'A "line". <A line>, horizontal: years'
     assert (image["width"], image["height"]) == ("300", "200")
-    light, dark = (imread(io.BytesIO(picture._drawn(theme).png))[..., :3] for theme in ("light", "dark"))
+    stored = [b64decode(one.removeprefix("data:image/png;base64,")) for one in (image["src"], source["srcset"])]
+    light, dark = (imread(io.BytesIO(one))[..., :3] for one in stored)
     assert light.mean() > 0.8
     assert dark.mean() < 0.3
     assert np.all(light[0, 0] == 1.0)
-    assert picture.png == picture._drawn("light").png
+    assert picture.png == stored[0]
 
 
 def test_a_figure_is_closed_where_it_cannot_be_saved(monkeypatch):
@@ -94,13 +108,13 @@ def test_a_figure_is_closed_where_it_cannot_be_saved(monkeypatch):
     monkeypatch.setattr(Figure, "savefig", refuse)
     before = plt.get_fignums()
     with pytest.raises(MemoryError):
-        Picture("", lambda: plt.figure(), "").as_html()
+        str(Picture("", lambda: plt.figure(), "").html)
     assert plt.get_fignums() == before
 
 
 def test_a_page_is_whole():
-    sections = [Section("One & two", [Text("a")]), Section("<three>", [Note("b", "c")])]
-    page = page_html("A <title>", [Text("lead")], sections, "footer `x`")
+    sections = [Section("One & two", [paragraph("a")]), Section("<three>", [note("b", "c")])]
+    page = page_html("A <title>", [paragraph("lead")], sections, "footer `x`")
     found = Tags(page)
     assert page.startswith("<!DOCTYPE html>")
     assert found.of("html") == [{"lang": "en"}]

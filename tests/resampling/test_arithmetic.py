@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError
-from dpinfer.resampling.arithmetic import Arithmetic
+from dpinfer.resampling.bootstrap import Arithmetic
 
 A, B, C = np.array([3.0, -1.5, 0.25]), np.array([4.0, 2.0, 8.0]), np.array([0.5, 7.0, 1.0])
 VALUES = {"a": A, "b": B, "c": C}

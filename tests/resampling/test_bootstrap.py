@@ -285,16 +285,9 @@ def test_the_population_is_found_again():
 @pytest.mark.parametrize(
     ("budget", "options", "weights", "price"),
     [
-        (PRICE, {}, "double_or_nothing", PRICE),
-        (BASIC, {}, "double_or_nothing", BASIC),
         (BASIC, {"currency": "basic"}, "double_or_nothing", BASIC),
-        (PRICE, {"neighbors": "replace_one"}, "public", PRICE),
-        (dpi.ZCDP(0.5), {"neighbors": "replace_one"}, "public", dpi.ZCDP(0.5)),
-        (BASIC, {"neighbors": "replace_one"}, "public", BASIC),
         (BASIC, {"neighbors": "replace_one", "currency": "basic"}, "public", BASIC),
-        (dpi.ZCDP(0.5), {}, "paired", dpi.ZCDP(0.5)),
         (dpi.ZCDP(0.5), {}, "paired", dpi.GDP(1.0)),
-        (dpi.ZCDP(0.5), {"neighbors": "replace_one"}, "paired", dpi.ZCDP(0.5)),
         (BASIC, {}, "paired", BASIC),
     ],
     ids=str,
@@ -543,10 +536,10 @@ def test_a_release_of_other_columns_is_not_taken_for_these(columns):
 # Rows that noise hides
 
 
-@pytest.mark.parametrize("statistic", ["mean", "total", "std", "cov", "corr", "exp(y * x)"])
-@pytest.mark.parametrize("rows", [0, 20])
-def test_fits_that_noise_dominates_are_results_without_warnings(rows, statistic):
-    for seed in range(5, 15):
+@pytest.mark.parametrize("statistic", ["std", "corr", "exp(y * x)"])
+def test_functions_of_sums_that_are_noise_are_results_without_warnings(statistic):
+    """Of means: `test_huge_noise_gives_valid_results` in `results/test_promises.py`."""
+    for rows, seed in [(0, seed) for seed in range(5, 15)] + [(20, seed) for seed in range(5, 15)]:
         data = public(FRAME[:rows], "add_remove", seed)
         results = bootstrap(["x", "y"], data, statistic=statistic, replicates=20).fit(PRICE)
         assert not results.summary_frame().isna().any(axis=None)

@@ -391,41 +391,34 @@ def test_a_thousand_cells():
 
 
 def test_what_cannot_be_combined_is_refused_by_name():
-    table = measure(dpi.table("g"))
-    other = measure(dpi.table("b"), seed=3)
-    with pytest.raises(OptionError, match="list"):
-        combine(table)
-    with pytest.raises(OptionError, match="list"):
-        combine([])
-    with pytest.raises(OptionError, match="read_release"):
-        combine([table, table.infer()])
+    table, other = measure(dpi.table("g")), measure(dpi.table("b"), seed=3)
+    mean, replaced = measure(dpi.mean("x")), measure(dpi.table("b"), neighbors="replace_one")
+    fewer = measure(dpi.table("g"), neighbors="replace_one", frame=FRAME.iloc[:50])
+    charged = [replace(table, charge_ids=("a", "b")), replace(other, charge_ids=("b", "c"))]
+    for error, match, releases in (
+        (OptionError, "list", table),
+        (OptionError, "list", []),
+        (OptionError, "read_release", [table, table.infer()]),
+        (InferenceError, "releases 1 and 2 are the same one", [table, table]),
+        (InferenceError, "data set: 'census' and 'None'", [replace(table, dataset="census"), other]),
+        (InferenceError, "neighbours: 'add_remove' and 'replace_one'", [table, replaced]),
+        (
+            InferenceError,
+            "rows: 'public, with simulated noise' and 'confidential'",
+            [table, replace(other, public=False)],
+        ),
+        (InferenceError, r"charge b\).*not independent", charged),
+        (InferenceError, "where: None and", [table, measure(dpi.table("b", where="x > 5"))]),
+        (InferenceError, "kinds table, mean", [table, mean]),
+        (InferenceError, r"kind 'gram'.*these can: count", [table, measure(dpi.gram(["x", "k"]))]),
+        (InferenceError, "different questions: mean of x and mean of k", [mean, measure(dpi.mean("k"))]),
+        (InferenceError, "where", [mean, measure(dpi.mean("x", where="k > 2"))]),
+        (InferenceError, "number of rows: 1200 and 50", [replaced, fewer]),
+    ):
+        with pytest.raises(error, match=match):
+            combine(releases)
     with pytest.raises(OptionError, match="inference"):
         combine([table, other], inference="score")
-    with pytest.raises(InferenceError, match="releases 1 and 2 are the same one"):
-        combine([table, table])
-    with pytest.raises(InferenceError, match="data set: 'census' and None"):
-        combine([replace(table, dataset="census"), other])
-    with pytest.raises(InferenceError, match="neighbours: 'add_remove' and 'replace_one'"):
-        combine([table, measure(dpi.table("b"), neighbors="replace_one")])
-    with pytest.raises(InferenceError, match="privacy: 'public' and 'private'"):
-        combine([table, replace(other, public=False)])
-    with pytest.raises(InferenceError, match=r"charge abc.*not independent"):
-        combine([replace(table, charge_ids=("abc",)), replace(other, charge_ids=("abc",))])
-    with pytest.raises(InferenceError, match=r"charge b\).*not independent"):
-        combine([replace(table, charge_ids=("a", "b")), replace(other, charge_ids=("b", "c"))])
-    with pytest.raises(InferenceError, match="where: None and"):
-        combine([table, measure(dpi.table("b", where="x > 5"))])
-    with pytest.raises(InferenceError, match="kinds table, mean"):
-        combine([table, measure(dpi.mean("x"))])
-    with pytest.raises(InferenceError, match=r"kind 'gram'.*these can: count"):
-        combine([table, measure(dpi.gram(["x", "k"]))])
-    with pytest.raises(InferenceError, match="different questions: mean of x and mean of k"):
-        combine([measure(dpi.mean("x")), measure(dpi.mean("k"))])
-    with pytest.raises(InferenceError, match="where"):
-        combine([measure(dpi.mean("x")), measure(dpi.mean("x", where="k > 2"))])
-    fewer = measure(dpi.table("b"), neighbors="replace_one", frame=FRAME.iloc[:50])
-    with pytest.raises(InferenceError, match="number of rows: 1200 and 50"):
-        combine([measure(dpi.table("g"), neighbors="replace_one"), fewer])
 
 
 def test_columns_declared_differently_are_refused():

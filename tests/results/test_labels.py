@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dpinfer as dpi
-from dpinfer.results.printing import _labelled
+from dpinfer.results.printing import column_labels
 
 SCHEMA = dpi.Schema(
     income=dpi.Real(0, 2e5, label="Net income", unit="EUR"),
@@ -34,28 +34,28 @@ def closed():
     plt.close("all")
 
 
-TOLD = {"age": ("Age", "Age (years)"), "race": ("Ethnic group", "Ethnic group"), "log": ("Log", "Log")}
+LABELS = {
+    "age": "Age (years)",
+    "Intercept": "Intercept",
+    "C(race)[T.b]": "Ethnic group[b]",
+    "C(race)[T.age]": "Ethnic group[age]",
+    "C(sex)[T.a]": "C(sex)[T.a]",
+    "age:race[T.age]": "Age:Ethnic group[age]",
+    "log(age)": "log(Age)",
+    "income[race=age, q=0.5]": "income[Ethnic group=age, q=0.5]",
+    "race=age": "Ethnic group=age",
+    "cov(income, age)": "cov(income, Age)",
+    "pages": "pages",
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("age", "Age (years)"),
-        ("Intercept", "Intercept"),
-        ("C(race)[T.b]", "Ethnic group[b]"),
-        ("C(race)[T.age]", "Ethnic group[age]"),
-        ("C(sex)[T.a]", "C(sex)[T.a]"),
-        ("age:race[T.age]", "Age:Ethnic group[age]"),
-        ("log(age)", "log(Age)"),
-        ("income[race=age, q=0.5]", "income[Ethnic group=age, q=0.5]"),
-        ("race=age", "Ethnic group=age"),
-        ("cov(income, age)", "cov(income, Age)"),
-        ("pages", "pages"),
-    ],
-)
-def test_labels_stand_for_names_of_columns_alone(name, label):
-    assert _labelled(name, TOLD) == label
-    assert _labelled(name, {}) == name
+def test_labels_stand_for_names_of_columns_alone(data):
+    schema = dpi.Schema({"log": dpi.Real(0, 1, label="Log"), "age": SCHEMA["age"], "race": SCHEMA["race"]})
+    rng = np.random.default_rng(1)
+    rows = dpi.PublicData(schema.sample(100, rng), schema, rng=rng)
+    labelled, plain = dpi.mean(["age", "log"], rows, by="race").measure(PRICE), dpi.mean("plain", data).measure(PRICE)
+    assert column_labels(labelled, LABELS) == list(LABELS.values())
+    assert column_labels(plain, LABELS) == list(LABELS)
 
 
 def test_tables_show_labels_and_params_keep_names(data, model):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpinfer.errors import FormulaError, OptionError, SchemaError, UnknownColumnError
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis, axis_to_dict
+from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.expressions import axis_from_dict, compile_condition, compile_expression, condition_axis
 
 SCHEMA = Schema(
@@ -114,7 +114,7 @@ def test_labels_columns_and_storage(axis, labels, columns, covers):
     assert axis.size == len(labels)
     assert axis.columns == columns
     assert axis.covers is covers
-    again = axis_from_dict(json.loads(json.dumps(axis_to_dict(axis))), SCHEMA)
+    again = axis_from_dict(json.loads(json.dumps(axis.to_dict())), SCHEMA)
     assert type(again) is type(axis)
     assert (again.name, again.labels, again.covers) == (axis.name, labels, covers)
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpinfer as dpi
 from dpinfer.errors import SchemaError
 from dpinfer.schema import Boolean, Category, Coded, Integer, Real, column_from_dict
 from tests.schema.test_codes import COLUMNS as CODED_COLUMNS
@@ -257,12 +258,18 @@ def test_equality_tells_types_of_levels_apart():
     assert Boolean() != "boolean"
 
 
-@pytest.mark.parametrize(
-    "column", [*COLUMNS, Real(-1e300, 1e-300, missing=-0.1), Category([1, 2.5, "x", False], impossible=False)], ids=repr
-)
+FURTHER = [Real(-1e300, 1e-300, missing=-0.1), Category([1, 2.5, "x", False], impossible=False)]
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, *CODED, *FURTHER], ids=repr)
 def test_round_trips(column):
-    assert column_from_dict(column.to_dict()) == column
-    assert pickle.loads(pickle.dumps(column)) == column
+    said = column_from_dict({**column.to_dict(), "label": "Income, yearly", "unit": "EUR", "source": "codebook, p. 7"})
+    assert (said.label, said.unit, said.source) == ("Income, yearly", "EUR", "codebook, p. 7")
+    assert said != column
+    for one in (column, said):
+        assert column_from_dict(one.to_dict()) == one
+        assert pickle.loads(pickle.dumps(one)) == one
+        assert eval(repr(one), dict(vars(dpi))) == one
     with pytest.raises(AttributeError):
         column.missing = 1
 

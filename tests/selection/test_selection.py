@@ -1,26 +1,18 @@
 """Selection as asked: only the choice depends on rows, bad questions cost nothing, and labels come back as given."""
 
-import logging
-
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import (
-    BudgetExceededError,
     FormulaError,
     InferenceError,
     OptionError,
-    PrivacyUnitError,
     SchemaError,
     UnknownColumnError,
 )
 from dpinfer.privacy.units import NEIGHBORS
-from tests.logs import charged
-from tests.questions import check_refused, hurting, seen
+from tests.questions import check_refused
 
 SCHEMA = dpi.Schema(
     {
@@ -51,60 +43,9 @@ def plain(rows=80):
     return SCHEMA.sample(rows, np.random.default_rng(8))
 
 
-FRAMES = hurting(SCHEMA, plain)
-
-
 def guarded(frame=None, neighbors="add_remove", budget=None):
     frame = plain() if frame is None else frame
     return dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(budget or dpi.ZCDP(1.0), neighbors=neighbors))
-
-
-def traced(kind, frame, neighbors):
-    """Fit, and collect everything that can be seen apart from what was selected."""
-    results, trace = seen(KINDS[kind](data=guarded(frame, neighbors)), dpi.ZCDP(0.5))
-    if kind != "thresholds":
-        (place,) = results.release.values  # noqa: PD011
-        assert results.candidates[place] == results.selected
-    return trace | {"accuracy": results.accuracy()}
-
-
-@pytest.fixture(scope="module")
-def usual():
-    return {(kind, neighbors): traced(kind, plain(), neighbors) for kind in KINDS for neighbors in NEIGHBORS}
-
-
-@pytest.mark.parametrize("name", FRAMES)
-def test_only_the_choice_depends_on_the_rows(name, usual, caplog, capfd):
-    caplog.set_level(logging.DEBUG)
-    start = sorted(FRAMES).index(name)
-    for place, kind in enumerate(KINDS):
-        neighbors = NEIGHBORS[(start + place) % 2]
-        traced(kind, plain(), neighbors)
-        logged = charged(caplog)
-        trace = traced(kind, FRAMES[name](), neighbors)
-        assert charged(caplog) == logged
-        assert trace == usual[kind, neighbors]
-        assert trace["warned"] == []
-    assert tuple(capfd.readouterr()) == ("", "")
-
-
-CELL = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.sampled_from(["a", "it's", "true"])
-
-
-@settings(max_examples=20)
-@given(st.sampled_from(sorted(KINDS)), st.lists(st.tuples(*[CELL] * len(SCHEMA)), max_size=4))
-def test_no_cells_can_make_a_choice_fail(kind, rows):
-    cells = np.empty((len(rows), len(SCHEMA)), dtype=object)
-    for place, row in enumerate(rows):
-        for column, cell in enumerate(row):
-            cells[place, column] = cell
-    data = dpi.PublicData(pd.DataFrame(cells, columns=list(SCHEMA), dtype=object), SCHEMA, rng=np.random.default_rng(0))
-    results = KINDS[kind](data=data).fit(dpi.PureDP(0.5))
-    if kind == "thresholds":
-        assert len(results.answers) == 4
-        assert set(results.answers) <= {"above", "below", "not reached"}
-    else:
-        assert results.selected in results.candidates
 
 
 # What is chosen
@@ -228,23 +169,6 @@ BAD |= {f"answers {bad}": (ABOVE, "b", {**ONE, "answers": bad}, OptionError, "an
 def test_bad_questions_are_refused_by_name_and_cost_nothing(name):
     for neighbors in NEIGHBORS:
         check_refused(guarded(neighbors=neighbors), *BAD[name])
-
-
-def test_bad_prices_cost_nothing():
-    data = guarded()
-    question = dpi.most_frequent("g", data)
-    for price, error in (
-        (0.1, OptionError),
-        (dpi.ZCDP(0.0), PrivacyUnitError),
-        (dpi.PureDP(0.0), PrivacyUnitError),
-        (dpi.ZCDP(2.0), BudgetExceededError),
-        (dpi.PureDP(1e-17), PrivacyUnitError),
-    ):
-        with pytest.raises(error):
-            question.fit(price)
-        assert data.ledger.charges().empty
-    question.fit(dpi.ZCDP(1.0))
-    assert data.ledger.spent == dpi.ZCDP(1.0)
 
 
 def test_a_release_is_not_measured_and_answers_its_own_question_only():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpinfer.statistics.moment_inference import batch_moments, intervals, pvalues
+from dpinfer.statistics.moment_inference import MomentInference, intervals, pvalues
 from dpinfer.statistics.moments import MomentSums, correlations, covariances, means, proportions, totals, variances
 
 EXPONENTS = [(order - second, second) for order in range(5) for second in range(order + 1)]
@@ -320,11 +320,12 @@ def test_degrees_of_freedom_fall_with_the_noise_of_the_variance():
 def test_releases_do_not_influence_each_other():
     drawn = np.random.default_rng(1).normal(scale=3.0, size=(6, 15))
     for estimator in ESTIMATORS.values():
-        options = {"names": ("a",) * 3, "shift": np.zeros(1), "factor": np.ones(1), "alpha": 0.1}
-        together = batch_moments(estimator(sums_of(columns(), 3.0, releases=drawn), population=True), **options)
+        names, scaled = ("a",) * 3, (np.zeros(1), np.ones(1))
+        together = estimator(sums_of(columns(), 3.0, releases=drawn), population=True)
+        together = MomentInference(names, together, *scaled).batch(0.1)
         for place in range(6):
             one = sums_of(columns(), 3.0, releases=drawn[place : place + 1])
-            alone = batch_moments(estimator(one, population=True), **options)
+            alone = MomentInference(names, estimator(one, population=True), *scaled).batch(0.1)
             np.testing.assert_allclose(together.params[place], alone.params[0], rtol=1e-10)
             np.testing.assert_allclose(together.intervals[place], alone.intervals[0], rtol=1e-7)
             np.testing.assert_allclose(together.pvalues[place], alone.pvalues[0], rtol=1e-7)

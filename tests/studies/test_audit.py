@@ -12,8 +12,7 @@ import dpinfer as dpi
 from dpinfer.errors import OptionError, UnknownColumnError
 from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.studies import audit as audited
-from dpinfer.studies.audit import FAMILYWISE
-from dpinfer.studies.audit_events import labels_finding
+from dpinfer.studies.audit import FAMILYWISE, labels_finding
 from validation.audit.planted import SCHEMA, Halves, block_mean
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from dpinfer.errors import InferenceError
 from dpinfer.results.estimates import checked_covariance
-from dpinfer.studies.measures import Replicates, Rules, performance
+from dpinfer.studies.coverage import Rules, performance
 
 
 def cell(missing, misses, count=1000):
@@ -15,7 +15,8 @@ def cell(missing, misses, count=1000):
     upper = np.where(np.isnan(estimate), np.inf, 2.0)
     error = np.where(np.isnan(estimate), np.nan, 0.1)
     no = np.zeros(count, dtype=bool)
-    return performance(Replicates(estimate, error, lower, upper, np.ones(count), no, no), 1.0, level=0.95)
+    named = {"estimate": estimate, "error": error, "lower": lower, "upper": upper, "pvalue": np.ones(count)}
+    return performance({**named, "flagged": no, "failed": no}, 1.0, level=0.95)
 
 
 def test_what_is_not_determined_has_an_interval_and_no_bias():

@@ -10,7 +10,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.procedures.procedure import Procedure
 from dpinfer.regression.linear import OLS
-from dpinfer.studies.oracle import Spread, chosen_spread, spread_of_replicates
+from dpinfer.studies.simulation import Spread, chosen_spread, spread_of_replicates
 
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(-1, 2))
 CLEAR = dpi.ZCDP(100.0)

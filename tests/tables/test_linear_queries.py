@@ -316,12 +316,12 @@ def test_studies_take_queries():
         truth={"ends": 200.0, "all": 400.0},
         n=400,
         privacy=[dpi.ZCDP(0.1), dpi.PureDP(0.3)],
-        replicates=2000,
+        replicates=300,
         seed=7,
         progress=False,
     )
     coverage = study.cells["coverage"].to_numpy()
-    assert np.abs(coverage - 0.95).max() < 0.025  # five standard errors
+    assert np.abs(coverage - 0.95).max() < 0.063  # five standard errors; above, 20,000 draws judge the intervals
 
 
 # Bad input

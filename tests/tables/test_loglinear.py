@@ -18,8 +18,6 @@ from dpinfer.errors import (
     SchemaError,
     UnknownColumnError,
 )
-from dpinfer.kernel.stage import Context
-from dpinfer.statistics.inference import Released
 from tests.asking import assert_damage_is_refused, assert_refused, each
 
 SCHEMA = dpi.Schema(
@@ -90,16 +88,6 @@ def test_the_smallest_table_is_measured():
     assert dpi.table(["g", "h"], release).infer().params.size == 6
     twice = dpi.loglinear("`age >= 18` * h + h * g + g:`age >= 18`", simulated())
     assert [axis.name for axis in twice.plan(SCHEMA).cells] == ["age >= 18", "h", "g"]
-
-
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("price", [dpi.ZCDP(0.1), dpi.PureDP(1.0), dpi.GDP(0.5), dpi.ApproxDP(1.0, 1e-6)], ids=str)
-def test_every_price_and_relation_is_served(price, neighbors):
-    results = dpi.loglinear("g * h", simulated(neighbors)).fit(price)
-    assert results.params.notna().all()
-    assert (results.nobs == 3000) is (neighbors == "replace_one")
-    if neighbors == "replace_one":
-        assert results.observed_freq.sum() == pytest.approx(3000)
 
 
 def test_a_table_that_was_bought_before_serves_any_formula_of_its_columns():
@@ -185,21 +173,6 @@ def test_real_rows_without_noise_are_statsmodels():
     np.testing.assert_allclose(results.expected_freq, known.fittedvalues, atol=1e-7)
     np.testing.assert_allclose(results.resid_pearson, known.resid_pearson, atol=1e-6)
     assert results.predict({"vote": 1, "educ": 3, "PID": 2})[0] == pytest.approx(results.expected_freq[True, 3, 2])
-
-
-def test_many_releases_at_once_are_the_same_as_one_by_one():
-    asked = dpi.loglinear("g * h", inference="wald")
-    measured = asked.measurement(PRICE, schema=SCHEMA, neighbors="replace_one")
-    data = simulated("replace_one")
-    release = asked.bind(data).measure(PRICE)
-    context = Context(SCHEMA, "replace_one", PRICE, 3000, True)
-    many = Released(context, measured.rows, release.names, release.law, np.asarray(release.steps), release.array[None])
-    found, one = asked.estimate(many), asked.infer(release)
-    np.testing.assert_allclose(found.params[0], one.params)
-    np.testing.assert_allclose(found.bse[0], one.bse)
-    np.testing.assert_allclose(found.intervals[0], one.conf_int(), rtol=1e-7)
-    oracle = asked.oracle(many, sampling=np.diag(one.cov_sampling))
-    np.testing.assert_allclose(oracle.halfwidth, 1.959964 * one.bse, rtol=0.05)
 
 
 def test_a_study_covers():

@@ -166,9 +166,12 @@ def test_coefficients_and_odds_ratios_are_drawn(method):
     assert len(ax.get_yticklabels()) == (2 if method == "plot_odds_ratios" else 5)
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("price", [dpi.ZCDP(1e-6), dpi.PureDP(1e-3), dpi.ZCDP(0.5)], ids=str)
 @pytest.mark.parametrize("inference", ["score", "wald"])
+@pytest.mark.parametrize(
+    ("price", "neighbors"),
+    [(dpi.ZCDP(1e-6), "add_remove"), (dpi.PureDP(1e-3), "replace_one"), (dpi.ZCDP(0.5), "replace_one")],
+    ids=str,
+)
 def test_joint_tests_of_tables_that_are_noise_do_not_raise(neighbors, price, inference):
     """A hypothesis without a fit has no covariance, and one of all coefficients leaves none to fit."""
     for seed in range(3):

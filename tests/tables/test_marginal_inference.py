@@ -16,12 +16,12 @@ from dpinfer.tables.marginal_inference import (
     count_estimates,
     joint_counts,
     joint_shares,
+    largest_variance_loads,
     nonnegative,
     parts_of,
     share_estimates,
     subsets_of,
 )
-from dpinfer.tables.workload import largest_variance_loads
 
 LEVELS = (2, 4, 3)
 PRICES = {"pure": dpi.PureDP(1.0), "zcdp": dpi.ZCDP(0.1)}

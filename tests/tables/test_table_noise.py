@@ -6,19 +6,23 @@ import pytest
 from dpinfer.release.laws import NoiseLaw
 from dpinfer.statistics.noise import Components, CountNoise
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence, cohens_w, cramers_v, residual_table
-from dpinfer.tables.marginal_inference import NoiseSource, TableNoise
+from dpinfer.tables.marginal_inference import CenteredMargins, NoiseSource, TableNoise
 
 PARTS = Components(common=2.0, rows=5.0, columns=0.5, both=9.0)
 
 
-def noise_of(shape, parts=PARTS):
-    return TableNoise(shape, parts, ())
+def noise_of(shape, parts=PARTS, sources=()):
+    two = len(shape) == 2
+    variances = {(): parts.common * np.prod(shape), (0,): parts.rows * shape[1] if two else parts.both}
+    variances |= {(1,): parts.columns * shape[0], (0, 1): parts.both} if two else {}
+    margins = CenteredMargins(shape, {}, variances, NoiseLaw("gaussian", ()), np.ones(0))
+    return TableNoise(margins, tuple(range(len(shape))), sources)
 
 
 def alike(shape, variance):
     cells = int(np.prod(shape))
     law = NoiseLaw("gaussian", (variance**0.5,) * cells)
-    return TableNoise(shape, Components(*(variance,) * 4), (NoiseSource(law, np.ones(cells), 1, np.eye(cells)),))
+    return noise_of(shape, Components(*(variance,) * 4), (NoiseSource(law, np.ones(cells), 1, np.eye(cells)),))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def test_draws_have_the_variances_of_their_sources(family):
     basis = np.array([[1.0, 0.0], [0.5, 1.0], [-1.0, 2.0]])
     several = 3 if family == "laplace" else 1
     source = NoiseSource(law, np.array([0.5, 2.0]), several, basis)
-    noise = TableNoise((3,), PARTS, (source,))
+    noise = noise_of((3,), sources=(source,))
     drawn = noise.rvs((4, 50_000, 3), np.random.default_rng(5)).reshape(-1, 3)
     expected = (basis * (several * law.variances * source.steps**2)) @ basis.T
     # 2e5 draws of kurtosis 6 at most: a relative error of a variance has a standard deviation below 0.6%

@@ -14,9 +14,9 @@ import dpinfer as dpi
 from dpinfer.studies.audit_pairs import served, setting_of, strong
 from validation.audit.event_searches import searched
 from validation.audit.planted import BUGS, SCHEMA
-from validation.common.cells import measured
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
+from validation.common.study import measured
 
 REPEATS = 3
 CELLS = [(name, planted, repeat) for name in BUGS for planted in (True, False) for repeat in range(REPEATS)]
@@ -148,7 +148,3 @@ def figure_of(found: pd.DataFrame) -> Any:
     axes.set(yticks=places, yticklabels=found["bug"], xlabel="share of repeats in which it is found", xlim=(0, 1.05))
     figure.legend(frameon=False, loc="outside lower center", ncols=3)
     return figure
-
-
-if __name__ == "__main__":
-    run(options("audit.audit_bugs", __doc__ or "", replicates=20_000))

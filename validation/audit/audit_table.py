@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.cells import measured
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
+from validation.common.study import measured
 
 AUTO = 20_000
 """Runs from which the audit is left to choose fewer where many numbers are released."""
@@ -122,7 +122,3 @@ def figure_of(table: pd.DataFrame) -> Figure:
     axes.tick_params(axis="y", labelsize=6)
     axes.legend(frameon=False, fontsize=8)
     return figure
-
-
-if __name__ == "__main__":
-    run(options("audit.audit_table", __doc__ or "", replicates=20_000))

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from joblib import Parallel, delayed
-from matplotlib.figure import Figure
 
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.schema.region import Ball, region_of
 from validation.blocks.stacked_fits import stacked_newton
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, lines
+from validation.common.rules import Claim
+from validation.common.study import Drawn, Study
 
 SIZES = (40, 60, 90, 130, 200, 300)
-RATE, CHUNK = 2.0, 2000
+RATE, BLOCKS = 2.0, 100
 BETA = np.array([0.4, 0.9])
 DRAWS = 100
 """Exponential blocks for each logit block: they cost nothing."""
 
 
-def exponential(size: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def exponential(size: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Estimates of a rate (R, 1), plain and corrected: maximum likelihood, one over the mean."""
-    rng = np.random.default_rng([seed, size, 1])
     halves = rng.gamma(size / 2, 1 / RATE, size=(count, 2))
     fits = np.stack([size / halves.sum(axis=1), size / 2 / halves[:, 0], size / 2 / halves[:, 1]], axis=1)[..., None]
     region = region_of(Ball(50), ["rate"])
     return block_values(fits[:, :1], region).estimates - RATE, block_values(fits, region).estimates - RATE
 
 
-def logistic(size: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def logistic(size: int, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Errors of the slope of a logit (R, 1), plain and corrected, less their linear part, whose mean is zero."""
-    rng = np.random.default_rng([seed, size, 2])
     region = region_of(Ball(8), ["Intercept", "x"])
     grid = np.linspace(-1, 1, 20_001)
     chance = 1 / (1 + np.exp(-BETA[0] - BETA[1] * grid))
@@ -55,28 +53,24 @@ def logistic(size: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return plain, corrected
 
 
-def biases(model: Any, count: int, seed: int, jobs: int) -> pd.DataFrame:
-    """Mean error by size of block, with its Monte Carlo error."""
+def draw(cell: tuple[str, int], rng: np.random.Generator, count: int) -> Drawn:
+    """Sums and sums of squares of errors of blocks, plain and corrected, as many as fit into a replicate."""
+    model, size = cell
+    found = []
+    for _ in range(count):
+        pair = MODELS[model](size, BLOCKS * (DRAWS if model == "exponential" else 1), rng)
+        found.append([(len(one), one.sum(), (one**2).sum()) for one in pair])
+    return {"sums": np.array(found, dtype=float)}
+
+
+def summary(_: tuple[str, int], drawn: Drawn) -> list[dict]:
+    """Mean error by kind of estimate, with its Monte Carlo error."""
     rows = []
-    for size in SIZES:
-        more = DRAWS if model is exponential else 1
-        parts = Parallel(n_jobs=jobs)(
-            delayed(model)(size, more * min(CHUNK, count - start), seed + 7919 * (1 + start))
-            for start in range(0, count, CHUNK)
-        )
-        for kind, errors in zip(("plain", "corrected"), zip(*parts, strict=True), strict=True):
-            joined = np.concatenate(errors)
-            rows.append(
-                {
-                    "model": model.__name__,
-                    "rows": size,
-                    "estimate": kind,
-                    "bias": float(joined.mean()),
-                    "error": float(joined.std() / np.sqrt(len(joined))),
-                    "blocks": len(joined),
-                }
-            )
-    return pd.DataFrame(rows)
+    for kind, (count, total, squares) in zip(("plain", "corrected"), drawn["sums"].sum(axis=0), strict=True):
+        bias = total / count
+        rows.append({"estimate": kind, "bias": bias, "error": float(np.sqrt(max(squares / count - bias**2, 0) / count)),
+                     "blocks": int(count), "absolute bias": abs(bias)})  # fmt: skip
+    return rows
 
 
 def slope(group: pd.DataFrame) -> tuple[float, float]:
@@ -91,50 +85,22 @@ def slope(group: pd.DataFrame) -> tuple[float, float]:
     return float((weight * (x - center) * y).sum() / spread), float(1 / np.sqrt(spread))
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Absolute bias against rows, both axes logarithmic, with lines of slope -1 and -2."""
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
-    for axes, (model, group) in zip(figure.subplots(1, 2), table.groupby("model", sort=False), strict=True):
-        for place, (kind, part) in enumerate(group.groupby("estimate", sort=False)):
-            rows, bias = part["rows"].to_numpy(float), np.abs(part["bias"].to_numpy())
-            axes.errorbar(
-                rows, bias, 2 * part["error"], fmt="o", color=f"C{place}", label=f"{kind}, slope {slope(part)[0]:.2f}"
-            )
-            power = -1 - place
-            axes.plot(
-                rows,
-                bias[0] * (rows / rows[0]) ** power,
-                "--",
-                lw=0.9,
-                color=f"C{place}",
-                label=f"order 1/m{'²' * place}",
-            )
-        axes.set(xscale="log", yscale="log", xlabel="rows of a block, m", ylabel="absolute bias", title=str(model))
-        axes.legend(fontsize=8, frameon=False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure the biases and their orders."""
-    quick = arguments.replicates < 5000
-    jobs = 1 if quick else arguments.jobs
-    table = pd.concat([biases(model, arguments.replicates, arguments.seed, jobs) for model in (exponential, logistic)])
-    claims, notes = [], []
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State the orders; too few blocks do not tell a bias from zero."""
+    found = []
     for (model, kind), group in table.groupby(["model", "estimate"], sort=False):
-        if (np.abs(group["bias"]) > 2 * group["error"]).sum() < 3:
-            notes.append(f"{model}, {kind}: too few replicates to tell the bias from zero.")
-            continue
-        found, error = slope(group)
-        right = -1.0 if kind == "plain" else -2.0
-        held = found <= right + max(0.15, 3 * error)
-        claims.append(
-            Claim(f"order of a block's bias, {kind}: slope of log bias on log rows", str(model), f"{found:.2f}", held,
-                  error=f"{error:.2f}")
-        )  # fmt: skip
-        notes.append(f"{model}, {kind}: slope {found:.3f} (standard error {error:.3f}), expected about {right:g}.")
-    write_table(table, "aggregate_bias", arguments, notes, figure_of(table))
-    return claims
+        (order, error), right = slope(group), -1.0 if kind == "plain" else -2.0
+        if np.isfinite(order):
+            found.append(Claim(f"order of a block's bias, {kind}: slope of log bias on log rows", str(model),
+                               f"{order:.2f}",
+                               order <= right + max(0.15, 3 * error), error=f"{error:.2f}"))  # fmt: skip
+    return found
 
 
-if __name__ == "__main__":
-    run(options("blocks.aggregate_bias", __doc__ or "", replicates=200_000))
+MODELS: dict[str, Any] = {"exponential": exponential, "logistic": logistic}
+STUDY = Study(
+    "aggregate_bias", [*product(MODELS, SIZES)], draw, summary, by=("estimate",), most=400, quick=12, also=claims,
+    axes=lambda cell: {"model": cell[0], "rows": cell[1]},
+    figure=lambda table: lines(table, "model", "rows", {"absolute bias": "o-"}, color="estimate", log=True),
+    notes=("Of order 1/m plain, and of order 1/m squared corrected.",),
+)  # fmt: skip

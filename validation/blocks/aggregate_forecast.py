@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,12 @@ from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.resampling.blocks import block_size, forecast
 from dpinfer.resampling.inference import AggregateInference, edge_warnings
 from validation.blocks.block_designs import POPULATIONS, fit_blocks, release_of
-from validation.common.cells import kept_all
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options
+from validation.common.rules import Claim
+from validation.common.study import Drawn, Study
 
 LOGIT, COLLINEAR, RARE, POISSON = range(4)
-CHUNK = 50
+NAMES = ("located", "error", "plain", "messages", "untrue")
 STATED = 0.1
 """Stated error of a forecast probability."""
 
@@ -83,16 +82,15 @@ def question(cell: Cell) -> Any:
     )
 
 
-def measure(cells: tuple[Cell, ...], seeds: range, seed: int) -> dict[int, dict[str, np.ndarray]]:
-    """Run replicates of cells that share their blocks: located, error, plain mean, messages there and untrue."""
+def draw(cells: tuple[Cell, ...], rng: np.random.Generator, count: int) -> Drawn:
+    """Of cells that share their blocks: located, error, plain mean, messages there and untrue, beside each other."""
     population = POPULATIONS[cells[0].population]
     if cells[0].population == RARE:  # separated outcomes, by the hundred: steps that do not settle are no estimate
         population = replace(population, fit=_none)
     asked = [question(cell) for cell in cells]
     measured = [one.measurement(cell.price, schema=population.schema) for one, cell in zip(asked, cells, strict=True)]
-    found: dict[int, list[tuple[Any, ...]]] = {place: [] for place in range(len(cells))}
-    for replicate in seeds:
-        rng = np.random.default_rng([seed, cells[0].population, cells[0].n, replicate])
+    found: dict[str, list[np.ndarray]] = {f"{name}|{place}": [] for place in range(len(cells)) for name in NAMES}
+    for _ in range(count):
         fits = fit_blocks(population, rng, cells[0].n, blocks_of(cells[0]))
         for place, one in enumerate(measured):
             region = asked[place].units(one.context).region
@@ -103,15 +101,11 @@ def measure(cells: tuple[Cell, ...], seeds: range, seed: int) -> dict[int, dict[
             exact = exact_messages(inference, values, region)
             untrue = [text for text in MESSAGES if any(text in flag for flag in told) and text not in exact]
             shown = [float(any(text in flag for flag in told)) for text in MESSAGES]
-            plain = values.estimates.mean(axis=0)
-            found[place].append(
-                (inference.frame.located, inference.params - population.truth, plain, shown, [float(bool(untrue))])
-            )
-    names = ("located", "error", "plain", "messages", "untrue")
-    return {
-        place: {name: np.array([row[i] for row in rows], dtype=float) for i, name in enumerate(names)}
-        for place, rows in found.items()
-    }
+            parts = (inference.frame.located, inference.params - population.truth, values.estimates.mean(axis=0), shown,
+                     [float(bool(untrue))])  # fmt: skip
+            for name, part in zip(NAMES, parts, strict=True):
+                found[f"{name}|{place}"].append(np.asarray(part, dtype=float))
+    return {name: np.array(rows) for name, rows in found.items()}
 
 
 def _none(y: np.ndarray, x: np.ndarray) -> np.ndarray:  # noqa: ARG001
@@ -146,19 +140,16 @@ def exact_messages(inference: AggregateInference, values: Any, region: Any) -> s
     return " ".join((*known.flags, *edge_warnings(known, region), *near))
 
 
-def judge(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
+def _measures(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
     """Compare what was forecast with what was measured."""
     population = POPULATIONS[cell.population]
     asked = question(cell)
     measured = asked.measurement(cell.price, schema=population.schema)
     plan = asked.plan(measured.context)
-    missed, replicates = found["located"] == 0, len(found["error"])
+    missed = found["located"] == 0
     sampling = found["plain"].std(axis=0)
     relative = found["error"] / sampling
     row: dict[str, Any] = {
-        "design": population.name,
-        "n": cell.n,
-        "blocks": plan.known,
         "region": str(cell.bounds),
         "price": str(cell.price),
         "located by": "place and spread" if plan.located else "the region alone",
@@ -185,9 +176,13 @@ def judge(cell: Cell, found: dict[str, np.ndarray]) -> dict[str, Any]:
         "untrue": float(found["untrue"].mean()),
         "clean": cell.clean,
         "cause": cell.cause,
-        "replicates": replicates,
     }
     return row
+
+
+def summary(cells: tuple[Cell, ...], drawn: Drawn) -> list[dict[str, Any]]:
+    """A row for each cell."""
+    return [_measures(cell, {name: drawn[f"{name}|{place}"] for name in NAMES}) for place, cell in enumerate(cells)]
 
 
 def groups() -> list[tuple[Cell, ...]]:
@@ -196,37 +191,17 @@ def groups() -> list[tuple[Cell, ...]]:
     return [tuple(one for one in CELLS if (one.population, one.n, blocks_of(one)) == key) for key in keys]
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure all cells."""
-    table = []
-    starts = range(0, arguments.replicates, CHUNK)
-    ranges = [range(start, min(start + CHUNK, arguments.replicates)) for start in starts]
-    for group, cells in enumerate(groups()):
-        chunks = {f"{group}-{seeds.start}": partial(measure, cells, seeds, arguments.seed) for seeds in ranges}
-        parts = kept_all("aggregate_forecast", chunks, arguments)
-        for place, cell in enumerate(cells):
-            names = parts[0][place]
-            table.append(judge(cell, {name: np.concatenate([part[place][name] for part in parts]) for name in names}))
-    frame = pd.DataFrame(table)
-    notes = [
-        "Forecasts are those of explain: a probability is the mean over coefficients, or that of any of them; errors "
-        "are over the sampling error, root mean square; overall with the region as wide as it is in spreads between "
-        "blocks. A message is untrue where it does not hold of the blocks without noise.",
-    ]
-    write_table(frame, "aggregate_forecast", arguments, notes)
-    return claims(frame, arguments)
-
-
-def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     """What is claimed of forecasts and messages."""
+    count = int(table["replicates"].max())
     own = table["region"].str.startswith("(")  # every parameter has a scale of its own, as forecasts assume
     located = table[table["clean"] & own & (table["located by"] == "place and spread")]
     gap = float(np.abs(located["any not located, forecast"] - located["any not located, measured"]).max())
     ratio = np.log(located["error overall, measured"] / located["error overall, forecast"])
     clean, real = table[table["clean"]], table[~table["clean"]]
-    error = float(np.sqrt(LEVEL / arguments.replicates))
+    error = float(np.sqrt(LEVEL / count))
     of_cause = [float(row[f"told: {row['cause']}"]) for _, row in real.iterrows()]
-    noise = float(np.sqrt(0.25 / arguments.replicates) + np.sqrt(0.25 / DRAWS))
+    noise = float(np.sqrt(0.25 / count) + np.sqrt(0.25 / DRAWS))
     most = LEVEL + 3 * error
     found = [
         Claim("largest error of the forecast probability that any coefficient is not located",
@@ -237,9 +212,9 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
         Claim("largest share of runs with an untrue message on blocks", f"{len(table)} cells",
               f"{float(table['untrue'].max()):.4f}", float(table["untrue"].max()) <= most, error=f"{error:.4f}"),
         Claim("least share of runs in which the cause is told where it is real", f"{len(real)} cells",
-              f"{min(of_cause):.3f}", min(of_cause) >= POWER, error=f"{np.sqrt(0.25 / arguments.replicates):.3f}"),
+              f"{min(of_cause):.3f}", min(of_cause) >= POWER, error=f"{np.sqrt(0.25 / count):.3f}"),
     ]  # fmt: skip
-    if arguments.replicates >= ENOUGH:  # fewer do not tell errors
+    if count >= ENOUGH:  # fewer do not tell errors
         found.insert(
             1,
             Claim(
@@ -252,5 +227,11 @@ def claims(table: pd.DataFrame, arguments: Options) -> list[Claim]:
     return found
 
 
-if __name__ == "__main__":
-    run(options("blocks.aggregate_forecast", __doc__ or "", replicates=2000))
+STUDY = Study(
+    "aggregate_forecast", groups, draw, summary, by=("region", "price"), most=2000, quick=3, also=claims,
+    axes=lambda cells: {"design": POPULATIONS[cells[0].population].name, "n": cells[0].n,
+                        "blocks": blocks_of(cells[0])},
+    notes=("Forecasts are those of explain: a probability is the mean over coefficients, or that of any of them; "
+           "errors are over the sampling error, root mean square; overall with the region as wide as it is in "
+           "spreads between blocks. A message is untrue where it does not hold of the blocks without noise.",),
+)  # fmt: skip

@@ -19,8 +19,8 @@ from dpinfer.kernel.sums import replicate_sums
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, composed_epsilon, noise_mu
 from dpinfer.privacy.units import gaussian_epsilon
 from dpinfer.release import NoiseLaw
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
 
 DELTA = 1e-6
 MUS, SIZES = (0.3, 1.0, 2.0), (10, 50, 200, 1000)
@@ -240,7 +240,3 @@ def claims(table: pd.DataFrame, more: pd.DataFrame, checks: pd.DataFrame, attack
         Claim("20% too little noise under secret weights is caught", "B = 1, 10, 50; worst unit",
               f"{int(short['exceeded'].sum())} of {len(short)}", short["exceeded"].all()),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("bootstrap.bootstrap_cost", __doc__ or "", replicates=1_000_000))

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
-from matplotlib.figure import Figure
 from scipy import integrate, stats
 
 import dpinfer as dpi
 from dpinfer.resampling.inference import PROBABILITIES, ReplicateSums, Variances, mixture_isf
-from validation.common.cells import kept
-from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, lines, scatter, write_table
+from validation.common.rules import Claim, Rule
+from validation.common.study import Drawn, Study, mean_ratio
 
 Columns = dict[str, np.ndarray]
-CELL = ["design", "n", "replicates B", "price"]
-CHUNK, SERIAL, ENOUGH, AGAIN = 20, 100, 500, 5000
-"""Replicates of one task; below which there is one process; from which widths are judged, failures rerun."""
+SERIAL = 100
 
 
 # An estimate of one number: exact, by quadrature
@@ -225,80 +222,48 @@ def release(design: Design, asked: Any, columns: Columns, rng: np.random.Generat
     return data.run(asked, design.price)
 
 
-def replicate(place: int, seeds: range, seed: int) -> np.ndarray:
-    """Run replicates: truth, estimate, ends, estimate without noise, noise of one release, flagged, rival's ends."""
+def draw(place: int, rng: np.random.Generator, count: int) -> Drawn:
+    """Truth, estimate, ends, estimate without noise, noise of one release, flagged, rival's ends: (R, 9)."""
     design = DESIGNS[place]
     measured = design.asked.measurement(design.price, schema=design.schema, neighbors=design.neighbors)
     beside = None if design.rival is None else design.rival(FORMULA)
     found = []
-    for number in seeds:
-        rng = np.random.default_rng([seed, place, number])
+    for _ in range(count):
         columns = design.draw(rng, design.n)
-        results = release(design, design.asked, columns, rng).infer()
-        inference = results.inference
-        contrasts = np.eye(len(inference.names))
-        lower, upper = inference.intervals(contrasts, 1 - design.level)[design.place]
+        inference = release(design, design.asked, columns, rng).infer().inference
+        lower, upper = inference.intervals(np.eye(len(inference.names)), 1 - design.level)[design.place]
         sums = measured.rows.encode(columns).sum(axis=1) / measured.rows.unit
         plain = inference.statistic(sums[None])[0, design.place]
         slope = inference.gradient[design.place]
-        truth = plain if np.isnan(design.truth) else design.truth
         rival = (np.nan, np.nan)
         if beside is not None:
             rival = release(design, beside, columns, rng).infer().conf_int(alpha=1 - design.level).iloc[design.place]
-        found.append((truth, inference.params[design.place], lower, upper, plain, slope @ inference.sums.noise @ slope,
-                      float(bool(inference.flags)), *rival))  # fmt: skip
-    return np.array(found)
+        found.append((plain if np.isnan(design.truth) else design.truth, inference.params[design.place], lower, upper,
+                      plain,
+                      slope @ inference.sums.noise @ slope, float(bool(inference.flags)), *rival))  # fmt: skip
+    return {"found": np.array(found)}
 
 
-def judge(place: int, rows: np.ndarray, run: str, least: float) -> dict[str, Any]:
-    """Coverage, which must reach ``least``, error and width, against an oracle that knows the variances."""
-    design, count = DESIGNS[place], len(rows)
+def summary(place: int, drawn: Drawn) -> dict[str, Any]:
+    """Coverage, error and width, against an oracle that knows the variances."""
+    design, rows = DESIGNS[place], drawn["found"]
     truth, estimate, lower, upper, without, noise, flagged, low, high = rows.T
     size, public = design.asked.replicates, design.asked.weights in ("public", "paired")
-    own = design.asked.target == "data"
-    sampling, one = float(without.var()), float(np.median(noise))
+    own, sampling, one = design.asked.target == "data", float(without.var()), float(np.median(noise))
     total = (0.0 if own else sampling) + (one + (0.0 if public else sampling)) / size
-    bounded = np.isfinite(upper - lower)
-    width = float((upper - lower)[bounded].mean())
     oracle = 2 * float(stats.norm.isf((1 - design.level) / 2)) * np.sqrt(total)
-    coverage = float(((lower <= truth) & (truth <= upper)).mean())
-    clear = count >= ENOUGH and not own and sampling >= one  # fewer do not tell how wide an oracle would be
-    narrow = not clear or (width / oracle <= RULES.width_cap and 1 - bounded.mean() <= RULES.unbounded_cap)
+    ratio, error = mean_ratio(upper - lower, oracle)
     return {
-        "place": place,
-        "design": design.name,
-        "n": design.n,
-        "replicates B": size,
-        "price": str(design.price),
-        "level": design.level,
-        "truth": float(truth.mean()),
+        "level": design.level, "truth": float(truth.mean()),
         "bias / standard error": float((estimate - truth).mean() / np.sqrt(total)),
-        "coverage": coverage,
-        "width": width,
-        "width / oracle": float(width / oracle),
+        "coverage": float(((lower <= truth) & (truth <= upper)).mean()), "width": float(ratio * oracle),
+        "error of width": float(error * oracle), "width / oracle": float(ratio),
+        "error of width / oracle": float(np.hypot(error, ratio / np.sqrt(2 * len(rows)))),
         "sampling / noise": sampling / one,
-        "flagged": float(flagged.mean()),
-        "unbounded": float(1 - bounded.mean()),
+        "flagged": float(flagged.mean()), "unbounded": float(1 - np.isfinite(upper - lower).mean()),
         "gram covers": np.nan if design.rival is None else float(((low <= truth) & (truth <= high)).mean()),
-        "runs": count,
-        "run": run,
-        "clear": clear,
-        "held": bool(coverage >= least and narrow),
-    }
-
-
-def study(place: int, arguments: Options, *, again: bool) -> dict[str, Any]:
-    """Run one design; again at ten times the replicates and judged by the same threshold."""
-    design = DESIGNS[place]
-    first = max(arguments.replicates, 4)
-    count, seed = (first * RULES.rerun_factor, arguments.seed + RULES.rerun_seed) if again else (first, arguments.seed)
-    parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-    jobs = 1 if arguments.replicates < SERIAL else arguments.jobs
-    found = Parallel(n_jobs=jobs)(delayed(replicate)(place, seeds, seed) for seeds in parts)
-    least = RULES.least_coverage(first, design.level)
-    row = judge(place, np.concatenate(list(found)), "rerun" if again else "first", least)
-    print(f"{row['design']}, {row['price']}: {count:,} runs, coverage {row['coverage']:.4f}", flush=True)
-    return row
+        "runs": len(rows), "clear": not own and sampling >= one, "widest": WIDEST.get(place, np.nan), "cap": 0.001,
+    }  # fmt: skip
 
 
 # Against a direct release at the same price
@@ -307,142 +272,93 @@ ROWS, DIRECT = (1_000, 10_000, 100_000), 200
 DIRECTLY = ("mean", "slope")
 
 
-def direct(what: str, n: int, seeds: range, seed: int) -> np.ndarray:
+def draw_direct(cell: tuple[str, int], rng: np.random.Generator, count: int) -> Drawn:
     """Errors and widths (R, 4): bootstrap, then direct."""
-    price, schema = dpi.GDP(1.0), PAIR
-    pair = (dpi.bootstrap("y", replicates=DIRECT), dpi.mean("y"))
-    draw, truth, which = alike, 0.5, 0
+    what, n = cell
+    pair, which = (dpi.bootstrap("y", replicates=DIRECT), dpi.mean("y")), 0
     if what == "slope":
         pair, which = (dpi.bootstrap(FORMULA, replicates=DIRECT), dpi.ols(FORMULA, method="gram")), 1
     found = []
-    for number in seeds:
-        rng = np.random.default_rng([seed, n, DIRECTLY.index(what), number])
-        data = dpi.PublicData(pd.DataFrame(draw(rng, n)), schema, rng=rng)
-        row = []
+    for _ in range(count):
+        data, row = dpi.PublicData(pd.DataFrame(alike(rng, n)), PAIR, rng=rng), []
         for one in pair:
-            results = data.run(one, price).infer()
+            results = data.run(one, dpi.GDP(1.0)).infer()
             ends = np.asarray(results.conf_int(alpha=0.05))[which]
-            row += [np.asarray(results.params)[which] - truth, ends[1] - ends[0]]
+            row += [np.asarray(results.params)[which] - 0.5, ends[1] - ends[0]]
         found.append(row)
-    return np.array(found)
+    return {"found": np.array(found)}
 
 
-def beside(arguments: Options) -> pd.DataFrame:
-    """Ratios of error and of width, bootstrap over direct release."""
-    count = max(arguments.replicates // 10, 4)
-    parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-    jobs = 1 if arguments.replicates < SERIAL else arguments.jobs
-    rows = []
-    for what in DIRECTLY:
-        for n in ROWS if arguments.replicates >= SERIAL else ROWS[:-1]:
-            runs = Parallel(n_jobs=jobs)(delayed(direct)(what, n, seeds, arguments.seed) for seeds in parts)
-            found = np.concatenate(list(runs))
-            found = found[np.isfinite(found).all(axis=1)]
-            error = np.sqrt((found[:, [0, 2]] ** 2).mean(axis=0))
-            width = found[:, [1, 3]].mean(axis=0)
-            rows.append({"estimate": what, "n": n, "RMSE, bootstrap": error[0], "RMSE, direct": error[1],
-                         "RMSE ratio": error[0] / error[1], "width, bootstrap": width[0], "width, direct": width[1],
-                         "width ratio": width[0] / width[1], "bounded": len(found), "runs": count})  # fmt: skip
-    return pd.DataFrame(rows)
+def beside(_: tuple[str, int], drawn: Drawn) -> dict:
+    """Ratios of error and of width, bootstrap over direct release; both are bounded."""
+    found = drawn["found"][np.isfinite(drawn["found"]).all(axis=1)]
+    error, width = np.sqrt((found[:, [0, 2]] ** 2).mean(axis=0)), found[:, [1, 3]].mean(axis=0)
+    return {"RMSE, bootstrap": error[0], "RMSE, direct": error[1], "RMSE ratio": error[0] / error[1],
+            "width, bootstrap": width[0], "width, direct": width[1], "width ratio": width[0] / width[1],
+            "bounded": len(found)}  # fmt: skip
 
 
-def figure_of(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> Figure:
-    """Exact coverage and width, coverage end to end, and ratios to direct releases."""
-    figure, ((coverage, width), (whole, ratio)) = new_figure(11, 8, 2, 2)
-    for size, part in scalars.groupby("replicates"):
-        coverage.plot(part["sampling / noise"], part["coverage"], label=f"B = {size}")
-        width.plot(part["sampling / noise"], part["width / oracle"], label=f"B = {size}")
-    coverage.axhline(0.95, color="black", lw=0.8)
-    width.axhline(1, color="black", lw=0.8)
-    said = "sampling variance / noise variance of one release"
-    coverage.set(xscale="log", xlabel=said, ylabel="coverage of 95% intervals, exact", title="one number")
-    width.set(xscale="log", xlabel=said, ylabel="mean width over the oracle's, exact", title="one number")
-    coverage.legend(frameon=False, fontsize=8)
-    for place, (name, part) in enumerate(table.groupby("design", sort=False)):
-        mark = "osD^v<>pP*Xhd"[place % 13]
-        whole.plot(part["sampling / noise"], part["coverage"] - part["level"], mark, color=f"C{place % 10}", ms=5,
-                   label=name)  # fmt: skip
-    beside = table.dropna(subset="gram covers")
-    whole.plot(beside["sampling / noise"], beside["gram covers"] - beside["level"], "x", color="black",
-               label="slope, ols on cross-products")  # fmt: skip
-    whole.axhline(0, color="black", lw=0.8)
-    whole.set(xscale="log", xlabel=said, ylabel="coverage less its level", title="end to end")
-    whole.legend(frameon=False, fontsize=6.5, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-    for place, (what, part) in enumerate(rivals.groupby("estimate", sort=False)):
-        ratio.plot(part["n"], part["RMSE ratio"], "o-", color=f"C{place}", label=f"{what}: error")
-        ratio.plot(part["n"], part["width ratio"], "s--", color=f"C{place}", label=f"{what}: width of 95% intervals")
-    ratio.axhline(1, color="black", lw=0.8)
-    ratio.set(xscale="log", xlabel="rows", ylabel="bootstrap over direct release", title="the same price, mu = 1")
-    ratio.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Compute the scalar model, study every design, rerun those that fail, compare with direct releases."""
-    scalars = exact()
-    write_table(scalars, "bootstrap_coverage_exact", arguments, ["By quadrature; 95% intervals, the default."])
-    rows = []
-    for place in range(len(DESIGNS)):
-        rows.append(kept("bootstrap_coverage", place, arguments, partial(study, place, arguments, again=False)))
-        if not rows[-1]["held"] and arguments.replicates >= AGAIN:
-            again = partial(study, place, arguments, again=True)
-            rows.append(kept("bootstrap_coverage", f"{place}-again", arguments, again))
-    table = pd.DataFrame(rows)
-    last = table.drop_duplicates("place", keep="last")
-    notes = [
-        f"Designs: {len(last)}; failed at first: {int((~table[table['run'] == 'first']['held']).sum())}; failed again: "
-        f"{int((~table[table['run'] == 'rerun']['held']).sum())}. The kernel runs end to end, with simulated noise.",
-        "Oracle: knows the sampling variance and the noise. Widths count where the sampling variance is at least the "
-        "noise variance of one release. Least squares on cross-products (same rows, same price) takes errors to spread "
-        "equally.",
-    ]
-    write_table(table.drop(columns=["place", "clear"]), "bootstrap_coverage", arguments, notes)
-    rivals = beside(arguments)
-    notes = [f"mu = 1, B = {DIRECT}, the same rows; unbounded intervals of either are left out of both."]
-    write_table(rivals, "bootstrap_coverage_direct", arguments, notes)
-    write_figure(figure_of(scalars, last, rivals), "bootstrap_coverage", arguments)
-    return claims(scalars, table, rivals)
-
-
-def claims(scalars: pd.DataFrame, table: pd.DataFrame, rivals: pd.DataFrame) -> list[Claim]:
-    """What the tables show."""
-    last = table.drop_duplicates("place", keep="last")
-    fifty = scalars[scalars["replicates"] == 50]
-    least = float(fifty["coverage"].min())
-    found = [Claim("least exact coverage of the bootstrap's default 95% interval", "one number, B = 50, any ratio",
-                   f"{least:.4f}", least >= 0.94)]  # fmt: skip
-    runs = table.rename(columns={"runs": "replicates"})
-    for place, (covers, wide) in PUBLISHED.items():
-        part = runs[runs["place"] == place]
-        row = part.iloc[-1]
-        design = f"{row['design']}, n = 10,000, {row['price']}, B = {row['replicates B']}"
-        said = "deconvolution; Wang, Cheng & Awan"
-        found += [
-            least_coverage("coverage of the bootstrap's 90% interval", part, by=CELL, level=0.9, held=None,
-                           design=design, published=f"{covers:.3f} ({said})"),
-            Claim("mean width of the bootstrap's 90% interval", design, f"{row['width']:.4f}",
-                  row["width"] <= WIDEST[place], published=f"{wide:.4f} ({said})",
-                  threshold=f"at most {WIDEST[place]:.4f}", replicates=int(row["replicates"])),
-        ]  # fmt: skip
-    rest = runs[runs["level"] == 0.95]
-    found += [
-        least_coverage("least coverage of the bootstrap's 95% intervals, end to end", rest, by=CELL),
-        largest_width("largest mean width over the oracle's where sampling outweighs noise: bootstrap",
-                      rest[rest["clear"]], by=CELL),
-    ]  # fmt: skip
-    uneven = last.dropna(subset="gram covers").iloc[0]
-    if uneven["runs"] >= SERIAL:  # fewer do not tell them apart
-        found.append(Claim("coverage of ols on cross-products and of the bootstrap, spread growing with x",
-                           f"n = {uneven['n']:,}, {uneven['price']}, 95%",
-                           f"{uneven['gram covers']:.3f}, {uneven['coverage']:.3f}",
-                           uneven["gram covers"] < uneven["coverage"]))  # fmt: skip
-    for what, part in rivals.groupby("estimate", sort=False):
+def rival_claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State what the bootstrap costs beside a direct release."""
+    found = []
+    for what, part in table.groupby("estimate", sort=False):
         error, width = (", ".join(f"{one:.2f}" for one in part[f"{name} ratio"]) for name in ("RMSE", "width"))
+        sizes = ", ".join(f"{n:,}" for n in part["n"])
         found.append(Claim(f"error, and width, of the bootstrap over a direct release: {what}",
-                           f"mu = 1, B = {DIRECT}, n = " + ", ".join(f"{n:,}" for n in part["n"]),
-                           f"{error}; {width}", part["width ratio"].iloc[-1] <= RULES.width_cap))  # fmt: skip
+                           f"mu = 1, B = {DIRECT}, n = {sizes}", f"{error}; {width}", True))  # fmt: skip
     return found
 
 
-if __name__ == "__main__":
-    run(options("bootstrap.bootstrap_coverage", __doc__ or "", replicates=5000))
+def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
+    """What was published, and what is exact."""
+    scalars = exact()
+    write_table(scalars, "bootstrap_coverage_exact", options, ["By quadrature; 95% intervals, the default."],
+                lines(scalars, "replicates", "sampling / noise", {"coverage": "-", "width / oracle": "--"},
+                      log=True))  # fmt: skip
+    least = float(scalars.loc[scalars["replicates"] == 50, "coverage"].min())
+    found = [Claim("least exact coverage of the bootstrap's default 95% interval", "one number, B = 50, any ratio",
+                   f"{least:.4f}", least >= 0.94)]  # fmt: skip
+    for row in table[table["widest"].notna()].to_dict("records"):
+        covers, wide = next(PUBLISHED[one] for one, most in WIDEST.items() if most == row["widest"])
+        design = f"{row['design']}, n = 10,000, {row['price']}, B = {row['replicates B']}"
+        said = "deconvolution; Wang, Cheng & Awan"
+        found += [
+            Claim("coverage of the bootstrap's 90% interval", design, f"{row['coverage']:.4f}", row["held"],
+                  kind="coverage",
+                  published=f"{covers:.3f} ({said})", replicates=row["runs"], threshold="at least 0.9"),
+            Claim("mean width of the bootstrap's 90% interval", design, f"{row['width']:.4f}",
+                  row["width"] <= row["widest"] + 3 * row["error of width"], published=f"{wide:.4f} ({said})",
+                  threshold=f"at most {row['widest']:.4f}", replicates=row["runs"]),
+        ]  # fmt: skip
+    uneven = table.dropna(subset="gram covers")
+    if len(uneven) and uneven["runs"].iloc[0] >= SERIAL:  # fewer do not tell them apart
+        one = uneven.iloc[0]
+        found.append(Claim("coverage of ols on cross-products and of the bootstrap, spread growing with x",
+                           f"n = {one['n']:,}, {one['price']}, 95%", f"{one['gram covers']:.3f}, {one['coverage']:.3f}",
+                           one["gram covers"] < one["coverage"]))  # fmt: skip
+    return found
+
+
+STUDY = (
+    Study(
+        "bootstrap_coverage", range(len(DESIGNS)), draw, summary,
+        (
+            Rule("", "coverage", limit="level", where=lambda table: table["level"] < 0.95),
+            Rule("least coverage of the bootstrap's 95% intervals, end to end", "coverage", limit="level",
+                 where=lambda table: table["level"] == 0.95),
+            Rule("", "unbounded", "size", "cap", where=lambda table: table["clear"].astype(bool)),
+            Rule("largest mean width over the oracle's where sampling outweighs noise: bootstrap", "width / oracle",
+                 "width",
+                 1.1, where=lambda table: table["clear"].astype(bool) & (table["level"] == 0.95)),
+        ),
+        axes=lambda place: {"design": DESIGNS[place].name, "n": DESIGNS[place].n,
+                            "replicates B": DESIGNS[place].asked.replicates, "price": str(DESIGNS[place].price)},
+        figure=scatter("sampling / noise", {"coverage": 0.95, "width / oracle": 1.1}, "design"), also=claims,
+        notes=("The kernel runs end to end, with simulated noise. Oracle: knows the sampling variance and the noise. "
+               "Widths count where the sampling variance is at least the noise variance of one release. Least "
+               "squares on cross-products (same rows, same price) takes errors to spread equally.",),
+    ),
+    Study("bootstrap_coverage_direct", [*product(DIRECTLY, ROWS)], draw_direct, beside, most=500, quick=3,
+          axes=lambda cell: {"estimate": cell[0], "n": cell[1]}, also=rival_claims,
+          notes=(f"mu = 1, B = {DIRECT}, the same rows; unbounded intervals of either are left out of both.",)),
+)  # fmt: skip

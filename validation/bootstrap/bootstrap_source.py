@@ -15,8 +15,8 @@ from scipy.special import logsumexp
 
 from dpinfer.privacy.units import zcdp_epsilon
 from dpinfer.resampling.inference import PROBABILITIES, floored_variances, mixture_isf
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 
 N, RHO, SIZE, TOP = 500, 0.5, 50, 100.0
 SENSITIVITY = TOP / N
@@ -365,7 +365,3 @@ def claims(costs: pd.DataFrame, table: pd.DataFrame, found: float) -> list[Claim
               f"{ours['of the conservative one' + chr(39) + 's']:.3f}", ours["of the conservative one's"] <= 0.92,
               published="1"),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("bootstrap.bootstrap_source", __doc__ or "", replicates=5000))

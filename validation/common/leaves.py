@@ -12,6 +12,7 @@ import dpinfer as dpi
 from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import candidates
+from validation.common.rules import Rule
 
 DRAWS = 199
 STAGES = (30, 70, 99)
@@ -98,3 +99,22 @@ def rejections(model: Any, values: np.ndarray, rng: np.random.Generator, togethe
         alive = alive[largest[alive] <= most]
     pvalues = (1 + largest) / (DRAWS + 1)
     return np.stack([pvalues <= level + 1e-12 for level in LEVELS], axis=1)
+
+
+def sizes_of(pvalues: np.ndarray) -> dict[str, float]:
+    """Return the shares of p-values (R,) at most each of `LEVELS`."""
+    return {f"size at {level:g}": float((pvalues <= level + 1e-12).mean()) for level in LEVELS}
+
+
+def rows_by_level(pvalues: np.ndarray) -> list[dict[str, float]]:
+    """Return a row for each of `LEVELS`, with the share of p-values (R,) at most it."""
+    return [{"level": level, "size": float((pvalues <= level + 1e-12).mean())} for level in LEVELS]
+
+
+def size_rules(what: str, design: str = "", *, split: str | None = None, long: bool = False) -> tuple[Rule, ...]:
+    """Return the rules of sizes at both levels, in columns of their own or, ``long``, in rows of their own."""
+    return tuple(
+        Rule(what.format(level=level), "size" if long else f"size at {level:g}", "size", level, split=split,
+             design=design, where=(lambda table, level=level: table["level"] == level) if long else None)
+        for level in LEVELS
+    )  # fmt: skip

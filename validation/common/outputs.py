@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import platform
-import shlex
-import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import dpinfer as dpi
+from validation.common.rules import LOOKS
 
 OUTPUT = Path(__file__).parents[1] / "output"
 _COLOURS = 64
@@ -30,9 +29,12 @@ class Options:
     Attributes
     ----------
     replicates, seed, jobs : int
+        Replicates of a cell, at most; in so many processes.
     out : Path
     command : str
         The command that says so.
+    script : str
+        Whose code stands behind what is stored; by default that of the name of what is stored.
     """
 
     replicates: int
@@ -40,18 +42,12 @@ class Options:
     jobs: int
     out: Path
     command: str
+    script: str = ""
 
-
-def options(module: str, description: str, *, replicates: int, seed: int = 20261120) -> Options:
-    """Read the options that every script takes from the command line."""
-    parser = argparse.ArgumentParser(prog=f"python -m validation.{module}", description=description)
-    parser.add_argument("--replicates", type=int, default=replicates, help="replicates a cell (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=seed, help="seed of the simulation (default %(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="worker processes (default %(default)s)")
-    parser.add_argument("--out", type=Path, default=OUTPUT, help="directory of the outputs")
-    read = parser.parse_args()
-    command = shlex.join(["python", "-m", f"validation.{module}", *sys.argv[1:]])
-    return Options(read.replicates, read.seed, read.jobs, read.out, command)
+    @property
+    def quick(self) -> bool:
+        """Whether a run only shows that all works: it has fewer replicates than the first look."""
+        return self.replicates < LOOKS[0]
 
 
 def stamp(arguments: Options) -> str:
@@ -95,6 +91,68 @@ def limits(axes: Axes, nominal: float, limit: float, label: str | None = None, *
     line = axes.axvline if vertical else axes.axhline
     line(nominal, color="black", lw=0.8)
     line(limit, color="firebrick", lw=0.8, ls="--", label=label)
+
+
+def scatter(
+    x: str | Callable[[pd.DataFrame], Any],
+    shown: Mapping[str, float],
+    by: str | list[str],
+    *,
+    label: str = "",
+    log: bool = True,
+) -> Callable[[pd.DataFrame], Figure]:
+    """Return what draws columns against x, a panel for each with its nominal value, and a mark for each group."""
+
+    def draw(table: pd.DataFrame) -> Figure:
+        figure, panels = new_figure(max(5.2 * len(shown), 7), 4.3, 1, len(shown), squeeze=False)
+        place = pd.Series(x(table) if callable(x) else table[x], index=table.index)
+        names: list[str] = []
+        if not pd.api.types.is_numeric_dtype(place):
+            names = list(dict.fromkeys(place.astype(str)))
+            place = place.astype(str).map(names.index) + np.random.default_rng(0).uniform(-0.2, 0.2, len(place))
+        for axes, (column, nominal) in zip(panels[0], shown.items(), strict=True):
+            for turn, (group, rows) in enumerate(table.groupby(by, sort=False)):
+                said = ", ".join(map(str, group)) if isinstance(group, tuple) else str(group)
+                values = rows[column].replace(np.inf, np.nan)
+                axes.plot(place[rows.index], values, "os^vD<>Pp*Xd"[turn % 12], ms=4, alpha=0.7, label=said)
+            if np.isfinite(nominal):
+                axes.axhline(nominal, color="firebrick", lw=0.8, ls="--")
+            axes.set(xlabel=label or (x if isinstance(x, str) else ""), ylabel=column)
+            if names:
+                axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 4 else 0, fontsize=8)
+            elif log and np.isfinite(table[column]).any():
+                axes.set_xscale("log")
+        panels[0, -1].legend(fontsize=7, frameon=False)
+        return figure
+
+    return draw
+
+
+def lines(
+    table: pd.DataFrame,
+    by: str | list[str],
+    x: str,
+    shown: Mapping[str, str],
+    *,
+    color: str = "",
+    log: bool = False,
+    ylabel: str = "",
+) -> Figure:
+    """Draw columns, each in a style of its own, as lines against x: a panel for each group, a colour for each value."""
+    groups = [*table.groupby(by, sort=False)]
+    across = min(len(groups), 4)
+    down = -(-len(groups) // across)
+    figure, panels = new_figure(3.4 * across, 3.2 * down, down, across, squeeze=False, sharey=True)
+    for axes, (name, group) in zip(panels.ravel(), groups, strict=False):
+        axes.set_title(", ".join(map(str, name)) if isinstance(name, tuple) else str(name), fontsize=9)
+        for turn, (value, rows) in enumerate(group.groupby(color, sort=False) if color else [("", group)]):
+            for column, style in shown.items():
+                said = ", ".join(str(one) for one in (value, column if len(shown) > 1 else "") if str(one))
+                axes.plot(rows[x], rows[column], style, color=f"C{turn}" if color else None, ms=3, lw=1.2, label=said)
+        axes.set(xlabel=x, xscale="log" if log else "linear")
+    panels[0, 0].set_ylabel(ylabel or next(iter(shown)))
+    panels[0, 0].legend(fontsize=7, frameon=False)
+    return figure
 
 
 def write_figure(figure: Figure, name: str, arguments: Options) -> None:

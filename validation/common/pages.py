@@ -45,9 +45,9 @@ class Block:
         self.page.write_text(f"{before}{self.start}\n\n{text}\n\n{self.end}{after}", encoding="utf-8")
 
 
-def block(page: Path, name: str, made_by: str = "validation.publish") -> Block:
+def block(page: Path, name: str) -> Block:
     """Return a section of a page."""
-    return Block(page, f"<!-- {name}: made by python -m {made_by} -->", f"<!-- end of {name} -->")
+    return Block(page, f"<!-- {name}: made by python -m validation.publish -->", f"<!-- end of {name} -->")
 
 
 def section(page: str, name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
@@ -64,6 +64,11 @@ def output(name: str, by: Sequence[str] | None = None, **options: Any) -> pd.Dat
     """Return a committed table, of cells named ``by`` columns the run that decides."""
     found = pd.read_csv(OUTPUT / f"{name}.csv", **options)
     return found if by is None else found.drop_duplicates([*by], keep="last")
+
+
+def first_run(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table but for reruns, which tables of before the sequential rule have."""
+    return found[found["run"] == "first"] if "run" in found else found
 
 
 def text(*parts: str) -> str:

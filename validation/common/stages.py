@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.kernel.measurement import Measurement
-from dpinfer.kernel.plan import coordinates, price_next
-from dpinfer.kernel.price import PricedStage, amounts
+from dpinfer.kernel.price import PricedStage
 from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.rows.tree import PointRows
 from dpinfer.kernel.sampling import Draws, SimulatedDraws, simulated_noise
@@ -34,18 +33,11 @@ def release_of(
         Returns the exact sums of a stage.
     rng : Generator
     """
-    context, slots = measured.context, measured.slots
     stages: list[StageRelease] = []
-    for place, (slot, amount) in enumerate(zip(slots, amounts(context.privacy, slots), strict=True)):
-        priced = measured.stages[place]
-        if slot.adaptive:
-            priced = price_next(
-                question, place, slot, amount, context, tuple(stages), coordinates(slots), measured.blocks
-            )
+    for _ in measured.slots:
+        priced = measured.next_stage(question, tuple(stages))
         drawn = simulated_noise(priced.law, rng)
-        values = tuple(
-            int(total) * priced.multiplier + noise for total, noise in zip(exact(priced), drawn, strict=True)
-        )
+        values = tuple(priced.noisy([int(total) for total in exact(priced)], drawn))
         stages.append(StageRelease(priced.names, values, priced.steps, priced.law, priced.stage.settings))
     return Release(
         kind=measured.kind,

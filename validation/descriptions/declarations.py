@@ -12,8 +12,8 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.schema import Column
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 
 ROWS = 6000
 PRICE = dpi.ZCDP(1e4)
@@ -84,7 +84,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("least share of rows kept as the codebook declares them", design, f"{least:.4f}", least > 0.9999),
         Claim("wrong declarations that a comparison with the codebook does not tell", design, f"{silent}", not silent),
     ]
-
-
-if __name__ == "__main__":
-    run(options("descriptions.declarations", __doc__, replicates=1))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import dpinfer as dpi
-from validation.common.claims import Claim
-from validation.common.judging import Case, judge, report
-from validation.common.outputs import Options, options
+from dpinfer.privacy import NEIGHBORS
+from validation.common import simulated
+from validation.common.simulated import Case
 
 PRICES = (dpi.ZCDP(0.02), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 TRUTH_ROWS = 4_000_000
@@ -91,27 +91,12 @@ def cases() -> list[Case]:
         "levels": (dpi.proportion("group"), (100, 1000, 10000)),
     }
     return [
-        Case(
-            name=name,
-            bounds="as declared",
-            generate=people,
-            procedure=procedure,
-            truth=true[name],
-            schema=people.schema,
-            n=sizes,
-            privacy=PRICES,
-            discrete="proportion" in name or name == "levels",
-        )
-        for name, (procedure, sizes) in asked.items()
-    ]
+        Case(name, "as declared", people, procedure, true[name], people.schema, n, PRICES, neighbors,
+             "proportion" in name or name == "levels")
+        for name, (procedure, sizes) in asked.items() for neighbors in NEIGHBORS for n in sizes
+    ]  # fmt: skip
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    table = judge(cases(), "descriptions_coverage", arguments)
-    notes = ["The truth is that of clamped values, from four million rows: its error is below a tenth of any interval."]
-    return report(table, "descriptions_coverage", "descriptions", arguments, notes)
-
-
-if __name__ == "__main__":
-    run(options("descriptions.descriptions_coverage", __doc__, replicates=5000))
+STUDY = simulated.study("descriptions_coverage", cases, "descriptions", notes=(
+    "The truth is that of clamped values, from four million rows: its error is below a tenth of any interval.",
+))  # fmt: skip

@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_pvalue
 from dpinfer.statistics.noise import noisy_binomial_cdf, noisy_binomial_sf
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
+from validation.common.rules import Claim
 from validation.common.tulap_law import released, tulap_cdf
 
 SIZES = (10, 30, 100, 1000)
@@ -176,7 +176,3 @@ def run(arguments: Options) -> list[Claim]:
             error="exact",
         ),
     ]
-
-
-if __name__ == "__main__":
-    run(options("descriptions.proportion_exact", __doc__.splitlines()[0], replicates=1))

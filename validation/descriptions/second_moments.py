@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import numpy as np
 from scipy import special, stats
 
 import dpinfer as dpi
-from validation.common.claims import Claim
-from validation.common.judging import Case, judge, report
-from validation.common.outputs import Options, options
+from dpinfer.privacy import NEIGHBORS
+from validation.common import simulated
+from validation.common.simulated import Case
+from validation.common.study import Study
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.1), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 SIZES = (200, 2000, 20_000)
@@ -120,66 +122,48 @@ def moments(law: str, bounds: str, r: float) -> tuple[float, float, float]:
     return float(weight @ x**2), float(weight @ y**2 @ weight), float((weight * x) @ y @ weight)
 
 
-def cases() -> list[Case]:
+def asked() -> list[tuple]:
     """Variances and correlations of every law and bounds; groups, weights and covariances of some; light tails."""
-    found = []
-    found += [_variance(law, bounds) for law in BOUNDS if law not in LIGHT for bounds in BOUNDS[law]]
-    for law in RELATED:
+    found = [_variance(law, bounds) for law in BOUNDS for bounds in BOUNDS[law]]
+    for law, r in product(RELATED, CORRELATIONS):
         for bounds in BOUNDS[law]:
-            for r in CORRELATIONS:
-                first, second, both = moments(law, bounds, r)
-                truth = {"corr(x, y)": both / np.sqrt(first * second)}
-                found.append(_case(f"corr {r:g}, {law}", law, bounds, r, dpi.corr(["x", "y"]), truth, SIZES))
+            first, second, both = moments(law, bounds, r)
+            truth = {"corr(x, y)": both / np.sqrt(first * second)}
+            found.append((f"corr {r:g}, {law}", law, bounds, r, dpi.corr(["x", "y"]), truth, SIZES))
     first, second, both = moments("normal", "tight", 0.8)
-    value, sizes = both / np.sqrt(first * second), SIZES[1:]
+    value = both / np.sqrt(first * second)
     groups = {f"corr(x, y)[group={group}]": value for group in (0, 1)}
     named = {"cov(x, x)": first, "cov(x, y)": both, "cov(y, y)": second}
-    for name, procedure, truth in (
-        ("corr 0.8 by group, normal", dpi.corr(["x", "y"], by="group"), groups),
-        ("corr 0.8 weighted, normal", dpi.corr(["x", "y"], weights="weight"), {"corr(x, y)": value}),
-        ("cov 0.8, normal", dpi.cov(["x", "y"]), named),
-        ("variance weighted, normal", dpi.variance("x", weights="weight"), {"x": first}),
-    ):
-        found.append(_case(name, "normal", "tight", 0.8, procedure, truth, sizes))
-    return [*found, *(_variance(law, bounds) for law in LIGHT for bounds in BOUNDS[law])]
-
-
-def _variance(law: str, bounds: str) -> Case:
-    own = moments(law, bounds, 0.0)[0]
-    return _case(f"variance, {law}", law, bounds, 0.0, dpi.variance("x"), {"x": own}, SIZES)
-
-
-def _case(
-    name: str,
-    law: str,
-    bounds: str,
-    r: float,
-    procedure: object,
-    truth: dict[str, float],
-    sizes: tuple[int, ...],
-) -> Case:
-    return Case(
-        name=name,
-        bounds=bounds,
-        generate=Related(law, r),
-        procedure=procedure,
-        truth=truth,
-        schema=Bounded(law, bounds),
-        n=sizes,
-        privacy=PRICES,
-    )
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    table = judge(cases(), "second_moments", arguments)
-    notes = ["The truth is that of clamped values, by quadrature."]
-    light = table["design"].isin([f"variance, {law}" for law in LIGHT])
-    return [
-        *report(table[~light], "second_moments", "second moments", arguments, notes),
-        *report(table[light], "second_moments_light", "variances of light tails", arguments, notes),
+    return found + [
+        (name, "normal", "tight", 0.8, procedure, truth, SIZES[1:])
+        for name, procedure, truth in (
+            ("corr 0.8 by group, normal", dpi.corr(["x", "y"], by="group"), groups),
+            ("corr 0.8 weighted, normal", dpi.corr(["x", "y"], weights="weight"), {"corr(x, y)": value}),
+            ("cov 0.8, normal", dpi.cov(["x", "y"]), named),
+            ("variance weighted, normal", dpi.variance("x", weights="weight"), {"x": first}),
+        )
     ]
 
 
-if __name__ == "__main__":
-    run(options("descriptions.second_moments", __doc__, replicates=5000))
+def _variance(law: str, bounds: str) -> tuple:
+    return f"variance, {law}", law, bounds, 0.0, dpi.variance("x"), {"x": moments(law, bounds, 0.0)[0]}, SIZES
+
+
+def study(name: str, what: str, *, light: bool) -> Study:
+    """Return the study of light tails, or of the others."""
+
+    def cases() -> list[Case]:
+        return [
+            Case(design, bounds, Related(law, r), procedure, truth, Bounded(law, bounds), n, PRICES, neighbors)
+            for design, law, bounds, r, procedure, truth, sizes in asked()
+            for neighbors, n in product(NEIGHBORS, sizes)
+            if (law in LIGHT) == light
+        ]
+
+    return simulated.study(name, cases, what, notes=("The truth is that of clamped values, by quadrature.",))
+
+
+STUDY = (
+    study("second_moments", "second moments", light=False),
+    study("second_moments_light", "variances of light tails", light=True),
+)

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
+from validation.common.rules import Claim
 from validation.engines.many_rows import FULL, MOST_FILES, PERSON_ROWS, file_rows, first_files, load, rows_on_disk
 from validation.engines.measured import measured
 
@@ -109,7 +109,3 @@ def drawn(table: pd.DataFrame) -> Figure:
     for axes in (times, memory):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-if __name__ == "__main__":
-    run(options("engines.engines_memory", __doc__, replicates=3))

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from dpinfer.kernel.sources import Pass, Slice, Source
 from dpinfer.kernel.sums import sum_batches
-from validation.common.claims import Claim
-from validation.common.outputs import OUTPUT, Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import OUTPUT, Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.engines.many_rows import asked, file_rows, load, rows_on_disk, timed
 from validation.engines.parts import parts_noted
 
@@ -157,7 +157,3 @@ def drawn(table: pd.DataFrame) -> Figure:
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-if __name__ == "__main__":
-    run(options("engines.engines_scale", __doc__, replicates=3))

@@ -19,8 +19,8 @@ import pyarrow.dataset as pads
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.engines.many_rows import COLUMNS, asked, bare_scan, file_rows, first_files, load, rows_on_disk, timed
 
 Action = Callable[[], Any]
@@ -223,7 +223,3 @@ def drawn(engines: pd.DataFrame) -> Figure:
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-if __name__ == "__main__":
-    run(options("engines.engines_speed", __doc__, replicates=5))

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.entry.inference import bounded, occupied_from, octave_bounds
+from dpinfer.entry.results import bounded, occupied_from, octave_bounds
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from dpinfer.studies.simulation import noisy
-from validation.common.cells import measured
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study
 from validation.regression.newton_draws import Drawer
-
-CELL = ["asked", "law", "n"]
-"""Columns that name a cell."""
 
 SIZES = (1000, 5000, 20_000, 50_000)
 TOTAL, FOR_BOUNDS = 0.1, 0.01
 """Prices, rho: of everything, and what the bounds take of it."""
-
-_FOR_WIDTHS = 200
-"""Releases whose median width is taken."""
 
 _VALUES = 2_000_000
 """Numbers that are drawn at once."""
@@ -162,18 +155,14 @@ def fitted(
     return found.intervals[:, [found.names.index(name) for name in cell.truth]]
 
 
-def measure(cell: Cell, _: int, replicates: int, seed: int) -> dict:
-    """Draw, find bounds, fit within them, compare; a cell has the random numbers of its place in the grid."""
-    rng = np.random.default_rng([seed, grid().index(cell)])
-    truth = np.array(list(cell.truth.values()))
-    intervals = []
-    together = max(1, _VALUES // cell.n)
+def draw(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Draw, find bounds, and fit within them: intervals (R, p, 2)."""
+    parts, together = [], max(1, _VALUES // cell.n)
     for start in range(0, replicates, together):
         sets = min(together, replicates - start)
         data = cell.draw(rng, sets)
         ends = found_bounds(cell, data, sets, rng)
-        block = np.full((sets, truth.size, 2), np.nan)
-        block[..., 0], block[..., 1] = -np.inf, np.inf
+        block = np.tile([-np.inf, np.inf], (sets, len(cell.truth), 1))
         for one in np.unique(ends[~np.isnan(ends).any(axis=1)], axis=0):
             mine = (ends == one).all(axis=1)
             schema = cell.schema.replace(
@@ -181,121 +170,52 @@ def measure(cell: Cell, _: int, replicates: int, seed: int) -> dict:
             )
             kept = {name: values.reshape(sets, cell.n)[mine].ravel() for name, values in data.items()}
             block[mine] = fitted(cell, schema, kept, int(mine.sum()), rng)
-        intervals.append(block)
-    low, high = np.moveaxis(np.concatenate(intervals), -1, 0)
-    width = high - low
-    known = np.isfinite(width)
-    covered = (low <= truth) & (truth <= high)
-    worst = int(covered.mean(axis=0).argmin())
+        parts.append(block)
+    return {"ends": np.concatenate(parts)}
+
+
+def summary(cell: Cell, drawn: Drawn) -> dict:
+    """Compare the worst coefficient with the law; an interval that is not determined is the whole line, and covers."""
+    truth, (low, high) = np.array(list(cell.truth.values())), np.moveaxis(drawn["ends"], -1, 0)
+    width, covered = high - low, (low <= truth) & (truth <= high)
+    known, worst = np.isfinite(width), int(covered.mean(axis=0).argmin())
+    among = covered[known[:, worst], worst]
+    typical = width[known[:, 0], 0].mean() if cell.asked == "ols, rounds" and known.any() else np.median(width[:, 0])
     return {
-        **asdict(replace(cell, margin=-1 if cell.margin is None else cell.margin)),
-        "coverage": float(covered[:, worst].mean()),
-        "too low": float((high[:, worst] < truth[worst]).mean()),
-        "too high": float((low[:, worst] > truth[worst]).mean()),
-        "width": _typical(cell, width[:, 0]),
-        "not determined": float((~known).mean(axis=0).max()),
-        "replicates": replicates,
-    }
+        "coverage": float(covered[:, worst].mean()), "too low": float((high[:, worst] < truth[worst]).mean()),
+        "too high": float((low[:, worst] > truth[worst]).mean()), "width": float(typical),
+        "not determined": float((~known).mean(axis=0).max()), "determined": len(among),
+        "coverage where determined": float(among.mean()) if len(among) else np.nan,
+        "quantities": 2 if cell.asked == "gamma" else 1,
+    }  # fmt: skip
 
 
-def _typical(cell: Cell, width: np.ndarray) -> float:
-    """Median width of the first releases: a false alarm may make a mean of any size. By rounds none does: the mean."""
-    if cell.asked == "ols, rounds":
-        return float(width[np.isfinite(width)].mean())
-    return float(np.median(width[:_FOR_WIDTHS]))
+def claimed(what: str, *, rounds: bool) -> tuple[Rule, ...]:
+    """Return what is asked within a margin of one octave: of all intervals, and of those that are determined."""
+
+    def where(table: pd.DataFrame) -> pd.Series:
+        return (table["margin"] == "1") & ((table["asked"] == "ols, rounds") == rounds)
+
+    name = f"least coverage of 95% intervals within bounds that were found privately: {what}"
+    return (Rule(name, "coverage", quantities="quantities", where=where, design=f"rho = {TOTAL:g}, {FOR_BOUNDS:g} of "
+                                                                                f"it for bounds"),
+            Rule("", "coverage where determined", count="determined", where=where))  # fmt: skip
 
 
-def determined(table: pd.DataFrame) -> pd.DataFrame:
-    """Add coverage among the intervals that are determined, their number, and what an exact interval has of so many.
-
-    An interval that is not determined is the whole line, and is counted as covering.
-    """
-    lost, count = table["not determined"], table["replicates"]
-    known = np.rint((1 - lost) * count).astype(int)
-    covered = ((table["coverage"] - lost) / (1 - lost)).where(known > 0)
-    least = [RULES.least_coverage(max(one, 1), 0.95) for one in known]
-    return table.assign(
-        **{"determined": known, "coverage where determined": covered, "least determined": least},
-    )
-
-
-def judged(table: pd.DataFrame) -> pd.DataFrame:
-    """Add what declared bounds give, and whether each cell covers as MATH asks for."""
-    known = table[table["margin"] < 0].set_index(CELL)["width"].replace(np.inf, np.nan)
-    keys = pd.MultiIndex.from_frame(table[CELL])
-    table = table.assign(**{"width / declared": table["width"].to_numpy() / known.reindex(keys).to_numpy()})
-    table = determined(table)
-    verdicts = [RULES.verdict({**row, "truth": np.nan}, level=0.95) for row in table.to_dict("records")]
-    table = table.assign(
-        least=[RULES.least_coverage(int(one), 0.95) for one in table["replicates"]],
-        verdict=verdicts,
-        held=[one == "holds" for one in verdicts],
-    )
-    return table.assign(margin=table["margin"].map(lambda one: "declared" if one < 0 else str(one)))
-
-
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Coverage with an octave's margin, and of means with other margins."""
-    figure, (left, right) = new_figure(10, 4, 1, 2)
-    own = table[table["margin"] == "1"]
-    for place, (asked, group) in enumerate(own.groupby("asked", sort=False)):
-        for law, one in group.groupby("law", sort=False):
-            label = asked if law == group["law"].iloc[0] else None
-            left.plot(one["n"] * (1 + 0.06 * place), one["coverage"], "o", ms=4, color=f"C{place}", label=label)
-    for place, (margin, group) in enumerate(table[table["asked"] == "mean"].groupby("margin", sort=False)):
-        label = "declared bounds" if margin == "declared" else f"margin {margin}"
-        right.plot(group["n"] * (1 + 0.06 * place), group["coverage"], "o", ms=4, color=f"C{place}", label=label)
-    for axes, title in ((left, "margin of one octave"), (right, "means")):
-        axes.axhline(0.95, color="0.6", lw=0.8)
-        axes.axhline(table["least"].max(), color="firebrick", lw=0.8, ls="--")
-        axes.set(xscale="log", xlabel="n", ylabel="coverage of 95% intervals", title=title)
-        axes.legend(fontsize=8, frameon=False)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    table = judged(measured("bounds_coverage", cells(), measure, arguments))
-    own = table[table["margin"] == "1"]
-    own = own.assign(quantities=np.where(own["asked"] == "gamma", 2, 1))
-    short = int((~own["held"]).sum())
-    notes = [
+STUDY = Study(
+    "bounds_coverage", cells, draw, summary,
+    (*claimed("means, gamma families, least squares from cross-products", rounds=False),
+     *claimed("least squares by rounds", rounds=True)),
+    axes=lambda cell: {"asked": cell.asked, "law": cell.law, "n": cell.n,
+                       "margin": "declared" if cell.margin is None else str(cell.margin)},
+    most=2000, figure=scatter("n", {"coverage": 0.95, "coverage where determined": 0.95}, ["asked", "margin"]),
+    notes=(
         f"Price rho = {TOTAL:g}, of which bounds take {FOR_BOUNDS:g}; with declared bounds all of it is for the fit. "
         "False alarm 0.001. Data sets of one size with the same bounds are fitted at once; regressions by rounds are "
         "fitted one by one, by the library's own row sums with seeded noise.",
-        f"With a margin of one octave: {len(own)} cells; {short} cover less than is asked for, of all or of the "
-        "determined. An interval that is not determined is the whole line, and counts as covering; coverage among the "
-        "others stands beside it, and is judged by the threshold that belongs to their number.",
-        f"Widths are medians of {_FOR_WIDTHS} releases, of regressions by rounds means of all that are finite.",
+        "An interval that is not determined is the whole line, and counts as covering; coverage among the others "
+        "stands beside it, and is judged too.",
+        "Widths are medians, of regressions by rounds means of all that are finite.",
         "Coverage is of the worst coefficient (of regressions the slope), of the law without bounds.",
-    ]
-    write_table(table, "bounds_coverage", arguments, notes, figure_of(table))
-    rounds = own["asked"] == "ols, rounds"
-    what = "least coverage of 95% intervals within bounds that were found privately: "
-    return [
-        least_coverage(
-            what + "means, gamma families, least squares from cross-products",
-            own[~rounds],
-            by=CELL,
-            quantities="quantities",
-            design=_among(own[~rounds]),
-        ),
-        least_coverage(what + "least squares by rounds", own[rounds], by=CELL, design=_among(own[rounds])),
-    ]
-
-
-def _among(table: pd.DataFrame) -> str:
-    """Name the cell that is furthest below what is asked of its determined intervals, or least above."""
-    part = table[table["not determined"] > 0].dropna(subset="coverage where determined")
-    if part.empty:
-        return "all intervals are determined"
-    worst = part.loc[(part["coverage where determined"] - part["least determined"]).idxmin()]
-    return (
-        f"among determined intervals {worst['coverage where determined']:.4f} of {worst['determined']:,}, at least "
-        f"{worst['least determined']:.4f} asked, in {worst['asked']}, {worst['law']}, n = {worst['n']:,}"
-    )
-
-
-if __name__ == "__main__":
-    run(options("entry.bounds_coverage", __doc__, replicates=2000))
+    ),
+)  # fmt: skip

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import statsmodels.api as sm
 
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS, MOST_LINES = 180, 15
@@ -116,7 +116,3 @@ def claims(table: pd.DataFrame) -> list[Claim]:
               "yes" if row["same when run twice"] else "no", row["same when run twice"], error="exact",
               threshold="yes"),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("entry.newcomer", __doc__ or "", replicates=1))

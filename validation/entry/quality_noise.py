@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.entry.inference import Quality
+from dpinfer.entry.results import Quality
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.studies.simulation import noisy
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, lines
+from validation.common.rules import Claim
+from validation.common.study import Drawn, Study
 
 SIZES = (1000, 10_000, 100_000, 1_000_000)
 WIDTHS = (5, 20, 50)
@@ -42,74 +45,63 @@ def predicted(price: str, columns: int) -> float:
     return changed / float(price.split("= ")[1]) * float(np.log(20.0))
 
 
-def measure(price: str, columns: int, n: int, replicates: int, rng: np.random.Generator) -> dict:
-    """Release the quality of n rows many times, and compare."""
+def draw(cell: tuple[str, int, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Release the quality of n rows: sizes of errors of counts, and of shares of missing cells."""
+    columns, (asked, exact) = cell[1], measured(cell)
+    released = noisy(asked, np.tile(exact, (replicates, 1)), rng).values  # noqa: PD011
+    total = released[:, :-1].sum(axis=1) / columns
+    shares = released[:, 3:-1:5] / total[:, None]  # of every column the missing cells
+    return {"counts": np.abs(released - exact), "shares": np.abs(shares - SHARES["missing"])}
+
+
+@cache
+def measured(cell: tuple[str, int, int]) -> tuple[Any, np.ndarray]:
+    """What is measured, and the exact counts."""
+    price, columns, n = cell
     schema = dpi.Schema({f"x{j}": dpi.Real(0, 1) for j in range(columns)})
     asked = dpi.quality().measurement(PRICES[price], schema=schema)
     counts = np.round(n * np.array(list(SHARES.values()))).astype(int)
     cells = np.repeat(np.array([0.5, -1.0, 2.0, np.nan, np.inf]), counts)[: min(n, 10_000)]
     rows = asked.rows.add(Batch(dict.fromkeys(schema, cells), cells.size))[0]
     assert rows[:-1].sum() == cells.size * columns
-    exact = np.append(np.tile(counts, columns), round(n * 0.8**columns)).astype(float)
-    released = noisy(asked, np.tile(exact, (replicates, 1)), rng).values  # noqa: PD011
+    return asked, np.append(np.tile(counts, columns), round(n * 0.8**columns)).astype(float)
+
+
+def summary(cell: tuple[str, int, int], drawn: Drawn) -> dict:
+    """Margins by the formula, and as they are measured."""
+    (price, columns, _), (asked, exact) = cell, measured(cell)
     variance = float(asked.law.variances[0]) * asked.steps[0] ** 2
-    errors = released - exact
-    total = released[:, :-1].sum(axis=1) / columns
-    shares = released[:, 3:-1:5] / total[:, None]  # of every column the missing cells
-    told = Quality(schema, exact, variance, 0.0, None).share_variance(exact[3])
+    quality = Quality(asked.context.schema, exact, variance, 0.0, None)
+    margin = predicted(price, columns)
     return {
-        "price": price,
-        "columns": columns,
-        "n": n,
-        "margin of a count": predicted(price, columns),
-        "measured": float(np.quantile(np.abs(errors), 0.95)),
-        "margin of a share": predicted(price, columns) * float(np.sqrt(told / variance)),
-        "measured share": float(np.quantile(np.abs(shares - SHARES["missing"]), 0.95)),
-        "four standard deviations": float(Quality(schema, exact, variance, 0.0, None).share_variance(0.0) ** 0.5 * 4),
-    }
+        "margin of a count": margin, "measured": float(np.quantile(drawn["counts"], 0.95)),
+        "margin of a share": margin * float(np.sqrt(quality.share_variance(exact[3]) / variance)),
+        "measured share": float(np.quantile(drawn["shares"], 0.95)),
+        "four standard deviations": float(quality.share_variance(0.0) ** 0.5 * 4),
+    }  # fmt: skip
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Margins of shares against the number of rows."""
-    figure, axes = new_figure(7, 3.6)
-    shown = table[table["columns"] == 20]
-    for place, (price, group) in enumerate(shown.groupby("price", sort=False)):
-        axes.plot(group["n"], 100 * group["margin of a share"], "-", color=f"C{place}", label=price)
-        axes.plot(group["n"], 100 * group["measured share"], "o", ms=4, color=f"C{place}")
-    axes.axhline(1, color="0.6", lw=0.8, ls="--")
-    axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="half width, percentage points", title="20 columns")
-    axes.legend(fontsize=8, frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure every cell, write the table and the figure."""
-    rng = np.random.default_rng(arguments.seed)
-    rows = [measure(p, k, n, arguments.replicates, rng) for p in PRICES for k in WIDTHS for n in SIZES]
-    table = pd.DataFrame(rows)
-    notes = [
-        "Half widths of 95% intervals under add_remove: of a count, and of a share of .15, by formula beside the .95 "
-        "quantile of the sizes of errors. The last column is the share that four standard deviations of "
-        "the noise make.",
-    ]
-    write_table(table, "quality_noise", arguments, notes, figure_of(table))
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State how far formulas are off; shares are judged where margins are small: others are ratios nearly lost."""
     off = float((table["measured"] / table["margin of a count"] - 1).abs().max())
-    # Shares of few rows are ratios whose number of rows is nearly lost: where the margin is small they are judged.
     clear = table[table["margin of a share"] < 0.1]
     share = float((clear["measured share"] / clear["margin of a share"] - 1).abs().max())
-    slack = 6 / np.sqrt(2 * arguments.replicates)
+    slack = 6 / np.sqrt(2 * table["replicates"].max())
     design = f"{len(table)} cells: prices, {min(WIDTHS)} to {max(WIDTHS)} columns, n = 1,000 to 1,000,000"
     return [
         Claim("margins of counts, largest deviation from the formula", design, f"{off:.2%}", off < 0.02 + slack / 5),
-        Claim(
-            "margins of shares, largest deviation from the formula",
-            f"{len(clear)} cells with a margin below 10 points",
-            f"{share:.2%}",
-            share < 0.03 + slack,
-        ),
-    ]
+        Claim("margins of shares, largest deviation from the formula", f"{len(clear)} cells with a margin below 10 "
+                                                                       f"points",
+              f"{share:.2%}", share < 0.03 + slack),
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("entry.quality_noise", __doc__, replicates=2000))
+STUDY = Study(
+    "quality_noise", [*product(PRICES, WIDTHS, SIZES)], draw, summary, most=2000, also=claims, quick=12,
+    axes=lambda cell: dict(zip(("price", "columns", "n"), cell, strict=True)),
+    figure=lambda table: lines(table, "columns", "n", {"margin of a share": "-", "measured share": "o"}, color="price",
+                               log=True),
+    notes=("Half widths of 95% intervals under add_remove: of a count, and of a share of .15, by formula beside the "
+           ".95 quantile of the sizes of errors. The last column is the share that four standard deviations of the "
+           "noise make.",),
+)  # fmt: skip

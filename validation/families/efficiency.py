@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.families.distributions import as_family
 from dpinfer.families.estimation import clamped_problem
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common import simulated
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.simulated import Case
+from validation.common.study import Drawn, Study
 from validation.families.expfam_coverage import LAWS, Law
 
 SIZES = (500, 5000, 50_000)
@@ -38,71 +39,33 @@ def bound(law: Law, schema: dpi.Schema) -> np.ndarray:
     return np.diag(np.linalg.inv(jacobian.T @ np.linalg.solve(covariance, jacobian)))
 
 
-def measure(law: Law, arguments: Options) -> list[dict]:
-    """Empirical variance of the estimates over the bound, at every number of rows."""
-    schema = column(law)
-    family = dpi.Binomial(10) if law.family == "binomial" else law.family
-    least = bound(law, schema)
-    rows = []
-    for n in SIZES:
-        study = dpi.coverage_study(
-            law,
-            dpi.expfam("x", family=family, inference="wald"),
-            schema=schema,
-            truth=dict(law.truth),
-            n=n,
-            privacy=PRICE,
-            replicates=arguments.replicates,
-            seed=arguments.seed,
-            n_jobs=arguments.jobs if n * arguments.replicates > 10**6 else 1,
-            progress=False,
-        )
-        for place, cell in enumerate(study.cells.to_dict("records")):
-            ratio = cell["empirical SE"] ** 2 * n / least[place]
-            rows.append(
-                {
-                    "family": law.family,
-                    "parameter": cell["term"],
-                    "n": n,
-                    "variance / bound": ratio,
-                    "error": ratio * np.sqrt(2 / (arguments.replicates - 1)),
-                    "replicates": arguments.replicates,
-                }
-            )
-    return rows
-
-
-def figure_of(table: pd.DataFrame) -> Figure:
-    """The ratio against the number of rows."""
-    figure, axes = new_figure(7.5, 4.4)
-    for (family, parameter), group in table.groupby(["family", "parameter"], sort=False):
-        axes.plot(group["n"], group["variance / bound"], "o-", ms=4, lw=1, label=f"{family}: {parameter}")
-    axes.axhline(1.0, color="black", lw=0.8)
-    axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="variance / Cramer-Rao bound")
-    axes.set_title(f"Private estimates at {PRICE}")
-    axes.legend(fontsize=7, frameon=False, ncols=2)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure every family, write the table and the figure."""
-    table = pd.DataFrame([row for law in LAWS for row in measure(law, arguments)])
-    write_table(table, "efficiency", arguments, ["The price is PureDP(1) at every number of rows, under add_remove."])
-    write_figure(figure_of(table), "efficiency", arguments)
-    last = table[table["n"] == SIZES[-1]]
-    worst = last.loc[last["variance / bound"].idxmax()]
-    held = bool((last["variance / bound"] - 3 * last["error"] <= 1.1).all())
+def cases() -> list[Case]:
+    """Every family at every number of rows, with as many rows as its bound is told for."""
     return [
-        Claim(
-            "largest variance over the Cramer-Rao bound",
-            f"9 families, {len(last)} parameters, n = {SIZES[-1]:,}, eps = 1",
-            f"{worst['variance / bound']:.3f} ({worst['family']}: {worst['parameter']})",
-            held,
-            published="tends to 1",
-            error=f"{worst['error']:.3f}",
-        )
-    ]
+        Case(law.family, "next to nothing is clamped", law,
+             dpi.expfam("x", family=dpi.Binomial(10) if law.family == "binomial" else law.family, inference="wald"),
+             dict(law.truth), lambda _, law=law: column(law), n, (PRICE,),
+             extra={"bound": tuple(bound(law, column(law)) / n)})
+        for law in LAWS for n in SIZES
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("families.efficiency", __doc__, replicates=2000))
+def summary(case: Case, drawn: Drawn) -> list[dict]:
+    """Empirical variance of the estimates over the bound, with its Monte Carlo error."""
+    found = []
+    for (key, values), least in zip(drawn.items(), case.extra["bound"], strict=True):
+        ratio = float(np.nanvar(values[:, 0], ddof=1) / least)
+        error = ratio * np.sqrt(2 / (len(values) - 1))
+        found.append({"parameter": key.split("|")[1], "variance / bound": ratio, "error of variance / bound": error})
+    return found
+
+
+STUDY = Study(
+    "efficiency", cases, simulated.draw, summary,
+    (Rule("largest variance over the Cramer-Rao bound", "variance / bound", "value", 1.1,
+          where=lambda table: table["n"] == SIZES[-1], published="tends to 1",
+          design=f"9 families, 13 parameters, n = {SIZES[-1]:,}, eps = 1"),),
+    axes=lambda case: {"family": case.name, "n": case.n}, by=("parameter",), most=1000,
+    figure=scatter("n", {"variance / bound": 1.0}, ["family", "parameter"]),
+    notes=("The price is PureDP(1) at every number of rows, under add_remove.",),
+)  # fmt: skip

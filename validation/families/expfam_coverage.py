@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import dpinfer as dpi
-from validation.common.claims import Claim
-from validation.common.judging import Case, judge, report
-from validation.common.outputs import Options, options
+from validation.common import simulated
+from validation.common.simulated import Case
 
 SIZES = (20, 50, 80, 200, 500, 5000)
 PRICES = {"add_remove": (dpi.ZCDP(0.1), dpi.PureDP(2.0)), "replace_one": (dpi.ZCDP(0.5),)}
@@ -78,6 +78,7 @@ LAWS = (
     Law("lognormal", (("meanlog", 0.0), ("sdlog", 0.5))),
     Law("beta", (("a", 2.0), ("b", 4.0))),
 )
+DISCRETE = (*(law.family for law in LAWS if law.discrete), "categorical")
 
 
 @dataclass(frozen=True)
@@ -105,36 +106,11 @@ class Joint:
         )
 
 
-def _univariate(law: Law, bounds: str, relation: str) -> Case:
-    family = dpi.Binomial(10) if law.family == "binomial" else law.family
-    return Case(
-        name=law.family,
-        bounds=bounds,
-        generate=law,
-        procedure=dpi.expfam("x", family=family),
-        truth=dict(law.truth),
-        schema=lambda neighbors: law.column(bounds, neighbors),
-        n=SIZES,
-        privacy=PRICES[relation],
-        neighbors=(relation,),
-        discrete=law.discrete,
-    )
-
-
-def _joint(name: str, bounds: str, relation: str, procedure: object, truth: dict[str, float]) -> Case:
-    joint = Joint()
-    return Case(
-        name=name,
-        bounds=bounds,
-        generate=joint,
-        procedure=procedure,
-        truth=truth,
-        schema=lambda neighbors: joint.columns(bounds, neighbors),
-        n=SIZES,
-        privacy=PRICES[relation],
-        neighbors=(relation,),
-        discrete=name == "categorical",
-    )
+def _case(name: str, bounds: str, relation: str, generate: Any, asked: Any, truth: Any, schema: Any) -> list[Case]:
+    return [
+        Case(name, bounds, generate, asked, dict(truth), schema, n, PRICES[relation], relation, name in DISCRETE)
+        for n in SIZES
+    ]
 
 
 def cases() -> list[Case]:
@@ -142,25 +118,24 @@ def cases() -> list[Case]:
 
     A Bernoulli variable and a category have no bounds to choose.
     """
+    joint, found = Joint(), []
     normal = {"mean(x)": 1.0, "mean(y)": 0.3, "sd(x)": 1.0, "sd(y)": 0.7, "corr(x, y)": 0.6}
     shares = {"k=a": 0.7, "k=b": 0.25, "k=c": 0.05}
-    found = []
     for relation in PRICES:
         both = ("loose", "tight") if relation == "add_remove" else ("tight",)
-        for law in LAWS:
-            found += [
-                _univariate(law, bounds, relation) for bounds in (("loose",) if law.family == "bernoulli" else both)
-            ]
-        joint = dpi.expfam(["x", "y"], family="normal")
-        found += [_joint("multivariate normal", bounds, relation, joint, normal) for bounds in both]
-        found.append(_joint("categorical", "loose", relation, dpi.expfam("k", family="categorical"), shares))
+        for law, bounds in product(LAWS, both):
+            if law.family == "bernoulli" and bounds != "loose" and relation == "add_remove":
+                continue
+            given = "loose" if law.family == "bernoulli" else bounds
+            family = dpi.Binomial(10) if law.family == "binomial" else law.family
+            found += _case(law.family, given, relation, law, dpi.expfam("x", family=family), law.truth,
+                           partial(law.column, given))  # fmt: skip
+        for bounds in both:
+            found += _case("multivariate normal", bounds, relation, joint, dpi.expfam(["x", "y"], family="normal"),
+                           normal, partial(joint.columns, bounds))  # fmt: skip
+        found += _case("categorical", "loose", relation, joint, dpi.expfam("k", family="categorical"), shares,
+                       partial(joint.columns, "loose"))  # fmt: skip
     return found
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    return report(judge(cases(), "expfam_coverage", arguments), "expfam_coverage", "exponential families", arguments)
-
-
-if __name__ == "__main__":
-    run(options("families.expfam_coverage", __doc__, replicates=5000))
+STUDY = simulated.study("expfam_coverage", cases, "exponential families")

@@ -2,197 +2,104 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.claims import RULES, Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common import simulated
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim, Rule
+from validation.common.simulated import Case
+from validation.common.study import Drawn, Study
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """Normal or exponential values."""
-
-    law: str
-    first: float
-    second: float = 1.0
-
-    def __call__(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
-        """Draw n values."""
-        if self.law == "exponential":
-            return {"x": rng.exponential(self.first, n)}
-        return {"x": rng.normal(self.first, self.second, n)}
+def drawn(rng: np.random.Generator, n: int, *, law: str, mean: float) -> dict[str, np.ndarray]:
+    """Draw exponential values, or normal ones with standard deviation 1."""
+    return {"x": rng.exponential(mean, n) if law == "exponential" else rng.normal(mean, 1.0, n)}
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One published design: what was measured there, and what is asked of ours."""
+def design(name: str, law: str, mean: float, asked: Any, bounds: tuple[float, float], n: int, price: Any,
+           published: dict[str, tuple[float, str, float]], level: float = 0.95) -> Case:  # fmt: skip
+    """Return a published design: of each parameter its truth, what was measured there, and the widest that is allowed.
 
-    name: str
-    drawn: Drawn
-    procedure: object
-    bounds: tuple[float, float]
-    n: int
-    price: object
-    truth: dict[str, float]
-    published: dict[str, str]
-    widest: dict[str, float]
-    level: float = 0.95
-    ratios: tuple[float, ...] = ()
+    All are under replace_one with a public number of rows. At 90% widths are over those without privacy.
+    """
+    middle = sum(bounds) / 2
+    schema = dpi.Schema(x=dpi.Real(*bounds, missing=middle, impossible=middle))
+    truth = {term: true for term, (true, _, _) in published.items()}
+    return Case(name, "", partial(drawn, law=law, mean=mean), asked, truth, lambda _: schema, n, (price,),
+                "replace_one",
+                level=level, extra={"published": published})  # fmt: skip
 
 
-def comparisons() -> list[Comparison]:
-    """The designs: under replace_one, with a public number of rows."""
-    # The published normal design releases mean and second moment at 1-GDP each: together sqrt(2)-GDP.
+def cases() -> list[Case]:
+    """The designs; the published normal one releases mean and second moment at 1-GDP each: together sqrt(2)-GDP."""
+    normal = dpi.expfam("x", family="normal")
     found = [
-        Comparison(
-            "N(1, 1), clamp [0, 3], two statistics at 1-GDP each",
-            Drawn("normal", 1.0),
-            dpi.expfam("x", family="normal"),
-            (0.0, 3.0),
-            100,
-            dpi.GDP(2**0.5),
-            {"mean": 1.0, "sd": 1.0},
-            {"mean": ".959 / .463", "sd": ".951 / .580"},
-            {"mean": 0.45, "sd": 0.40},
-        ),
-        Comparison(
-            "N(1, 1), clamp [-4, 6], eps = 1",
-            Drawn("normal", 1.0),
-            dpi.expfam("x", family="normal"),
-            (-4.0, 6.0),
-            1000,
-            dpi.PureDP(1.0),
-            {"mean": 1.0},
-            {"mean": ".989 / .200"},
-            {"mean": 0.200},
-        ),
-    ]
+        design("N(1, 1), clamp [0, 3], two statistics at 1-GDP each", "normal", 1.0, normal, (0.0, 3.0), 100,
+               dpi.GDP(2**0.5), {"mean": (1.0, ".959 / .463", 0.45), "sd": (1.0, ".951 / .580", 0.40)}),
+        design("N(1, 1), clamp [-4, 6], eps = 1", "normal", 1.0, normal, (-4.0, 6.0), 1000, dpi.PureDP(1.0),
+               {"mean": (1.0, ".989 / .200", 0.200)}),
+    ]  # fmt: skip
     for upper, width in ((10.0, 6.07), (20.0, 4.96), (50.0, 5.12), (100.0, 7.31)):
         found.append(
-            Comparison(
-                f"Exponential, mean 10, clamp [0, {upper:g}], eps = 1",
-                Drawn("exponential", 10.0),
-                dpi.expfam("x", family="exponential"),
-                (0.0, upper),
-                100,
-                dpi.PureDP(1.0),
-                {"mean": 10.0},
-                {"mean": f"width {width}"},
-                {"mean": width},
-            )
-        )
+            design(f"Exponential, mean 10, clamp [0, {upper:g}], eps = 1", "exponential", 10.0,
+                   dpi.expfam("x", family="exponential"), (0.0, upper), 100, dpi.PureDP(1.0),
+                   {"mean": (10.0, f"width {width}", width)})
+        )  # fmt: skip
     for mu, cap in ((0.1, 1.08), (0.3, 1.02), (1.0, 1.01)):
         found.append(
-            Comparison(
-                f"mean of N(.5, 1) clamped to [0, 1], {mu:g}-GDP, 90%",
-                Drawn("normal", 0.5),
-                dpi.mean("x"),
-                (0.0, 1.0),
-                10_000,
-                dpi.GDP(mu),
-                {"x": 0.5},
-                {"x": "within .89-.91"},
-                {"x": cap},
-                level=0.90,
-                ratios=(cap,),
-            )
-        )
+            design(f"mean of N(.5, 1) clamped to [0, 1], {mu:g}-GDP, 90%", "normal", 0.5, dpi.mean("x"), (0.0, 1.0),
+                   10_000, dpi.GDP(mu), {"x": (0.5, "within .89-.91", cap)}, 0.90)
+        )  # fmt: skip
     return found
 
 
-def measure(one: Comparison, arguments: Options) -> list[dict]:
-    """Study one design."""
-    middle = sum(one.bounds) / 2
-    study = dpi.coverage_study(
-        one.drawn,
-        one.procedure,
-        schema=dpi.Schema(x=dpi.Real(*one.bounds, missing=middle, impossible=middle)),
-        truth=one.truth,
-        n=one.n,
-        privacy=one.price,
-        neighbors="replace_one",
-        replicates=arguments.replicates,
-        level=one.level,
-        seed=arguments.seed,
-        n_jobs=arguments.jobs,
-        progress=False,
-    )
-    rows = []
-    for cell in study.cells[np.isfinite(study.cells["truth"])].to_dict("records"):
-        term, error = cell["term"], cell["MCSE of coverage"]
-        width = cell["width / ordinary"] if one.ratios else cell["width"]
-        least = RULES.least_coverage(arguments.replicates, one.level)
-        held = cell["coverage"] >= least and width <= one.widest[term]
-        if one.ratios:
-            held = held and cell["coverage"] - 3 * error <= 0.91
-        rows.append(
-            {
-                "design": one.name,
-                "n": one.n,
-                "parameter": term,
-                "coverage": cell["coverage"],
-                "error": error,
-                "width": cell["width"],
-                "width / ordinary": cell["width / ordinary"],
-                "width / oracle": cell["width / oracle"],
-                "published": one.published[term],
-                "at most": one.widest[term],
-                "below": 1 - width / one.widest[term],
-                "least": least,
-                "replicates": arguments.replicates,
-                "held": held,
-            }
-        )
-    return rows
+def summary(case: Case, values: Drawn) -> list[dict]:
+    """Put what was published beside coverage and width."""
+    found = []
+    for row in simulated.rows(case, values):
+        if np.isfinite(row["truth"]):
+            _, published, most = case.extra["published"][row["term"]]
+            asked = row["width / ordinary"] if case.level == 0.9 else row["width"]
+            high = row["coverage"] if case.level == 0.9 else np.nan
+            found.append({"parameter": row["term"], **row, "published": published, "at most": most, "asked": asked,
+                          "asked / at most": asked / most,
+                          "error of asked / at most": asked / most * row["error of width"] / row["width"],
+                          "coverage of 90%": high})  # fmt: skip
+    return found
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Width against the required width."""
-    figure, axes = new_figure(8.5, 4.2)
-    place = np.arange(len(table))[::-1]
-    asked = np.where(table["design"].str.contains("90%"), table["width / ordinary"], table["width"])
-    axes.barh(place, asked / table["at most"], color="#4477aa", height=0.6)
-    axes.axvline(1.0, color="firebrick", lw=1, ls="--")
-    axes.set_yticks(place, [f"{row.design}: {row.parameter}" for row in table.itertuples()], fontsize=8)
-    for y, row in zip(place, table.itertuples(), strict=True):
-        axes.text(0.02, y, f"coverage {row.coverage:.3f}", va="center", color="white", fontsize=8)
-    axes.set_xlabel("mean width over the best published (or over what is allowed)")
-    return figure
+def claims(table: pd.DataFrame, _: Options) -> Iterator[Claim]:
+    """State coverage and width of each design."""
+    for row in table.to_dict("records"):
+        over = f" ({row['width / ordinary']:.3f} times ordinary)" if row["nominal"] == 0.9 else ""
+        error = np.sqrt(row["nominal"] * (1 - row["nominal"]) / row["replicates"])
+        yield Claim(
+            f"coverage / width of the interval for {row['parameter']}", f"{row['design']}, n = {row['n']:,}",
+            f"{row['coverage']:.3f} / {row['width']:.3f}{over}", row["held"], published=row["published"],
+            error=f"{error:.4f}", kind="coverage", threshold=f"at least {row['nominal']:g}",
+            replicates=row["replicates"], failed=int(not row["held"]), worst=f"n = {row['n']:,}",
+        )  # fmt: skip
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure every design, write the table and the figure."""
-    table = pd.DataFrame([row for one in comparisons() for row in measure(one, arguments)])
-    notes = [
+STUDY = Study(
+    "expfam_published", cases, simulated.draw, summary,
+    (
+        Rule("", "coverage", limit="nominal"),
+        Rule("", "asked / at most", "value", 1.0),
+        Rule("", "coverage of 90%", "size", 0.91),
+    ),
+    axes=lambda case: {"design": case.name, "n": case.n}, by=("parameter",), also=claims,
+    figure=scatter("design", {"coverage": 0.95, "asked / at most": 1.0}, "parameter"),
+    notes=(
         "All under replace_one with a public number of rows. The column at most is the best published width; for the "
         "90% rows a ratio to the interval without privacy.",
         "Prior knowledge in the third row: that values lie in [-4, 6], ten standard deviations wide; nothing about "
         "mean or standard deviation.",
-    ]
-    write_table(table, "expfam_published", arguments, notes, figure_of(table))
-    return [
-        Claim(
-            f"coverage / width of the interval for {row.parameter}",
-            f"{row.design}, n = {row.n:,}",
-            f"{row.coverage:.3f} / {row.width:.3f}"
-            + (f" ({row._7:.3f} times ordinary)" if "90%" in row.design else ""),
-            row.held,
-            published=row.published,
-            error=f"{row.error:.4f}",
-            kind="coverage",
-            threshold=f"at least {row.least:.4f}",
-            replicates=row.replicates,
-            failed=int(not row.held),
-            worst=f"n = {row.n:,}",
-        )
-        for row in table.itertuples()
-    ]
-
-
-if __name__ == "__main__":
-    run(options("families.expfam_published", __doc__, replicates=5000))
+    ),
+)  # fmt: skip

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from validation.common.cells import kept_all
-from validation.common.claims import Claim, largest_size, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim, Rule
+from validation.common.study import judged_once, kept_all
 from validation.peers.environments import PEERS, pythons
 from validation.peers.peer_designs import Design, designs
 from validation.peers.peer_errors import judged, plain_of
@@ -136,17 +136,18 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
 
 def claims_of(table: pd.DataFrame, replicates: int) -> list[Claim]:
     """Judge our coverage and size, and our errors over those of the peers that were there."""
-    ours = table[table["method"] == "dpinfer"]
+    ours = table[table["method"] == "dpinfer"].reset_index(drop=True)
     regressed = ours["task"].isin(["ols", "logit"])
-    claims = [
-        least_coverage(f"least coverage of our 95% intervals on the rows of the benchmark: {told}", ours[chosen],
-                       "least", by=CELL, held=None, quantities="quantities")
-        for told, chosen in (("means, medians, shares", ~regressed), ("regressions", regressed))
-    ]  # fmt: skip
-    true = ours[ours["data"].str.contains("made independent")]
-    claims.append(
-        largest_size("largest size at .05 of our test of independence on the rows of the benchmark", true, "rejects",
-                     by=CELL, level=0.95)
+    what = "least coverage of our 95% intervals on the rows of the benchmark: "
+    claims = judged_once(
+        (
+            Rule(what + "means, medians, shares", "least", quantities="quantities", where=lambda _: ~regressed),
+            Rule(what + "regressions", "least", quantities="quantities", where=lambda _: regressed),
+            Rule("largest size at .05 of our test of independence on the rows of the benchmark", "rejects", "size",
+                 0.05,
+                 where=lambda _: ours["data"].str.contains("made independent")),
+        ),
+        ours, CELL,
     )  # fmt: skip
     beside = compared(table)
     slack = 1 + 3 / np.sqrt(replicates)
@@ -208,7 +209,3 @@ def run(arguments: Options) -> list[Claim]:
     ])  # fmt: skip
     write_figure(figure_of(table), "peers", arguments)
     return claims_of(table, arguments.replicates)
-
-
-if __name__ == "__main__":
-    run(options("peers.peers", __doc__.splitlines()[0], replicates=100))

@@ -2,204 +2,223 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.cells import measured as measured_once
-from validation.common.cells import parts_of
-from validation.common.claims import RULES, Claim
-from validation.common.outputs import Options, options, write_figure, write_table
-from validation.people.people_bootstrap import slopes
+from dpinfer.privacy import NEIGHBORS
+from dpinfer.studies import truncation
+from validation.common.outputs import Options, new_figure, write_table
+from validation.common.rules import Claim, Rule
+from validation.common.simulated import RULES
+from validation.common.study import Drawn, Study, mean_ratio
+from validation.people import people_bootstrap as slopes
 from validation.people.people_checks import checks
-from validation.people.people_designs import DESIGNS, KEPT, draw, sums_of
+from validation.people.people_designs import DESIGNS, KEPT, ROWS, draw, sums_of
 from validation.people.people_inference import (
     QUESTIONS,
-    Population,
     ends_of,
     known,
     measured,
     noisy,
-    population,
+    people_of,
     truths_of_data,
 )
-from validation.people.people_report import Outcome, claims, figure_of, kept_table, notes
 
-SIZES, PRICES, NEIGHBORS = (200, 2000), (dpi.ZCDP(0.1), dpi.PureDP(1.0)), ("add_remove", "replace_one")
-CELLS, ENOUGH, SERIAL, PORTION = 200_000, 1000, 100, 5000
-"""Rows drawn at once; replicates from which all sizes are studied; below which one process runs; inferred at once."""
+SIZES, PRICES = (200, 2000), (dpi.ZCDP(0.1), dpi.PureDP(1.0))
+TOGETHER = 200_000
+"""Rows drawn at once."""
 
+ALIKE, RELATED = DESIGNS[2].name, DESIGNS[3].name
+PARTS = (
+    "lower",
+    "upper",
+    "naive lower",
+    "naive upper",
+    "truth",
+    "half",
+    "kappa",
+    "noise",
+    "sampling",
+    "flagged",
+    "uncut",
+)
 
-# Studies
-
-
-def portion(place: int, n: int, wanted: tuple[tuple[str, int], ...], sets: int, seed: list[int]) -> list[np.ndarray]:
-    """Draw data sets and sum what is wanted of them, each (sets, m)."""
-    drawn = draw(DESIGNS[place], np.random.default_rng(seed), n, sets)
-    return [sums_of(measured(name, most).rows, drawn, most) for name, most in wanted]
-
-
-def sums_in(place: int, n: int, wanted: tuple[tuple[str, int], ...], count: int, arguments: Options, seed: int) -> Any:
-    """Noise-free sums of ``count`` data sets by question and max_rows."""
-    together = max(1, CELLS // (n * max(KEPT)))
-    starts = range(0, count, together)
-    jobs = 1 if arguments.replicates < SERIAL else arguments.jobs
-    parts = Parallel(n_jobs=jobs)(
-        delayed(portion)(place, n, wanted, min(together, count - start), [seed, place, n, start]) for start in starts
-    )
-    return {key: np.concatenate([part[index] for part in parts]) for index, key in enumerate(wanted)}
+Cell = tuple[int, int, str]
+"""Place of the design, people, question."""
 
 
-def stored_sums(
-    place: int, n: int, wanted: tuple[tuple[str, int], ...], count: int, arguments: Options, seed: int
-) -> dict[tuple[str, int], np.ndarray]:
-    """Return the sums of `sums_in`, from where they were stored: a study that was stopped goes on with them."""
-    folder = parts_of("people_coverage", arguments)
-    paths = {one: folder / f"sums-{place}-{n}-{one[0].replace(' ', '-')}-{one[1]}-{count}-{seed}.npy" for one in wanted}
-    missing = tuple(one for one, path in paths.items() if not path.exists())
-    if missing:
-        for one, sums in sums_in(place, n, missing, count, arguments, seed).items():
-            with paths[one].with_suffix(".part").open("wb") as file:
-                np.save(file, sums)
-            paths[one].with_suffix(".part").replace(paths[one])
-    return {one: np.load(path) for one, path in paths.items()}
+def draw_cell(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Intervals of every term, max_rows, relation and price (R, 11), what an oracle knows beside them."""
+    place, n, name = cell
+    people, found = people_of(place, replicates), {}
+    together = max(1, TOGETHER // (n * max(KEPT)))
+    sizes = [min(together, replicates - start) for start in range(0, replicates, together)]
+    sets = [draw(DESIGNS[place], rng, n, size) for size in sizes]
+    for most in KEPT:
+        sums = np.concatenate([sums_of(measured(name, most).rows, one, most) for one in sets])
+        for neighbors, price in product(NEIGHBORS, PRICES):
+            measurement = measured(name, most, neighbors, price)
+            oracle = known(name, most, n, measurement, people)
+            alone = oracle.alone if most > 1 and price == PRICES[0] else None
+            ends, naive, flagged = ends_of(name, measurement, noisy(measurement, sums, rng), alone)
+            naive = naive if price == PRICES[0] else np.full_like(ends, np.nan)
+            truth = np.broadcast_to(oracle.truth, (replicates, len(oracle.names)))
+            if QUESTIONS[name].target == "data":
+                truth = truths_of_data(name, measurement, sums)
+            for index, term in enumerate(oracle.names):
+                beside = [oracle.half[index], oracle.kappa, oracle.noise[index], oracle.sampling[index]]
+                found[f"{most}|{neighbors}|{price}|{term}"] = np.column_stack([
+                    ends[:, index], naive[:, index], truth[:, index], np.tile(beside, (replicates, 1)), flagged,
+                    np.full(replicates, people.uncut),
+                ])  # fmt: skip
+    return found
 
 
-Cell = tuple[str, int, str, int]
-"""Question, max_rows, relation, place of the price."""
+def covers(lower: np.ndarray, upper: np.ndarray, truth: np.ndarray) -> float:
+    """Share of intervals that hold the truth; missing where there are none."""
+    return np.nan if np.isnan(lower).all() else float(((lower <= truth) & (truth <= upper)).mean())
 
 
-def study(
-    place: int, n: int, cells: list[Cell], people: Population, arguments: Options, *, again: bool, stored: bool = False
-) -> list[dict[str, Any]]:
-    """Run some cells of a design; again at ten times the replicates and judged by the same threshold."""
-    seed = arguments.seed + (RULES.rerun_seed if again else 0)
-    count = max(arguments.replicates, 4) * (RULES.rerun_factor if again else 1)
-    wanted = tuple(dict.fromkeys((name, most) for name, most, _, _ in cells))
-    sums = (stored_sums if stored else sums_in)(place, n, wanted, count, arguments, seed)
+def summary(cell: Cell, drawn: Drawn) -> list[dict[str, Any]]:
+    """Coverage and mean width of intervals, and of those that take rows as independent."""
     rows = []
-    for cell in cells:
-        name, most, neighbors, price = cell
-        measurement = measured(name, most, neighbors, PRICES[price])
-        oracle = known(name, most, n, measurement, people)
-        mine = sums[name, most]
-        stream = [list(QUESTIONS).index(name), most, NEIGHBORS.index(neighbors), price]
-        rng = np.random.default_rng([seed, place, n, *stream])
-        alone = oracle.alone if most > 1 and price == 0 else None
-        parts = [
-            ends_of(name, measurement, noisy(measurement, mine[start : start + PORTION], rng), alone)
-            for start in range(0, len(mine), PORTION)
-        ]
-        ends, naive, flagged = (np.concatenate(one) for one in zip(*parts, strict=True))
-        truth = oracle.truth[None]
-        if QUESTIONS[name].target == "data":
-            truth = truths_of_data(name, measurement, mine)
-        least = RULES.least_coverage(max(arguments.replicates, 4), 0.95)
-        rows += [
-            {
-                "place": place, "cell": cell, "design": DESIGNS[place].name, "quantity": name, "term": term,
-                "max_rows": most, "n": n, "neighbors": neighbors, "price": str(PRICES[price]),
-                **measures(ends[:, index], naive[:, index], truth[:, index], oracle.half[index]),
-                "covers the uncut mean": covers(ends[:, index], people.uncut) if name == "mean" else np.nan,
-                "truth": float(oracle.truth[index]), "kappa": oracle.kappa,
-                "noise s.d.": float(oracle.noise[index]), "sampling s.d.": float(oracle.sampling[index]),
-                "flagged": float(flagged.mean()), "replicates": len(mine), "run": "rerun" if again else "first",
-                "least": least,
-            }
-            for index, term in enumerate(oracle.names)
-        ]  # fmt: skip
+    for key, values in drawn.items():
+        one = dict(zip(PARTS, values.T, strict=True))
+        ratio, error = mean_ratio(one["upper"] - one["lower"], 2 * one["half"].mean())
+        kappa, (most, neighbors, price, term) = one["kappa"].mean(), key.split("|")
+        rows.append({
+            "quantity": cell[2], "term": term, "max_rows": int(most), "neighbors": neighbors, "price": price,
+            "coverage": covers(one["lower"], one["upper"], one["truth"]), "width / oracle": float(ratio),
+            "error of width / oracle": float(error),
+            "unbounded": float(1 - np.isfinite(one["upper"] - one["lower"]).mean()),
+            "coverage if independent": covers(one["naive lower"], one["naive upper"], one["truth"]),
+            "covers the uncut mean": covers(one["lower"], one["upper"], one["uncut"]) if cell[2] == "mean" else np.nan,
+            "truth": float(one["truth"].mean()), "kappa": kappa, "noise s.d.": one["noise"].mean(),
+            "sampling s.d.": one["sampling"].mean(), "flagged": float(one["flagged"].mean()),
+            "uncut": one["uncut"].mean(),
+            "clear": bool(np.isfinite(kappa) and kappa >= RULES.kappa and cell[2] != "slope"),
+            "cap": RULES.unbounded_cap,
+        })  # fmt: skip
     return rows
 
 
-def covers(ends: np.ndarray, truth: Any) -> float:
-    """Share of intervals (R, 2) that hold the truth."""
-    return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
+def kept_table(table: pd.DataFrame) -> pd.DataFrame:
+    """What each max_rows keeps, what it moves and what noise it brings: the mean at the first price, largest n."""
+    declared = truncation(ROWS, KEPT).frame
+    means = table[(table["quantity"] == "mean") & (table["n"] == table["n"].max()) & (table["price"] == str(PRICES[0]))]
+    means = means[means["neighbors"] == "add_remove"].reset_index(drop=True)
+    share = declared.loc[means["max_rows"]].reset_index(drop=True)
+    bias, total = means["truth"] - means["uncut"], np.hypot(means["sampling s.d."], means["noise s.d."])
+    return pd.DataFrame({
+        "design": means["design"], "max_rows": means["max_rows"], "rows kept": share["rows kept"],
+        "people cut": share["people cut"], "relative noise of a sum": share["relative noise"],
+        "mean of kept rows": means["truth"], "uncut mean": means["uncut"], "bias": bias,
+        "bias, share of the mean": bias / means["uncut"], "n": means["n"], "sampling s.d.": means["sampling s.d."],
+        "noise s.d.": means["noise s.d."], "total s.d.": total, "error, uncut": np.hypot(total, bias),
+        "coverage": means["coverage"], "covers the uncut mean": means["covers the uncut mean"],
+    })  # fmt: skip
 
 
-def measures(ends: np.ndarray, naive: np.ndarray, truth: np.ndarray, half: float) -> dict[str, float]:
-    """Coverage and mean width of intervals (R, 2) and of those that take rows as independent."""
-    widths = ends[:, 1] - ends[:, 0]
-    bounded = np.isfinite(widths)
-    return {
-        "coverage": covers(ends, truth),
-        "width / oracle": float(widths[bounded].mean() / (2 * half)),
-        "unbounded": float(1 - bounded.mean()),
-        "coverage if independent": covers(naive, truth),
-    }
+def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
+    """What shows beside coverage and width: what is kept, what independence would claim, and that sums are right."""
+    kept, found = kept_table(table), []
+    write_table(
+        kept, "people_coverage_kept", options, ["The mean at the first price, add_remove, at the largest size."]
+    )
+    related = kept[kept["design"] == RELATED]
+    if len(related):
+        moved = ", ".join(f"{one:+.1%}" for one in related["bias, share of the mean"])
+        found.append(Claim("mean of kept rows against that of all, where people with high values have more rows",
+                           f"max_rows = {', '.join(map(str, KEPT))}; {related['uncut mean'].iloc[0]:.3f} in all", moved,
+                           (related["bias"] < 0).all()))  # fmt: skip
+    ols = table[table["quantity"] == "slope"]
+    if len(ols):
+        low, high = ols["width / oracle"].min(), ols["width / oracle"].max()
+        found.append(Claim("mean width of ols over the oracle's: people, sampling variance times max_rows",
+                           f"{len(ols)} cells",
+                           f"{low:.2f}-{high:.2f}; coverage at least {ols['coverage'].min():.4f}",
+                           ols["held"].all()))  # fmt: skip
+    worst = table[(table["design"] == ALIKE) & (table["max_rows"] == max(KEPT)) & (table["n"] == max(SIZES))]
+    worst = worst[worst["quantity"] != "total of the data"].dropna(subset="coverage if independent")
+    if len(worst):
+        naive, right = worst["coverage if independent"], worst["coverage"]
+        found.append(Claim("coverage of the same releases if rows were taken as independent",
+                           f"rows of a person alike, max_rows = {max(KEPT)}, n = 2,000",
+                           f"{naive.min():.3f}-{naive.max():.3f}; by person {right.min():.3f}-{right.max():.3f}",
+                           naive.min() < 0.9))  # fmt: skip
+    agreed = checks(options)
+    found.append(Claim("sums and intervals of the study of people are the library's",
+                       f"{agreed.sums:,} sums, {agreed.intervals:,} intervals",
+                       "equal" if agreed.equal else "different",
+                       agreed.equal and abs(agreed.chosen) < 4))  # fmt: skip
+    return found
 
 
-def judge(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Say which cells hold: coverage everywhere, width where noise does not dominate, except of the slope."""
-    table = pd.DataFrame(rows)
-    table.loc[table["price"] != str(PRICES[0]), "coverage if independent"] = np.nan
-    table["clear"] = (table["kappa"] >= RULES.kappa) & np.isfinite(table["kappa"]) & (table["quantity"] != "slope")
-    narrow = (table["width / oracle"] <= RULES.width_cap) & (table["unbounded"] <= RULES.unbounded_cap)
-    table["covers"] = table["coverage"] >= table["least"]
-    table["within cap"] = narrow | ~table["clear"]
-    return table
+def figure_of(table: pd.DataFrame) -> Figure:
+    """Coverage with and without people, widths, and noise against bias."""
+    figure, (coverage, width, cost) = new_figure(13, 4.2, 1, 3)
+    for place, (quantity, part) in enumerate(table.groupby("quantity", sort=False)):
+        at = part["max_rows"] + 0.12 * (place - 2.5)
+        coverage.plot(at, part["coverage"], "osD^vP"[place], ms=3.5, color=f"C{place}", label=quantity)
+        if quantity != "total of the data":
+            coverage.plot(at, part["coverage if independent"], "x", ms=3.5, color=f"C{place}", alpha=0.6)
+        width.plot(at, part["width / oracle"], "osD^vP"[place], ms=3.5, color=f"C{place}")
+    coverage.axhline(0.95, color="black", lw=0.8)
+    coverage.set(xlabel="max_rows", ylabel="coverage of 95% intervals (crosses: if rows were independent)", xticks=KEPT)
+    coverage.legend(frameon=False, fontsize=7)
+    width.axhline(RULES.width_cap, color="firebrick", lw=0.8, ls="--")
+    width.set(xlabel="max_rows", ylabel="mean width over the oracle's", xticks=KEPT, yscale="log")
+    kept = kept_table(table)
+    for label, style in (("sampling s.d.", "s--"), ("noise s.d.", "o-")):
+        cost.plot(kept["max_rows"], kept[label], style, ms=4, label=label)
+    cost.plot(kept["max_rows"], kept["bias"].abs(), "^", ms=4, label="|mean of kept rows - mean of all|")
+    cost.set(xlabel="max_rows", xticks=KEPT, ylabel="of the mean of spending", yscale="log")
+    cost.legend(frameon=False, fontsize=7)
+    return figure
 
 
-@dataclass(frozen=True)
-class Unit:
-    """Cells of one question of one design, which are measured, and run again where they fail, together."""
-
-    place: int
-    n: int
-    name: str
-    most: int
-    people: Population
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Both relations and all prices."""
-        return [(self.name, self.most, relation, price) for relation in NEIGHBORS for price in range(len(PRICES))]
-
-
-def measure(unit: Unit, _: int, replicates: int, seed: int, arguments: Options) -> dict[str, list[dict[str, Any]]]:
-    """Measure the cells of a unit; those whose coverage fails are run again."""
-    alone = replace(arguments, replicates=replicates, seed=seed, jobs=1)
-    rows = study(unit.place, unit.n, unit.cells, unit.people, alone, again=False, stored=True)
-    failed = list(dict.fromkeys(row["cell"] for row in rows if row["coverage"] < row["least"]))
-    if failed and replicates >= ENOUGH:
-        rows += study(unit.place, unit.n, failed, unit.people, alone, again=True, stored=True)
-    return {"rows": rows}
-
-
-def main_table(people: list[Population], arguments: Options) -> pd.DataFrame:
-    """Every design and size; cells whose coverage fails are run again."""
-    asked = tuple((name, most) for name in QUESTIONS for most in KEPT)
-    units = [
-        Unit(place, n, *one, people[place])
-        for place in range(len(DESIGNS))
-        for n in (SIZES if arguments.replicates >= ENOUGH else SIZES[:1])
-        for one in asked
-    ]
-    for place, n in dict.fromkeys((unit.place, unit.n) for unit in units):  # one drawing serves all questions
-        stored_sums(place, n, asked, max(arguments.replicates, 4), arguments, arguments.seed)
-    parts = measured_once("people_coverage", units, partial(measure, arguments=arguments), arguments)
-    return judge([row for rows in parts["rows"] for row in rows])
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Check the short cut against the library, study every cell, write tables and figure."""
-    agreed = checks(arguments)
-    sets = max(100, min(1000, arguments.replicates // 5))
-    people = [population(place, sets) for place in range(len(DESIGNS))]
-    table = main_table(people, arguments)
-    slope = slopes(people, arguments, SIZES if arguments.replicates >= ENOUGH else SIZES[:1])
-    kept = kept_table(table, [one.uncut for one in people])
-    outcome = Outcome(table, slope, kept, agreed, 2000 * sets)
-    write_table(table.drop(columns=["place", "cell", "least"]), "people_coverage", arguments, notes(outcome))
-    write_table(slope, "people_coverage_slopes", arguments, notes(outcome)[-2:])
-    write_table(kept, "people_coverage_kept", arguments, notes(outcome)[:1])
-    write_figure(figure_of(outcome), "people_coverage", arguments)
-    return claims(outcome)
-
-
-if __name__ == "__main__":
-    run(options("people.people_coverage", __doc__ or "", replicates=5000))
+STUDY = (
+    Study(
+        "people_coverage", [*product(range(len(DESIGNS)), SIZES, QUESTIONS)], draw_cell, summary,
+        (
+            Rule("least coverage of 95% intervals: people with several dependent rows", "coverage"),
+            Rule("largest mean width over the oracle's where kappa is at least 3: means and proportions by person",
+                 "width / oracle", "width", RULES.width_cap, where=lambda table: table["clear"].astype(bool)),
+            Rule("", "unbounded", "size", "cap", where=lambda table: table["clear"].astype(bool)),
+        ),
+        axes=lambda cell: {"design": DESIGNS[cell[0]].name, "n": cell[1]},
+        by=("quantity", "term", "max_rows", "neighbors", "price"), also=claims, figure=figure_of,
+        notes=(
+            "What is estimated: a person with N rows counts with min(N, max_rows) of them, chosen by a public hash. A "
+            "mean is that of these rows over people, E[sum of kept rows] / E[number of kept rows], and so is a "
+            "proportion; a slope is that of the kept rows; a total is that of the kept rows of so many people on "
+            "average. Where numbers of rows are related to values, this is not the mean of all rows ('uncut'). "
+            "Truths and sampling "
+            "variances by person are from a million people a design, with a seed of their own; the slope is .5 "
+            "whatever is kept.",
+            "'coverage if independent' is what the same releases would give if rows were taken as independent, at the "
+            "first price: slopes with the sampling variance of independent rows, the others with that variance known.",
+            "Of a person with more rows the first ones stand for those that the hash keeps.",
+        ),
+    ),
+    Study(
+        "people_coverage_slopes", [*product(range(len(DESIGNS)), SIZES)], slopes.draw_slopes, slopes.summary,
+        (
+            Rule("least coverage of the bootstrap's slope by person, and of ols at the same price",
+                 "bootstrap coverage",
+                 design=f"24 cells, {slopes.PRICE}"),
+            Rule("", "ols coverage"),
+        ),
+        axes=lambda cell: {"design": DESIGNS[cell[0]].name, "n": cell[1]}, by=("max_rows",), most=1000,
+        notes=(f"Slopes at {slopes.PRICE} under add_remove, the bootstrap with 50 replicates and least squares of the "
+               f"same rows. "
+               "Mean widths are over data sets where both are bounded. 'design effect' is the true sampling variance "
+               "over that of independent rows; the intervals of least squares take it to be max_rows. Oracles know "
+               "the true one, and the noise.",),
+    ),
+)  # fmt: skip

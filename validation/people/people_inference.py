@@ -15,6 +15,7 @@ from dpinfer.regression.gram_inference import batch_linear, linear_oracle
 from dpinfer.statistics.arrays import symmetric
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import intervals
+from validation.common.rules import LOOKS
 from validation.people.people_designs import COLUMNS, DESIGNS, KEPT, SLOPE, draw, slope_variance, sums_of
 
 QUESTIONS: dict[str, Any] = {
@@ -53,6 +54,7 @@ def measured(name: str, most: int | None, neighbors: str = "add_remove", price: 
     return QUESTIONS[name].measurement(price or dpi.ZCDP(0.1), schema=schema, neighbors=neighbors)
 
 
+@cache
 def population(place: int, sets: int) -> Population:
     """Average over people drawn with a seed of their own."""
     rng, people, found, values, first = np.random.default_rng([20261122, place]), 0, {}, [], np.zeros(2)
@@ -78,6 +80,11 @@ def population(place: int, sets: int) -> Population:
         {most: _of_slope(parts) for most, parts in values.items()},
         float(first[0] / first[1]),
     )
+
+
+def people_of(place: int, replicates: int) -> Population:
+    """Return what is true of the people of a design; a quick run averages over fewer of them."""
+    return population(place, 500 if replicates >= LOOKS[0] else 40)
 
 
 def _of_slope(parts: np.ndarray) -> float:
@@ -110,9 +117,8 @@ def ends_of(name: str, measurement: Any, values: np.ndarray, alone: np.ndarray |
         found = QUESTIONS[name].estimate(many)
         naive = found.intervals
         if alone is not None:
-            design, response, names = QUESTIONS[name]._columns(many)
-            naive = batch_linear(values, law=measurement.law, steps=measurement.steps, design=design,
-                                 response=response, names=names, alpha=0.05).intervals  # fmt: skip
+            problem, names = QUESTIONS[name]._posed(many)
+            naive = batch_linear(replace(problem, rows_per_unit=1), values, names, alpha=0.05).intervals
         return found.intervals[:, 1:], naive[:, 1:], found.flagged
     estimates, described = told(name, measurement, values, schema)
     ends = intervals(estimates, 0.05)
@@ -158,11 +164,10 @@ def known(name: str, most: int, n: int, measurement: Any, people: Population) ->
     sums = n * people.sums[name, most, True]
     normal = float(stats.norm.isf(0.025))
     if name == "slope":
-        design, response, _ = QUESTIONS[name]._columns(Released.of_study(measurement, sums[None]))
-        asked = {"law": measurement.law, "steps": measurement.steps, "design": design, "response": response}
-        alone, true = equal_spread(sums, design, response)[1], people.slope[most] / n
-        oracle = linear_oracle(sums, sampling=np.array([np.nan, true]), alpha=0.05, **asked)
-        normal_noise = linear_oracle(sums, sampling=np.zeros(2), alpha=0.05, **asked).halfwidth[1] / normal
+        problem, names = QUESTIONS[name]._posed(Released.of_study(measurement, sums[None]))
+        alone, true = equal_spread(sums, problem.design, problem.response)[1], people.slope[most] / n
+        oracle = linear_oracle(problem, sums, names, sampling=np.array([np.nan, true]), alpha=0.05)
+        normal_noise = linear_oracle(problem, sums, names, sampling=np.zeros(2), alpha=0.05).halfwidth[1] / normal
         return Known(("x",), np.array([SLOPE]), oracle.halfwidth[1:], oracle.kappa, np.array([[alone]]),
                      np.array([normal_noise]), np.sqrt([true]))  # fmt: skip
     estimates, described = told(name, measurement, sums[None], measurement.rows.schema)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.cells import measured
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim
+from validation.common.study import Drawn, Study
 from validation.planning.plan_designs import DESIGNS, PlanDesign, draw, schema
 
 WIDTH, POWER, MET, SECONDS = 0.03, 0.02, 0.05, 2.0
@@ -31,64 +30,34 @@ ABOVE, CLOSER, LIKELY = 1.15, 0.8, 0.8
 SLOW_SHARE = 2
 """Those families have so many times fewer replicates, and claims of their own."""
 
-ENOUGH = 100
-"""Replicates from which all designs are studied; fewer study one of each family that is not slow."""
+
+def one_of_each() -> list[PlanDesign]:
+    """Return a design of each family with a closed form."""
+    return list({design.family: design for design in reversed(DESIGNS) if design.family not in SLOW}.values())
+
 
 CLOSED = "least squares from cross-products, means, shares, chi-squared tests"
 ONE_BY_ONE = "regressions by rounds, medians"
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Predict, measure, compare."""
-    designs = DESIGNS if arguments.replicates >= ENOUGH else one_of_each()
-    table = measured("plan_accuracy", designs, compared, arguments)
-    write_table(table, "plan_accuracy", arguments, notes())
-    write_figure(figure(table), "plan_accuracy", arguments)
-    return claims(table, designs)
-
-
-def one_of_each() -> list[PlanDesign]:
-    """Return a design of each family with a closed form."""
-    first = {design.family: design for design in reversed(DESIGNS) if design.family not in SLOW}
-    return list(first.values())
-
-
-def compared(design: PlanDesign, place: int, replicates: int, seed: int) -> dict[str, Any]:
-    """Plan one design twice, for what it gives and for another target, and measure both."""
-    if design.family in SLOW:
-        replicates //= SLOW_SHARE
+@cache
+def solution(design: PlanDesign) -> tuple[dict[str, Any], Any]:
+    """Plan a design twice: what it gives, and the answer for another target."""
     effect = {} if np.isnan(design.effect) else {"power": {design.term: (design.effect, LIKELY)}}
     predicted = planned(design, n=design.n, privacy=design.privacy, **effect)
-    known = study(design, design.n, design.privacy, replicates, seed + place)
-    row: dict[str, Any] = {"family": design.family, "n": design.n, "privacy": str(design.privacy),
-                           "neighbors": design.neighbors, "replicates": replicates}  # fmt: skip
-    term = design.term or "test"
-    row |= {
-        "predicted width": width_of(predicted, term),
-        "measured width": known["width"],
-        "width error": known["error"],
-        "predicted power": float(predicted.power[term]) if effect or not design.term else np.nan,
-        "measured power": known["power"],
-    }
-    target: dict[str, Any] = {"power": LIKELY}
+    term, target = design.term or "test", {"power": LIKELY}
+    row: dict[str, Any] = {"predicted width": width_of(predicted, term), "target": LIKELY,
+                           "predicted power": float(predicted.power[term]) if effect or not design.term
+                           else np.nan}  # fmt: skip
     if design.term:
         alone = float(predicted.frame.loc[term, "without noise"])
-        aim = ABOVE * alone if design.solved == "privacy" else CLOSER * row["predicted width"]
-        target = {"width": {term: aim}}
+        row["target"] = ABOVE * alone if design.solved == "privacy" else CLOSER * row["predicted width"]
+        target = {"width": {term: row["target"]}}
     given = {"n": design.n} if design.solved == "privacy" else {"privacy": design.privacy}
     unit = {"unit": type(design.privacy)} if design.solved == "privacy" else {}
     before = time.process_time()
     answer = planned(design, **given, **target, **unit)
-    row["seconds"] = time.process_time() - before
-    reached = study(design, answer.n, answer.privacy, replicates, seed + place + len(DESIGNS))
-    row |= {
-        "solved": design.solved,
-        "target": aim if design.term else LIKELY,
-        "answer": f"{answer.n:,}" if design.solved == "n" else str(answer.privacy),
-        "reached": reached["width"] if design.term else reached["power"],
-        "reached error": reached["error"] if design.term else power_error(reached["power"], replicates),
-    }
-    return row
+    return {**row, "seconds": time.process_time() - before}, answer
 
 
 def planned(design: PlanDesign, **asked: Any) -> dpi.studies.Plan:
@@ -101,29 +70,47 @@ def width_of(answer: dpi.studies.Plan, term: str) -> float:
     return float(answer.width.get(term, np.nan))
 
 
-def study(design: PlanDesign, n: int, price: Any, replicates: int, seed: int) -> dict[str, float]:
-    """Median width with its Monte Carlo error, and share of tests of zero that reject."""
+def draw_plan(design: PlanDesign, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Widths and p-values (R, 2) at what is given, and at the answer; slow families have fewer."""
+    count, (_, answer) = replicates // (SLOW_SHARE if design.family in SLOW else 1), solution(design)
+    found = {}
+    for name, n, price in (("known", design.n, design.privacy), ("reached", answer.n, answer.privacy)):
+        values = np.full((replicates, 2), np.nan)
+        values[:count] = measured(design, n, price, count, int(rng.integers(2**31)))
+        found[name] = values
+    return found
+
+
+def measured(design: PlanDesign, n: int, price: Any, replicates: int, seed: int) -> np.ndarray:
+    """Widths and p-values of zero (R, 2); a chi-squared test has no width."""
     if not design.term:
-        pvalues = tests(design, n, price, replicates, seed)
-        return {"width": np.nan, "error": np.nan, "power": float(np.mean(pvalues <= 0.05))}
-    found = dpi.coverage_study(
+        rng, found = np.random.default_rng(seed), []
+        for _ in range(replicates):
+            data = dpi.PublicData(pd.DataFrame(draw(rng, n)), schema(), rng=rng, neighbors=design.neighbors)
+            found.append((np.nan, float(design.asked.bind(data).fit(price).pvalue)))
+        return np.array(found)
+    frame = dpi.coverage_study(
         draw, design.asked, schema=schema(), truth={}, n=n, privacy=price, neighbors=design.neighbors,
         replicates=replicates, seed=seed, progress=False,
     ).frame  # fmt: skip
-    own = found[found["term"] == design.term]
-    widths = (own["upper"] - own["lower"]).fillna(np.inf).to_numpy()
-    low, middle, high = np.quantile(widths, [0.25, 0.5, 0.75])
-    spread = 1.2533 * (high - low) / 1.349 / np.sqrt(len(widths))
-    return {"width": float(middle), "error": float(spread), "power": float((own["pvalue"] <= 0.05).mean())}
+    own = frame[frame["term"] == design.term]
+    return np.column_stack([(own["upper"] - own["lower"]).fillna(np.inf), own["pvalue"].fillna(1.0)])
 
 
-def tests(design: PlanDesign, n: int, price: Any, replicates: int, seed: int) -> np.ndarray:
-    """P-values of a test, from rows."""
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(replicates):
-        data = dpi.PublicData(pd.DataFrame(draw(rng, n)), schema(), rng=rng, neighbors=design.neighbors)
-        found.append(float(design.asked.bind(data).fit(price).pvalue))
-    return np.array(found)
+def summary(design: PlanDesign, drawn: Drawn) -> dict[str, Any]:
+    """What was predicted, and what is measured."""
+    (told, answer), row = solution(design), {}
+    for name, values in drawn.items():
+        done = values[~np.isnan(values[:, 1])]
+        low, middle, high = np.quantile(done[:, 0], [0.25, 0.5, 0.75]) if design.term else [np.nan] * 3
+        spread = 1.2533 * (high - low) / 1.349 / np.sqrt(len(done))
+        row[name] = (float(middle), float(spread), float((done[:, 1] <= 0.05).mean()), len(done))
+    (width, error, power, count), (at, off, likely, _) = row["known"], row["reached"]
+    return {
+        "measured width": width, "width error": error, "measured power": power, "of each": count, **told,
+        "solved": design.solved, "answer": f"{answer.n:,}" if design.solved == "n" else str(answer.privacy),
+        "reached": at if design.term else likely, "reached error": off if design.term else power_error(likely, count),
+    }  # fmt: skip
 
 
 def power_error(power: float, replicates: int) -> float:
@@ -134,7 +121,8 @@ def power_error(power: float, replicates: int) -> float:
 def judged(table: pd.DataFrame) -> pd.DataFrame:
     """Relative error of widths, error of powers, relative error at the solution, and what is allowed of each."""
     errors = [
-        power_error(power, count) for power, count in zip(table["measured power"], table["replicates"], strict=True)
+        power_error(power, count)
+        for power, count in zip(table["measured power"], table.get("of each", table["replicates"]), strict=True)
     ]
     return pd.DataFrame(
         {
@@ -148,22 +136,23 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def claims(table: pd.DataFrame, designs: Sequence[PlanDesign]) -> list[Claim]:
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     """Judge widths, powers, solutions and times."""
-    named = pd.Series([design.name for design in designs], index=table.index)
     slow = table["family"].isin(SLOW)
-    out = [*_held(table[~slow], named, CLOSED), *(_held(table[slow], named, ONE_BY_ONE) if slow.any() else [])]
+    named = table["family"] + table["n"].map(", n = {:,}, ".format) + table["privacy"] + ", " + table["neighbors"]
+    out = []
+    for part, what in ((table[~slow], CLOSED), (table[slow], ONE_BY_ONE)):
+        out += _held(part, named, what) if len(part) else []
     quick = table[~slow]["seconds"]
-    timed = Claim("largest time of a plan with a closed form, seconds", "price or n solved", f"{quick.max():.2f}",
-                  quick.max() <= SECONDS, kind="time", threshold=f"at most {SECONDS:g}", cells=len(quick),
-                  failed=int((quick > SECONDS).sum()))  # fmt: skip
-    return [*out, timed]
+    return [*out, Claim("largest time of a plan with a closed form, seconds", "price or n solved", f"{quick.max():.2f}",
+                        quick.max() <= SECONDS, kind="time", threshold=f"at most {SECONDS:g}", cells=len(quick),
+                        failed=int((quick > SECONDS).sum()))]  # fmt: skip
 
 
 def _held(table: pd.DataFrame, named: pd.Series, what_of: str) -> list[Claim]:
     """Judge designs that have as many replicates each."""
     found = judged(table)
-    (replicates,) = table["replicates"].unique()
+    replicates = table["of each"].max()
     told = {
         "width": ("largest error of a predicted median width, relative", WIDTH),
         "power": ("largest error of a predicted power", POWER),
@@ -182,35 +171,15 @@ def _held(table: pd.DataFrame, named: pd.Series, what_of: str) -> list[Claim]:
     return out
 
 
-def notes() -> list[str]:
-    """Say what columns are."""
-    return [
-        "Widths are medians, of 95% intervals. Power is of the two-sided test of zero at the true value, left out "
-        "where every such test rejects; of chi-squared tests that of the test. The target of a solved price is a width "
-        "1.15 times that of sampling alone, of solved rows .8 times the predicted one, of a test a power of .8. "
-        f"Seconds are of processor time. {SLOW[0]}, {SLOW[1]} and {SLOW[2]}: half of the replicates.",
-    ]
-
-
-def figure(table: pd.DataFrame) -> Figure:
-    """Errors of widths, powers and solutions, by family."""
-    found = judged(table)
-    drawn = Figure(figsize=(11, 3.6), layout="constrained")
-    limits = {"width": WIDTH, "power": POWER, "met": MET}
-    titles = {"width": "predicted over measured width - 1", "power": "predicted - measured power",
-              "met": "reached over target - 1"}  # fmt: skip
-    families = list(dict.fromkeys(table["family"]))
-    for ax, (name, limit) in zip(drawn.subplots(1, 3, sharey=True), limits.items(), strict=True):
-        places = table["family"].map(families.index)
-        ax.axvspan(-limit, limit, color="0.93")
-        ax.plot(found[name], places, "o", ms=4)
-        ax.axvline(0, color="grey", lw=0.7)
-        ax.set(title=titles[name], yticks=range(len(families)), yticklabels=families)
-        ax.title.set_fontsize(9)
-        ax.invert_yaxis()
-        ax.spines[["top", "right"]].set_visible(False)
-    return drawn
-
-
-if __name__ == "__main__":
-    run(options("planning.plan_accuracy", __doc__ or "", replicates=1000))
+STUDY = Study(
+    "plan_accuracy", DESIGNS, draw_plan, summary, most=1000, also=claims,
+    axes=lambda design: {"family": design.family, "n": design.n, "privacy": str(design.privacy),
+                         "neighbors": design.neighbors},
+    quick=lambda design: design in one_of_each(),
+    figure=lambda table: scatter("family", {"width": 0.0, "power": 0.0, "met": 0.0}, "solved")(
+        pd.concat([table[["family", "solved"]], judged(table)], axis=1)),
+    notes=("Widths are medians, of 95% intervals. Power is of the two-sided test of zero at the true value, left out "
+           "where every such test rejects; of chi-squared tests that of the test. The target of a solved price is a "
+           "width 1.15 times that of sampling alone, of solved rows .8 times the predicted one, of a test a power of "
+           f".8. Seconds are of processor time. {SLOW[0]}, {SLOW[1]} and {SLOW[2]}: half of the replicates.",),
+)  # fmt: skip

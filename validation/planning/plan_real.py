@@ -10,9 +10,9 @@ import pandas as pd
 import statsmodels.api as sm
 
 import dpinfer as dpi
-from validation.common.cells import measured
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options
+from validation.common.rules import SEED, Claim
+from validation.common.study import Drawn, Study
 from validation.planning.plan_accuracy import ALLOWANCE, WIDTH
 
 ROWS, PILOT, PRICE = 6_000, 1_500, dpi.ZCDP(0.2)
@@ -27,10 +27,6 @@ QUESTIONS: dict[str, Any] = {
     "visits, Poisson": dpi.poisson("mdvis ~ lncoins + disea"),
 }
 PILOTS = ("all rows", "few rows", "release")
-CELLS = [(question, pilot) for question in QUESTIONS for pilot in PILOTS]
-
-ENOUGH = 100
-"""Replicates from which all questions are asked; fewer ask those with closed forms."""
 
 QUICK = ("mean of visits by health", "visits, cross-products", "share in fair health")
 
@@ -57,74 +53,57 @@ def draw(rng: np.random.Generator, n: int) -> pd.DataFrame:
 
 
 @cache
-def widths(name: str, replicates: int, seed: int) -> tuple[pd.Series, pd.Series]:
-    """Median widths by term, and their Monte Carlo errors."""
-    found = dpi.coverage_study(
-        draw, QUESTIONS[name], schema=schema(), truth={}, n=ROWS, privacy=PRICE, replicates=replicates, seed=seed,
-        progress=False,
-    ).frame  # fmt: skip
-    by_term = (found["upper"] - found["lower"]).fillna(np.inf).groupby(found["term"], sort=False)
-    low, middle, high = (by_term.quantile(one) for one in (0.25, 0.5, 0.75))
-    return middle, 1.2533 * (high - low) / 1.349 / np.sqrt(replicates)
-
-
-def measure(cell: tuple[str, str], place: int, replicates: int, seed: int) -> dict[str, Any]:
-    """Plan from a pilot, and measure the widths that all rows give."""
-    name, pilot = cell
+def planned(name: str, pilot: str) -> pd.Series:
+    """Plan from a pilot: widths by term."""
     question = QUESTIONS[name]
-    known = population() if pilot == "all rows" else population().sample(PILOT, random_state=seed, ignore_index=True)
+    known = population() if pilot == "all rows" else population().sample(PILOT, random_state=SEED, ignore_index=True)
     if pilot == "release":
-        rows = dpi.PublicData(known, schema(), rng=np.random.default_rng(seed + place))
-        known = question.bind(rows).fit(PRICE).release
-    answer = dpi.plan(question, schema=schema(), n=ROWS, privacy=PRICE, pilot=known, progress=False)
-    middle, spread = widths(name, replicates, seed)
-    away = pd.Series(answer.width)[middle.index] / middle - 1
-    worst = str((away.abs() - ALLOWANCE * spread / middle).idxmax())
-    return {
-        "question": name,
-        "pilot": pilot,
-        "terms": len(middle),
-        "worst term": worst,
-        "planned width": float(answer.width[worst]),
-        "measured width": float(middle[worst]),
-        "error": float(away[worst]),
-        "Monte Carlo error": float(spread[worst] / middle[worst]),
-        "replicates": replicates,
-    }
+        known = question.bind(dpi.PublicData(known, schema(), rng=np.random.default_rng(SEED))).fit(PRICE).release
+    return pd.Series(dpi.plan(question, schema=schema(), n=ROWS, privacy=PRICE, pilot=known, progress=False).width)
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Plan and measure, and write the table."""
-    cells = [one for one in CELLS if arguments.replicates >= ENOUGH or one[0] in QUICK]
-    table = measured("plan_real", cells, measure, arguments)
-    notes = [
-        f"n = {ROWS:,}, {PRICE}. Pilots: all {len(population()):,} rows, {PILOT:,} of them, or a release of these at "
-        "the same price. Errors are relative, of the median width, and of the worst term."
-    ]
-    write_table(table, "plan_real", arguments, notes)
-    return claims(table)
+def draw_widths(name: str, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Widths of every term."""
+    found = dpi.coverage_study(
+        draw, QUESTIONS[name], schema=schema(), truth={}, n=ROWS, privacy=PRICE, replicates=replicates,
+        seed=int(rng.integers(2**31)), progress=False,
+    ).frame  # fmt: skip
+    width = (found["upper"] - found["lower"]).fillna(np.inf)
+    return {str(term): one.to_numpy() for term, one in width.groupby(found["term"], sort=False)}
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def summary(name: str, drawn: Drawn) -> list[dict[str, Any]]:
+    """A row for each pilot: the term whose width is furthest off, beyond Monte Carlo error."""
+    low, middle, high = pd.DataFrame(drawn).quantile([0.25, 0.5, 0.75]).to_numpy()
+    spread, rows = 1.2533 * (high - low) / 1.349 / np.sqrt(len(next(iter(drawn.values())))), []
+    for pilot in PILOTS:
+        width = planned(name, pilot)[list(drawn)].to_numpy()
+        away = width / middle - 1
+        worst = int((np.abs(away) - ALLOWANCE * spread / middle).argmax())
+        rows.append({"pilot": pilot, "terms": len(middle), "worst term": list(drawn)[worst],
+                     "planned width": width[worst],
+                     "measured width": middle[worst], "error": away[worst],
+                     "Monte Carlo error": spread[worst] / middle[worst]})  # fmt: skip
+    return rows
+
+
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     """Judge plans from all rows; those from a small pilot carry its sampling error, and are shown."""
     known = table[table["pilot"] == "all rows"]
     above = known["error"].abs() - ALLOWANCE * known["Monte Carlo error"]
     worst = known.loc[above.idxmax()]
-    return [
-        Claim(
-            "largest error of a planned median width on real rows, relative",
-            "RAND health insurance experiment",
-            f"{abs(worst['error']):.4f}",
-            (above <= WIDTH).all(),
-            error=f"{worst['Monte Carlo error']:.4f}",
-            threshold=f"at most {WIDTH:g}, and {ALLOWANCE:g} Monte Carlo errors",
-            worst=str(worst["question"]),
-            cells=len(known),
-            failed=int((above > WIDTH).sum()),
-            replicates=int(known["replicates"].iloc[0]),
-        )
-    ]
+    return [Claim("largest error of a planned median width on real rows, relative", "RAND health insurance experiment",
+                  f"{abs(worst['error']):.4f}", (above <= WIDTH).all(), error=f"{worst['Monte Carlo error']:.4f}",
+                  threshold=f"at most {WIDTH:g}, and {ALLOWANCE:g} Monte Carlo errors", worst=str(worst["question"]),
+                  cells=len(known), failed=int((above > WIDTH).sum()),
+                  replicates=int(known["replicates"].iloc[0]))]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("planning.plan_real", __doc__ or "", replicates=400))
+STUDY = Study(
+    "plan_real", [*QUESTIONS], draw_widths, summary, by=("pilot",), most=400, also=claims,
+    axes=lambda name: {"question": name},
+    quick=lambda name: name in QUICK,
+    notes=(f"n = {ROWS:,}, {PRICE}. Pilots: all rows, {PILOT:,} of them, or a release of these at the same price. "
+           f"Errors are "
+           "relative, of the median width, and of the worst term.",),
+)  # fmt: skip

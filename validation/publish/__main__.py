@@ -10,9 +10,21 @@ import statsmodels.api as sm
 
 import dpinfer as dpi
 from validation.common.pages import ROOT, SECTIONS, block
-from validation.publish import claims, comparisons, ordinary_path, selection, source_errors, studies, tests
+from validation.publish import (
+    claims,
+    comparisons,
+    ordinary_path,
+    rounds,
+    selection,
+    source_errors,
+    studies,
+    tests,
+    trusted,
+)
 
-__all__ = ["SECTIONS", "claims", "comparisons", "ordinary_path", "selection", "source_errors", "studies", "tests"]
+__all__ = ["SECTIONS"]
+PARTS = (claims, comparisons, ordinary_path, rounds, selection, source_errors, studies, tests, trusted)
+"""Where sections are registered."""
 
 
 def example() -> str:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from validation.common.claims import RULES, TAIL, Claim, Kind
 from validation.common.outputs import OUTPUT
 from validation.common.pages import Column, output, section, table, text
+from validation.common.rules import SEED, TAIL, Claim, Kind
+from validation.common.simulated import RULES
 from validation.reasons import REASONS
-from validation.scripts import SCRIPTS, SEED, TIMED, module_of
+from validation.scripts import SCRIPTS, TIMED, module_of
 
 RESULTS = OUTPUT.parent / "results.csv"
 FRESH = OUTPUT / "fresh_seed.csv"

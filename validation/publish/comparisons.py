@@ -54,7 +54,7 @@ def audits() -> str:
         grouped(found.assign(failed=failed), "function", columns),
         f"{len(found)} audits, {int(failed.sum())} of which found something above the price. Choices: exact log ratios "
         "in place of draws. Few runs bound little at a small price: these were of at most "
-        f"{int(found['runs'].max()):,}. `python -m validation.audit.audit_table`; every question is in "
+        f"{int(found['runs'].max()):,}. `python -m validation --only audit_table`; every question is in "
         "`validation/output/audit_table.csv`.",
         picture("Share of the stated privacy loss that an audit of each procedure reaches", "audit_table"),
     )
@@ -83,7 +83,7 @@ def bugs() -> str:
         table(found, columns),
         f"{int(found['runs'].max()):,} runs of the audit on each neighbour; {told} Without the bugs "
         f"{int(found['false alarms'].sum())} of {int(found['repeats'].sum())} audits failed. "
-        "`python -m validation.audit.audit_bugs`.",
+        "`python -m validation --only audit_bugs`.",
         picture("Share of repeats in which audits and searches find bugs", "audit_bugs") if searches else "",
     )
 

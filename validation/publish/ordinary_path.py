@@ -118,19 +118,5 @@ def ordinary() -> str:
     return (
         f"An ordinary question runs a part of them: between `run` and the release `mean` enters functions of {mean:,} "
         f'lines of code, and `ols(method="gram")` of {ols:,}, without docstrings, comments and blank lines, and with '
-        "the rehearsal and the charge. `python -m validation.publish.ordinary_path` lists them by file."
+        "the rehearsal and the charge."
     )
-
-
-def main() -> None:
-    """Print a table for each question."""
-    for name, ask in QUESTIONS.items():
-        print(f"\n{name}\n")
-        found = lines(entered(ask))
-        for path, (names, count) in sorted(found.items()):
-            print(f"{path:38} {count:4}  {', '.join(names)}")
-        print(f"{'total':38} {sum(count for _, count in found.values()):4}")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,8 +9,6 @@ from dpinfer.regression.models import MODELS
 from dpinfer.regression.question import Newton
 from validation.common import pages
 
-PAGE = pages.ROOT / "docs" / "regression-method.md"
-
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Boolean())
 PRICES = {"Gaussian": dpi.ZCDP(1), "Laplace": dpi.PureDP(1)}
 
@@ -31,6 +29,7 @@ def _number(value: float) -> str:
     return f"{value:g}".removeprefix("0") if 0 < value < 1 else f"{value:g}"
 
 
+@pages.section("regression-method", "shares")
 def shares() -> str:
     """Return the shares of the stages; models of equal shares have one row."""
     rows: dict[tuple[str, ...], list[str]] = {}
@@ -44,6 +43,7 @@ def shares() -> str:
     return pages.plain(["noise", "models", *_STAGES.values()], table)
 
 
+@pages.section("regression-method", "costs")
 def costs() -> str:
     """Return the numerators of the cost coefficients of the terms of each stage."""
     once = "Laplace, one Hessian"
@@ -67,6 +67,7 @@ def costs() -> str:
     )
 
 
+@pages.section("regression-method", "constants")
 def constants() -> str:
     """Return the constants that the page names in capitals, and the finenesses of counts."""
     kinds = {
@@ -105,23 +106,3 @@ def constants() -> str:
         ("LEAST", "degrees of freedom", _number(inference._LEAST_DF)),
     ]
     return pages.plain(["constant", "of what", "value"], table)
-
-
-PARTS = {"shares": shares, "costs": costs, "constants": constants}
-"""What stands on the page, by name."""
-
-
-def block(name: str) -> pages.Block:
-    """Return a part of the page."""
-    return pages.block(PAGE, name, "validation.publish.rounds")
-
-
-def main() -> None:
-    """Rewrite all parts."""
-    for name, body in PARTS.items():
-        block(name).write(body())
-    print(f"wrote {', '.join(PARTS)} into {PAGE.name}")
-
-
-if __name__ == "__main__":
-    main()

@@ -39,8 +39,7 @@ def selection() -> str:
         "lower bound": "{lower bound:.3f}",
     }
     return text(
-        "Expected error, exactly, over gaps of .02 to 40 noise scales (`python -m "
-        "validation.selection.selection_laws`):",
+        "Expected error, exactly, over gaps of .02 to 40 noise scales (`python -m validation --only selection_laws`):",
         table(lost, errors),
         "The bound of lecture notes on what a choice may lack from the best score, 4 (ln d + t)/ε for scores that "
         "a row moves by one, at ε = 1; `accuracy`, and the least bound that can hold; and the exact probability of "
@@ -52,7 +51,7 @@ def selection() -> str:
         f"change most, {int(attacks['draws'].max()):,} draws: lower bounds on ε where 1 is stated, by the share of "
         "the right noise.",
         table(attacks, attacked),
-        "A million rows, 20 levels (`python -m validation.speed.selection_speed`): `most_frequent` takes "
+        "A million rows, 20 levels (`python -m validation --only selection_speed`): `most_frequent` takes "
         f"{timed['most frequent whole number']:.0f} times as long as `numpy.bincount`, of labels "
         f"{timed['most frequent label']:.0f} times.",
     )
@@ -108,7 +107,7 @@ def quantiles() -> str:
     }
     return text(
         "Error of the median over the standard deviation of the sample median; of a discrete column, of its rank "
-        "(`python -m validation.selection.quantile_error`):",
+        "(`python -m validation --only quantile_error`):",
         grouped(error, ["population", "bounds", "n"], medians),
         picture("Error of private medians against the number of rows, and of 99 quantiles", "quantile_error"),
         "Error in rank, in rows, of the quantiles .01, .02, ..., .99 from one tree, and by 99 releases at 1/99 of "
@@ -116,15 +115,15 @@ def quantiles() -> str:
         table(output("quantile_error_many"), many),
         f"Coverage of 95% intervals for the quantiles .01, .1, .25, .5, .9, .99; 100 to 100,000 rows, four prices, "
         f"{int(cover[cover['run'] == 'first']['replicates'].max()):,} replicates of each cell, flagged "
-        "intervals included (`python -m validation.selection.quantile_coverage`). Mean widths over those of an oracle "
+        "intervals included (`python -m validation --only quantile_coverage`). Mean widths over those of an oracle "
         "who knows the distribution and both variances: where the noise in the rank varies no more than sampling.",
         grouped(last, ["population", "bounds", "ends"], covered),
         picture("Coverage by population, and width over the oracle's", "quantile_coverage"),
-        "The 95% band for the whole function (`python -m validation.selection.cdf_band`), its half width beside that "
+        "The 95% band for the whole function (`python -m validation --only cdf_band`), its half width beside that "
         "of Dvoretzky, Kiefer and Wolfowitz without privacy:",
         table(output("cdf_band", ["population", "n"]), band),
         picture("Coverage and width of the band", "cdf_band"),
-        f"A million rows (`python -m validation.speed.selection_speed`): a private median takes "
+        f"A million rows (`python -m validation --only selection_speed`): a private median takes "
         f"{timed['private median but for noise']:.1f} times as long as `numpy.sort` but for drawing its exact "
         f"noise. That takes the same time for any number of rows: here {timed['noise of the median']:.1f} times as "
         f"long as `numpy.sort`. Three quantiles from a tree take {timed['three private quantiles']:.1f} times as "
@@ -152,7 +151,7 @@ def split() -> str:
         "Error of a chosen median over that of the sample median, by the share of the price that the choice has (the "
         "middle one of nine populations, bounds tight to a thousand times too wide), and in brackets the half width of "
         "the interval over that without privacy. Bold: what the library does "
-        "(`python -m validation.selection.quantile_split`).",
+        "(`python -m validation --only quantile_split`).",
         grouped(found, ["neighbors", "price", "n"], columns),
         picture("Error against width, by the share of the choice", "quantile_split"),
     )
@@ -175,7 +174,7 @@ def thresholds() -> str:
     return text(
         "Distances in rows from which answers are right with 95% at `PureDP(1)`, and the share of runs in which "
         "they were wrong at that distance. Noisy counts: all k counts released with discrete Laplace noise of "
-        "scale k/ε, since a row may meet every condition (`python -m validation.selection.threshold_error`):",
+        "scale k/ε, since a row may meet every condition (`python -m validation --only threshold_error`):",
         table(output("threshold_error"), columns),
         picture("Share of wrong answers by distance from the threshold", "threshold_error"),
     )
@@ -201,7 +200,7 @@ def good_instances() -> str:
     }
     return text(
         "Medians of 101, 1,001 and 10,001 rows within tight bounds and bounds a thousand times too wide: least and "
-        "largest of the six (`python -m validation.selection.good_instances`). Smooth: the best of a grid of laws and "
+        "largest of the six (`python -m validation --only good_instances`). Smooth: the best of a grid of laws and "
         "constants for each cell, as if that choice were free.",
         grouped(output("good_instances"), ["shape", "price"], medians),
         picture("Error of noise scaled to smooth sensitivity over that of the choice", "good_instances"),
@@ -243,7 +242,7 @@ def density() -> str:
     }
     return text(
         "Expected integrated squared error of chosen bins over that of the best fixed number at the whole price "
-        "(Monte Carlo error), by `python -m validation.selection.density_error`:",
+        "(Monte Carlo error), by `python -m validation --only density_error`:",
         table(output("density_error"), compared),
         "Slopes of log error on log n, from n = 1,000 to 1,000,000:",
         table(output("density_error_slopes"), fitted),

@@ -8,13 +8,11 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.studies import Rules
-from validation.common.claims import replicates_of
-from validation.common.pages import Column, grouped, output, picture, section, table, text
+from validation.common.pages import Column, first_run, grouped, output, picture, section, table, text
 from validation.entry.newcomer import SCRIPT
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
 from validation.planning.plan_real import PILOT, PRICE, ROWS
 from validation.regression import naive_regression
-from validation.scripts import module_of
 
 ABSENT = "no such cell"
 KAPPA = Rules().kappa
@@ -44,7 +42,7 @@ def naive() -> str:
     return (
         f"A regression on {naive_regression.ROWS:,} real rows, from the same noisy cross-products at ZCDP({at:g}): 95% "
         f"intervals by the usual formulas cover the slope in {covered['naive']:.0%} of {replicates:,} replicates, "
-        f"those of dpinfer in {covered['dpinfer']:.0%} (`python -m validation.regression.naive_regression`)."
+        f"those of dpinfer in {covered['dpinfer']:.0%} (`python -m validation --only naive_regression`)."
     )
 
 
@@ -70,7 +68,7 @@ def real() -> str:
     }
     return text(
         f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
-        f"{slopes['replicates'].max()} replicates (`python -m validation.regression.real_data --main`). "
+        f"{slopes['replicates'].max()} replicates (`python -m validation --only real_data`). "
         "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
         "over those of the robust fit without privacy, medians over slopes:",
         grouped(slopes, ["privacy", "n"], columns),
@@ -82,7 +80,7 @@ def real() -> str:
 def regression() -> str:
     """Coverage and width by kind of design, for the page on regression."""
     coverage = output("ols_coverage")
-    first = coverage[coverage["run"] == "first"].sort_values(["regressors", "slopes"], kind="stable")
+    first = first_run(coverage).sort_values(["regressors", "slopes"], kind="stable")
     first = first.assign(unit=first["price"].str.replace(r"\(.*", "", regex=True))
     columns: dict[str, Column] = {
         "regressors": "{regressors}",
@@ -109,7 +107,7 @@ def peers() -> str:
     }
     return text(
         "Root mean squared error of slopes over that of the fit without privacy, at equal budgets (`python -m "
-        "validation.regression.newton_peers`; replicates, versions and designs are in "
+        "validation --only newton_peers`; replicates, versions and designs are in "
         "`validation/output/newton_peers.md`). mu is that of Gaussian differential privacy.",
         table(output("newton_peers"), columns),
         picture("Errors of slopes by five private methods over those of ordinary fits", "newton_peers"),
@@ -124,7 +122,7 @@ def speed() -> str:
                "required": "{required}"}  # fmt: skip
     return text(
         "A million rows and ten regressors in memory, medians of the ratios of neighbouring pairs of fits "
-        "(`python -m validation.speed.newton_speed`; `validation/output/newton_speed.md` has the seconds):",
+        "(`python -m validation --only newton_speed`; `validation/output/newton_speed.md` has the seconds):",
         table(found.assign(what=found["what"].str.replace(" by rounds", "")), columns),
     )
 
@@ -134,7 +132,7 @@ def by_design(name: str) -> Callable[[], str]:
 
     def body() -> str:
         found, last = output(name), output(name, ["design", "bounds", "neighbors", "n", "privacy", "term"])
-        first = found[found["run"] == "first"]
+        first = first_run(found)
         last["clear"] = last["kappa"].fillna(np.inf) >= KAPPA
         declared = last["bounds"] == "as declared"
         last["shown"] = last["design"].where(declared, last["design"] + ", " + last["bounds"] + " bounds")
@@ -151,9 +149,9 @@ def by_design(name: str) -> Callable[[], str]:
         }
         return text(
             grouped(last, ["design", "bounds"], columns),
-            f"{len(first)} cells and quantities at {int(first['replicates'].iloc[0]):,} replicates, made by "
-            f"`python -m {module_of(name)}`. Rerun at ten times the replicates: {int((found['run'] == 'rerun').sum())}"
-            f"; not held in the end: {int((~last['held']).sum())}.",
+            f"{len(first)} cells and quantities at {int(first['replicates'].max()):,} replicates, made by "
+            f"`python -m validation --only {name}`. Rerun at ten times the replicates: "
+            f"{int((found['run'] == 'rerun').sum())}; not held in the end: {int((~last['held']).sum())}.",
         )
 
     return body
@@ -177,7 +175,7 @@ def proportions() -> str:
         columns[f"eps = {price:g}"] = shown
     return text(
         grouped(found, ["n", "theta"], columns),
-        "Exact coverage / mean width of 95% intervals; `python -m validation.descriptions.proportion_exact`.",
+        "Exact coverage / mean width of 95% intervals; `python -m validation --only proportion_exact`.",
     )
 
 
@@ -198,7 +196,7 @@ def published() -> str:
     }
     return text(
         table(found.assign(gain=1 - found["width"] / known), columns),
-        "All under replace_one with a public n; `python -m validation.families.expfam_published`.",
+        "All under replace_one with a public n; `python -m validation --only expfam_published`.",
     )
 
 
@@ -227,16 +225,17 @@ def aggregate() -> str:
     }
     return text(
         grouped(found, ["design", "n", "blocks", "price", "aggregator", "correction"], columns),
-        f"{replicates_of(found):,} replicates; `python -m validation.blocks.aggregate_coverage`, which judges the "
+        f"{int(found['replicates'].max()):,} replicates; `python -m validation --only aggregate_coverage`, which "
+        f"judges the "
         "corrected ones; every parameter is in `validation/output/aggregate_coverage.csv`.",
         picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
-        "Bias of a block against its rows, plain and corrected (`python -m validation.blocks.aggregate_bias`):",
+        "Bias of a block against its rows, plain and corrected (`python -m validation --only aggregate_bias`):",
         picture("Bias of a block's estimate of order 1/m, and of order 1/m squared when corrected", "aggregate_bias"),
         "Smith's (2008) theorem: the estimator is efficient where epsilon n^(1/4) grows without bound. Mean "
         "squared error over the Cramer-Rao bound, with the square root of n blocks and with as many as bias allows "
-        "(`python -m validation.blocks.aggregate_efficiency`):",
+        "(`python -m validation --only aggregate_efficiency`):",
         picture("Mean squared error over the Cramer-Rao bound as n grows and epsilon shrinks", "aggregate_efficiency"),
-        "Time (`python -m validation.speed.aggregate_speed`):",
+        "Time (`python -m validation --only aggregate_speed`):",
         picture("Seconds for 1,500 fits on a million rows", "aggregate_speed"),
     )
 
@@ -281,24 +280,24 @@ def bootstrap() -> str:
     }
     return text(
         "Epsilon at delta = 1e-6 of B replicates with root-B times the noise of one release of mu, double or "
-        "nothing (`python -m validation.bootstrap.bootstrap_cost`, which also checks the composed delta by simulation "
+        "nothing (`python -m validation --only bootstrap_cost`, which also checks the composed delta by simulation "
         "and attacks the weights). The noise that the true price adds at mu = 1, B = 200: "
         f"{added['alone']:.2%} in standard deviation alone, {added['ledger entry']:.2%} as a ledger entry.",
         table(cost, costs),
         picture("Exact, claimed and asymptotic epsilon against the number of replicates", "bootstrap_cost"),
         "The setting of Brawner and Honaker's figures 6 to 9, on ages from a beta distribution with standard "
-        f"deviation 17.58 (`python -m validation.bootstrap.bootstrap_source`, {int(source['replicates'].max()):,} "
+        f"deviation 17.58 (`python -m validation --only bootstrap_source`, {int(source['replicates'].max()):,} "
         "replicates; their releases are not private at the stated cost):",
         table(source[source["run"] == "all"], intervals),
         picture("Figures 6 to 9 of the source redrawn, with the default interval", "bootstrap_source"),
-        "Coverage of the default interval, end to end (`python -m validation.bootstrap.bootstrap_coverage`, up to "
+        "Coverage of the default interval, end to end (`python -m validation --only bootstrap_coverage`, up to "
         f"{int(last['runs'].max()):,} replicates a design; the same for one number by quadrature in the figure). "
         "`ols`, which takes errors to spread equally, is fitted to the same rows at the same price:",
         table(last, cells),
         picture("Coverage and width of the bootstrap's intervals, and direct releases", "bootstrap_coverage"),
         "The same estimate by the direct release at the same price (mu = 1, B = 200):",
         table(output("bootstrap_coverage_direct"), beside),
-        "Time and memory for a million rows (`python -m validation.speed.bootstrap_speed`):",
+        "Time and memory for a million rows (`python -m validation --only bootstrap_speed`):",
         picture("Seconds of one pass and of 200 replicates over a million rows", "bootstrap_speed"),
     )
 
@@ -309,6 +308,7 @@ def people() -> str:
     kept = output("people_coverage_kept")
     found = output("people_coverage", ["design", "term", "quantity", "max_rows", "n", "neighbors", "price"])
     slopes = output("people_coverage_slopes", ["design", "max_rows", "n"])
+    found["covers"] = found.get("covers", found.get("held", True))
     keeps = {
         "rows of a person": "{design}",
         "max_rows": "{max_rows}",
@@ -367,7 +367,7 @@ def people() -> str:
         f"N rows. `{counts.index[0]}`, add_remove, n = {int(kept['n'].max()):,} people:",
         table(kept, keeps),
         f"All cells: four designs, both relations, two prices ({said}); "
-        "`python -m validation.people.people_coverage`. What the same releases would cover if rows were taken as "
+        "`python -m validation --only people_coverage`. What the same releases would cover if rows were taken as "
         "independent is of the first price. In bold: short of what is allowed, also at ten times the replicates, "
         f"in {int((~found['covers']).sum())} of {len(found)} cells:",
         grouped(found, ["quantity", "max_rows", "n"], cells),
@@ -420,12 +420,19 @@ def first_minutes() -> str:
         f"```python\n{SCRIPT.rstrip()}\n```",
         f"{row['lines']} lines. From an empty environment: {row['install']:.0f} seconds to install, "
         f"{row['first table']:.0f} to the table. Run again, it prints the same and pays nothing. "
-        "`python -m validation.entry.newcomer`, once.",
+        "`python -m validation --only newcomer`, once.",
     )
 
 
 def _bounds() -> pd.DataFrame:
-    return output("bounds_coverage", dtype={"margin": str})
+    found = output("bounds_coverage", dtype={"margin": str})
+    keys, known = ["asked", "law", "n"], found["determined"].clip(lower=1).astype(int)
+    declared = found[found["margin"] == "declared"].set_index(keys)["width"].replace(np.inf, np.nan)
+    ratio = found["width"].to_numpy() / declared.reindex(pd.MultiIndex.from_frame(found[keys])).to_numpy()
+    found["width / declared"] = found.get("width / declared", pd.Series(ratio))
+    for name, counts in (("least", found["replicates"].astype(int)), ("least determined", known)):
+        found[name] = [Rules().least_coverage(count, 0.95) for count in counts]
+    return found
 
 
 def _cell(one: pd.Series) -> str:
@@ -542,7 +549,7 @@ def planning() -> str:
     return text(
         f"{len(found)} designs with {int(found['replicates'].max()):,} replicates each "
         f"({int(found['replicates'].min()):,} of regressions by rounds and medians), by `python -m "
-        "validation.planning.plan_accuracy`: the predicted median width over the one that `coverage_study` "
+        "validation --only plan_accuracy`: the predicted median width over the one that `coverage_study` "
         "measures, less one; the predicted power less the measured one; and the width (of tests the power) that is "
         "measured at the solved price or number of rows, over the target, less one.",
         grouped(found, "family", columns),
@@ -566,6 +573,6 @@ def real_rows() -> str:
     return text(
         grouped(found, "question", columns),
         f"RAND health insurance experiment, n = {ROWS:,}, {PRICE}: the planned median width of the worst term over "
-        f"the measured one, less one, by {int(found['replicates'].iloc[0]):,} replicates. "
-        "`python -m validation.planning.plan_real`.",
+        f"the measured one, less one, by {int(found['replicates'].max()):,} replicates. "
+        "`python -m validation --only plan_real`.",
     )

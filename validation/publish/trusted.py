@@ -9,8 +9,6 @@ from pathlib import Path
 from validation.common import pages
 
 ROOT = pages.ROOT
-PAGE = ROOT / "docs" / "kernel.md"
-BLOCK = pages.block(PAGE, "trusted", "validation.publish.trusted")
 RUNNING = ("dpinfer.kernel.run", "dpinfer.kernel.data")
 SHOWN = ("_repr_html_", "schema_report", "rows_report")
 
@@ -21,7 +19,7 @@ PURPOSES = {
     "privacy": "units, exact arithmetic, costs, filters, the account of a ledger, its file and the releases in it",
     "release": "noise laws, what a stage releases, what is asked",
     "schema": "columns, cells, expressions, features, axes",
-    "": "errors, files that are written whole",
+    "": "errors, checks of arguments, files that are written whole",
 }
 
 
@@ -39,6 +37,7 @@ def closure() -> dict[str, int]:
     return dict(sorted(lines.items()))
 
 
+@pages.section("kernel", "trusted")
 def table() -> str:
     """Return the table: a row for each folder, with its files and lines, and the total."""
     files = closure()
@@ -53,17 +52,6 @@ def table() -> str:
         rows.append((f"`{folder}`", PURPOSES[inside], listed, f"{total:,}"))
     shown = pages.plain(["folder", "what it does", "files, with lines", "lines"], rows, rule="---")
     return f"{shown}\n| all | | {len(files)} files | {sum(files.values()):,} |"
-
-
-def written() -> str:
-    """Return the table that stands on the page."""
-    return BLOCK.read()
-
-
-def main() -> None:
-    """Rewrite the table."""
-    BLOCK.write(table())
-    print(f"wrote the table of {len(closure())} trusted files into {PAGE.name}")
 
 
 def _module(path: Path) -> str:
@@ -93,7 +81,3 @@ def _imports(path: Path, files: dict[str, Path]) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             yield from {one.name for one in node.names} & files.keys()
         waiting += ast.iter_child_nodes(node)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from validation.common.cells import kept_all
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
-from validation.regression.newton_draws import Drawer
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study
+from validation.regression.newton_draws import Drawer, covers, replicates
 
 SLOPES = np.array([0.4, -0.3, 0.5])
 WIDEST, MARKED, SPARSE = 1.15, 0.05, 0.5
@@ -68,6 +66,7 @@ def regressors(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.stack([normal, 2.0 * (rng.random(n) < 0.4) - 1, (2 * rng.beta(2, 5, n) - 1) / 0.32])
 
 
+@cache
 def truth_of(cell: Cell) -> np.ndarray:
     """Coefficients with which the mean response is that of the cell."""
     x = regressors(np.random.default_rng(0), 400_000)
@@ -89,99 +88,61 @@ def cells() -> Iterator[Cell]:
     yield Cell("poisson", "poisson", 10_000, 1.0, 0.5, "replace_one")
 
 
-def study(cell: Cell, replicates: int, seed: int) -> dict[str, float | str]:
-    """Return coverage and width of a cell."""
-    rng, truth = np.random.default_rng([seed, *cell.name.encode()]), truth_of(cell)
+def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
+    """Draw and fit."""
+    truth = truth_of(cell)
     schema = dpi.Schema(x1=dpi.Real(-3, 3), x2=dpi.Real(-1, 1), x3=dpi.Real(-3.2, 3.2), y=dpi.Integer(0, cell.most))
     parameter = 1.0 if cell.model == "negativebinomial" else None
     question = Newton(formula="y ~ x1 + x2 + x3", model=cell.model, parameter=parameter, ranges=False)
     drawer = Drawer(question, Context(schema, cell.neighbors, dpi.ZCDP(cell.rho)))
-    errors, widths, covered, clear = [], [], [], []
-    for _ in range(replicates):
-        found = drawer.estimate(cell.rows(rng, truth), rng)
-        ends = found.intervals(np.eye(4), 0.05)
-        errors.append(found.params - truth)
-        widths.append(ends[:, 1] - ends[:, 0])
-        covered.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-        clear.append(not found.flags)
-    kept, inside = np.array(clear), np.array(covered)
-    shares = inside[kept].mean(axis=0) if kept.any() else np.full(4, np.nan)
-    few = kept.sum() < 2
-    deviation = np.full(4, np.nan) if few else np.array(errors)[kept].std(axis=0, ddof=1)
-    ratio = np.median(np.array(widths)[kept], axis=0) / (2 * 1.96 * deviation) if kept.any() else deviation
+    return replicates(drawer, lambda rng: (cell.rows(rng, truth), {}), truth, rng, count,
+                      more=lambda fit: {"marked": bool(fit.flags)})  # fmt: skip
+
+
+def summary(cell: Cell, drawn: Drawn) -> dict:
+    """Coverage and width of fits that no warning marks; the oracle knows the deviation of the estimator itself."""
+    clear, inside = ~drawn["marked"], covers(drawn["ends"], truth_of(cell))
+    few, shares = clear.sum() < 2, inside[clear].mean(axis=0) if clear.any() else np.full(4, np.nan)
+    deviation = np.full(4, np.nan) if few else drawn["error"][clear].std(axis=0, ddof=1)
+    ratio = (
+        np.full(4, np.nan) if few else np.median(np.ptp(drawn["ends"], axis=-1)[clear], axis=0) / (2 * 1.96 * deviation)
+    )
+    widest, marked = float(ratio[1:].max()), float(1 - clear.mean())
     return {
-        "cell": cell.name,
-        "slopes": float(shares[1:].min()),
-        "intercept": float(shares[0]),
-        "width / oracle": float(ratio[1:].max()),
-        "marked": float(1 - kept.mean()),
-        "slopes of all": float(inside.mean(axis=0)[1:].min()),
-        "replicates": float(replicates),
-    }
+        "slopes": float(shares[1:].min()), "intercept": float(shares[0]), "width / oracle": widest,
+        "error of width / oracle": widest / np.sqrt(2 * max(clear.sum() - 1, 1)), "marked": marked,
+        "judged marks": marked if cell.n * cell.rho >= 1000 else np.nan, "clear fits": int(clear.sum()),
+        "slopes of all": float(inside.mean(axis=0)[1:].min()), "sparse": cell.mean < SPARSE,
+    }  # fmt: skip
 
 
-def judged(cell: Cell, found: dict[str, float | str]) -> bool:
-    """Whether intervals of fits that no warning marks cover and are narrow, and few are marked where rows suffice."""
-    replicates = int(found["replicates"])
-    marked = float(found["marked"])
-    kept = round(replicates * (1 - marked))
-    if cell.n * cell.rho >= 1000 and marked > MARKED + 3.7 * np.sqrt(MARKED / replicates):
-        return False
-    if kept < 2:
-        return True
-    least = RULES.least_coverage(kept, 0.95)
-    chance = np.sqrt(stats.chi2.ppf(RULES.alarm, kept - 1) / (kept - 1))
-    covers = float(found["slopes"]) >= least and float(found["intercept"]) >= least - OF_INTERCEPT
-    return bool(covers and float(found["width / oracle"]) <= WIDEST / chance)
+def claimed(which: str, *, sparse: bool) -> tuple[Rule, ...]:
+    """Return what is asked of sparse counts, or of others."""
+
+    def where(table: pd.DataFrame) -> pd.Series:
+        return table["sparse"] == sparse
+
+    return (
+        Rule(f"least coverage of 95% intervals of a slope of counts, unmarked fits: {which}", "slopes",
+             count="clear fits",
+             quantities=3, where=where, design=f"n 300-10,000, rho .1-.5, {which}"),
+        Rule("", "intercept", limit=0.95 - OF_INTERCEPT, count="clear fits", where=where),
+        Rule("", "width / oracle", "value", WIDEST, where=where),
+        Rule("", "judged marks", "share", MARKED, where=where),
+    )  # fmt: skip
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell that is not yet stored, and write the table and the figure."""
-    asked = {cell.name: partial(study, cell, arguments.replicates, arguments.seed) for cell in cells()}
-    found = kept_all("count_coverage", asked, arguments)
-    table = pd.DataFrame([{**done, "held": judged(cell, done)} for cell, done in zip(cells(), found, strict=True)])
-    claimed = np.array([cell.mean >= SPARSE for cell in cells()])
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    notes = [
-        f"Cells: {len(table)}; failed: {int((~table['held']).sum())}.",
+STUDY = Study(
+    "count_coverage", lambda: [*cells()], draw, summary,
+    (*claimed(f"means from {SPARSE:g}", sparse=False), *claimed(f"means below {SPARSE:g}", sparse=True)),
+    axes=lambda cell: {"cell": cell.name}, figure=scatter("cell", {"slopes": 0.95, "intercept": 0.95}, "sparse"),
+    notes=(
         "A cell is law, model, rows, mean, rho, relation. Fits that the results mark with a warning are left out of "
         "coverage and width; the share of them is at most 5% where rows times rho are at least 1,000.",
         f"Of means below {SPARSE:g} nothing is claimed: of sparse counts that spread more than their law noise hides "
         "too many, and many fits say so. Cells that fail for it stand as failed.",
-        f"Rules: coverage of every slope at least {least:.4f}, of the intercept {least - OF_INTERCEPT:.4f} (at fewer "
-        "fits without a mark less, by as much as chance may make of .95); median width over that of an oracle at most "
-        f"{WIDEST:g}, and chance. The oracle knows the standard deviation of the estimator itself.",
-    ]
-    write_table(table, "count_coverage", arguments, notes, figure_of(table))
-    return [
-        least_coverage(
-            f"least coverage of 95% intervals of a slope of counts, unmarked fits: {which}",
-            part,
-            "slopes",
-            by=["cell"],
-            quantities=3,
-            design=f"n 300-10,000, rho .1-.5, {which}",
-        )
-        for which, part in (
-            (f"means from {SPARSE:g}", table[claimed]),
-            (f"means below {SPARSE:g}", table[~claimed]),
-        )
-    ]
-
-
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Draw coverage by cell."""
-    figure, axes = new_figure(8, 6)
-    places = np.arange(len(table))
-    axes.plot(table["slopes"], places, "o", label="worst slope")
-    axes.plot(table["intercept"], places, "s", label="intercept")
-    axes.axvline(0.95, color="black", lw=0.8)
-    least = RULES.least_coverage(int(table["replicates"].iloc[0]), 0.95)
-    axes.axvline(least, color="firebrick", lw=0.8, ls="--", label="least allowed of slopes")
-    axes.set(yticks=places, yticklabels=table["cell"], xlabel="coverage of 95% intervals, fits without a warning")
-    axes.legend(frameon=False)
-    return figure
-
-
-if __name__ == "__main__":
-    run(options("regression.count_coverage", __doc__.splitlines()[0], replicates=40))
+        f"Slopes cover .95, the intercept {OF_INTERCEPT:g} less; median width over that of an oracle at most "
+        f"{WIDEST:g}. The "
+        "oracle knows the standard deviation of the estimator itself.",
+    ),
+)  # fmt: skip

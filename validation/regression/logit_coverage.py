@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.models import BINARY
 from dpinfer.regression.question import Newton
-from validation.common.cells import measured
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
-from validation.regression.newton_draws import Drawer
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim, Rule
+from validation.common.study import Drawn, Study, rmse_ratio
+from validation.regression.newton_draws import Drawer, covers, replicates
 
-CELL = ["kind", "n", "p", "rho", "share", "link"]
 SLOPES = (0.8, -0.5, 0.6)
 SIZES, WIDTHS, PRICES, SHARES = (500, 2000, 10_000, 100_000), (2, 5, 10), (0.01, 0.05, 0.5), (0.45, 0.05)
 LEAST, FLAGGED = 0.93, 0.05
 """Coverage of intercepts and of flagged fits that is asked for, and the share of these in a cell that is flagged."""
 
-WORSE, BETA_COVERAGE, BETA_WIDTH, WIDTHS_VARY = 1.05, 0.885, 0.53, 0.06
-FAR = float(stats.norm.isf(RULES.alarm))
+WORSE, BETA_COVERAGE, BETA_WIDTH = 1.05, 0.885, 0.53
+FAR = float(stats.norm.isf(5e-5))
 """Standard deviations of chance that an error or a width may be above what is asked for."""
-
-FAMILY = "logit"
 
 TARGETS = {
     0.45: {
@@ -165,171 +163,117 @@ def cells() -> list[Cell]:
     return [*main, *others, Cell("beta", 1000, 1, 0.125, 0.5), *wrong]
 
 
-def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
-    """Draw, fit, and compare with maximum likelihood."""
-    rng, drawer, truth = np.random.default_rng([seed, place]), cell.drawer(), truth_of(cell)
-    every = np.eye(len(truth))
-    found: dict[str, list] = {name: [] for name in ("ends", "ours", "theirs", "flagged", "wald", "score", "joint")}
-    for _ in range(replicates):
+def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
+    """Draw, fit, test what is true, and fit by maximum likelihood."""
+    truth = truth_of(cell)
+    every, unknown = np.eye(len(truth)), np.full(len(truth), np.nan)
+
+    def rows(rng: np.random.Generator) -> tuple[dict, dict]:
         x, y = cell.rows(rng)
-        fit = drawer.estimate({**dict(zip(cell.names, x.T[1:], strict=True)), "y": y}, rng)
-        found["ends"].append(fit.intervals(every, 1 - cell.level))
-        found["ours"].append(fit.params - truth)
-        found["theirs"].append(likeliest(cell.link, x, y, truth) - truth)
-        found["flagged"].append(fit.fit.flagged)
-        by_wald, by_score = fit.method == "wald", fit.with_method("score")
-        found["wald"].append(fit.contrast_pvalues(every, truth) if by_wald else truth * np.nan)
-        found["score"].append(truth * np.nan if fit.fit.flagged else by_score.contrast_pvalues(every, truth))
-        found["joint"].append(fit.wald(every[1:], truth[1:])[2])
-    return {**asdict(cell), **summary(cell, truth, {name: np.array(one) for name, one in found.items()})}
+        return {**dict(zip(cell.names, x.T[1:], strict=True)), "y": y}, {
+            "theirs": likeliest(cell.link, x, y, truth) - truth
+        }
+
+    def tests(fit: Any) -> dict:
+        by_wald, flagged = fit.method == "wald", fit.fit.flagged
+        return {
+            "wald": fit.contrast_pvalues(every, truth) if by_wald else unknown,
+            "score": unknown if flagged else fit.with_method("score").contrast_pvalues(every, truth),
+            "joint": fit.wald(every[1:], truth[1:])[2],
+        }
+
+    return replicates(cell.drawer(), rows, truth, rng, count, level=cell.level, more=tests)
 
 
-def summary(cell: Cell, truth: np.ndarray, found: dict[str, np.ndarray]) -> dict:
-    """Measures of one cell."""
-    low, high = found["ends"][..., 0], found["ends"][..., 1]
-    covered, flagged = (low <= truth) & (truth <= high), found["flagged"]
-    clear, alpha = ~flagged, 1 - cell.level
+def summary(cell: Cell, drawn: Drawn) -> dict:
+    """Measures of one cell; fits are judged apart by whether they are flagged, at as many as there are."""
+    truth, flagged, alpha = truth_of(cell), drawn["flagged"], 1 - cell.level
+    covered, width, clear = covers(drawn["ends"], truth), np.ptp(drawn["ends"], axis=-1), ~drawn["flagged"]
 
     def least(which: np.ndarray, terms: slice) -> float:
         return float(covered[which, terms].mean(axis=0).min()) if which.any() else np.nan
 
     def size(pvalues: np.ndarray) -> float:
-        kept = np.isfinite(pvalues) & clear.reshape(-1, *[1] * (pvalues.ndim - 1))
-        return float(((pvalues < alpha) & kept).sum(axis=0).max() / max(kept.sum(axis=0).max(), 1))
+        known = np.isfinite(pvalues) & clear.reshape(-1, *[1] * (pvalues.ndim - 1))
+        return float(((pvalues < alpha) & known).sum(axis=0).max() / max(known.sum(axis=0).max(), 1))
 
-    ours, theirs = found["ours"], found["theirs"]
-    ratios = np.sqrt((ours**2).mean(axis=0) / (theirs**2).mean(axis=0))[1:]
-    middle = (np.median(np.abs(ours), axis=0) / np.median(np.abs(theirs), axis=0))[1:]
-    bounded = np.isfinite(high - low)
+    ratio, error = (one[1:].mean() for one in rmse_ratio(drawn["error"], drawn["theirs"]))
+    middle = np.median(np.abs(drawn["error"]), axis=0)[1:] / np.median(np.abs(drawn["theirs"]), axis=0)[1:]
+    bounded, few = np.isfinite(width), flagged.mean() <= FLAGGED
+    main = cell.kind == "grid"
     return {
-        "RMSE / likelihood": float(ratios.mean()),
-        "median / likelihood": float(middle.mean()),
-        "target": cell.target,
-        "slope": least(clear, slice(1, None)),
-        "intercept": least(clear, slice(0, 1)),
-        "flagged slope": least(flagged, slice(1, None)),
-        "flagged intercept": least(flagged, slice(0, 1)),
-        "flagged": float(flagged.mean()),
-        "not determined": float(1 - bounded.mean()),
-        "width": float(np.mean((high - low)[bounded[:, 1], 1])) if bounded[:, 1].any() else np.inf,
-        "Wald size": size(found["wald"]),
-        "score size": size(found["score"]),
-        "joint size": size(found["joint"]),
-        "by Wald": float(np.isfinite(found["wald"][:, 0]).mean()),
-        "replicates": len(flagged),
-    }
+        "RMSE / likelihood": ratio, "median / likelihood": float(middle.mean()), "target": cell.target,
+        "error / target": (ratio if few else float(middle.mean())) / cell.target,
+        "error of error / target": error / cell.target,
+        "slope": least(clear, slice(1, None)), "intercept": least(clear, slice(0, 1)),
+        "flagged slope": least(flagged, slice(1, None)), "flagged intercept": least(flagged, slice(0, 1)),
+        "flagged": float(flagged.mean()), "not determined": float(1 - bounded.mean()),
+        "width": float(width[bounded[:, 1], 1].mean()) if bounded[:, 1].any() else np.inf,
+        "error of width": float(width[bounded[:, 1], 1].std() / np.sqrt(max(bounded[:, 1].sum(), 1))),
+        "Wald size": size(drawn["wald"]), "score size": size(drawn["score"]), "joint size": size(drawn["joint"]),
+        "by Wald": float(np.isfinite(drawn["wald"][:, 0]).mean()), "clear fits": int(clear.sum()),
+        "flagged fits": int(flagged.sum()), "Wald fits": int(np.isfinite(drawn["wald"][:, 0]).sum()),
+        "terms": cell.p + 1,
+        "of": "grid, few flagged" if main and few else "grid" if main else "beta" if cell.kind == "beta" else "wrong",
+        "of wrong": cell.kind in ("quadratic", "far out"),
+        "asked of slopes": BETA_COVERAGE if cell.kind == "beta" else cell.level,
+        "asked of others": cell.level if cell.kind == "beta" else LEAST, "alpha": alpha,
+    }  # fmt: skip
 
 
-def judged(table: pd.DataFrame) -> pd.DataFrame:
-    """Add what each cell breaks; fits are judged apart by whether they are flagged, at as many as there are."""
-    return table.assign(fails=[broken(row) for row in table.to_dict("records")])
+def of(*names: str) -> Callable[[pd.DataFrame], pd.Series]:
+    """Return what finds the rows of some kinds of cells."""
+    return lambda table: table["of"].isin(names)
 
 
-def broken(row: dict) -> str:
-    """Return what a cell breaks."""
-    level, replicates = 0.9 if row["kind"] == "beta" else 0.95, row["replicates"]
-    clear, flagged, by_wald = (
-        max(round(share * replicates), 1) for share in (1 - row["flagged"], row["flagged"], row["by Wald"])
-    )
-    least, marked = RULES.least_coverage(clear, level), min(LEAST, RULES.least_coverage(flagged, level))
-    nulls = sum(one.p + 1 for one in cells())
-    most, most_by_wald = (RULES.largest_size(count, level, nulls) for count in (clear, by_wald))
-    error = row["median / likelihood" if row["flagged"] > FLAGGED else "RMSE / likelihood"]
-    chance = FAR * np.sqrt((1 - row["target"] ** -2) / (row["p"] * replicates))
-    checks = {
-        "slopes": row["slope"] < least,
-        "intercept": row["intercept"] < min(LEAST, least),
-        "flagged slopes": row["flagged slope"] < marked,
-        "flagged intercept": row["flagged intercept"] < marked,
-        "error": error > WORSE * row["target"] * (1 + chance),
-        "size of Wald tests": row["Wald size"] > most_by_wald,
-        "size of score tests": row["score size"] > most,
-        "size of joint tests": row["joint size"] > most,
-    }
-    if row["kind"] == "beta":
-        checks |= {
-            "slopes": row["slope"] < min(BETA_COVERAGE, least),
-            "width": row["width"] > BETA_WIDTH * (1 + FAR * WIDTHS_VARY / np.sqrt(replicates)),
-        }
-    return ", ".join(name for name, fails in checks.items() if fails)
+RESTS = (
+    Rule("", "slope", limit="asked of slopes", count="clear fits", quantities="terms"),
+    Rule("", "intercept", limit="asked of others", count="clear fits"),
+    Rule("", "flagged slope", limit="asked of others", count="flagged fits", quantities="terms"),
+    Rule("", "flagged intercept", limit="asked of others", count="flagged fits"),
+    Rule("", "error / target", "value", WORSE),
+    Rule("", "Wald size", "share", "alpha", count="Wald fits", quantities="terms"),
+    Rule("", "score size", "share", "alpha", count="clear fits", quantities="terms"),
+    Rule("", "joint size", "share", "alpha", count="clear fits"),
+)
 
 
-def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
-    """Error and coverage against n times rho, for each number of slopes and share of ones."""
-    figure, (left, right) = new_figure(10, 4.2, 1, 2)
-    grid = table[(table["kind"] == "grid") & (table["link"] == FAMILY)]
-    for place, ((share, p), group) in enumerate(grid.groupby(["share", "p"])):
-        label, marker = f"{share:.0%} ones, {p} slopes", "os^Dvx"[place]
-        information = group["n"] * group["rho"]
-        left.plot(information, group["median / likelihood"], marker, ms=4, alpha=0.75, label=label)
-        right.plot(information, group["slope"], marker, ms=4, alpha=0.75)
-    least = RULES.least_coverage(replicates, 0.95)
-    left.axhline(1.0, color="black", lw=0.8)
-    left.set(xscale="log", yscale="log", xlabel="n rho", ylabel="median error / likelihood's", title="Error of slopes")
-    right.axhline(least, color="firebrick", lw=0.8, ls="--")
-    right.set(xscale="log", xlabel="n rho", ylabel="coverage of 95% intervals", title="Worst slope, unflagged fits")
-    left.legend(fontsize=7, frameon=False)
-    return figure
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State which cells hold in all, and the published design."""
+    main = table[table["of"].isin(["grid", "grid, few flagged"])]
+    failed = main[~main["held"]]
+    found = [
+        Claim("cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog",
+              f"{len(main)} cells", str(len(main) - len(failed)), failed.empty,
+              worst="; ".join(f"n = {one.n:,}, p = {one.p}, rho = {one.rho:g}" for one in failed.itertuples())),
+    ]  # fmt: skip
+    return found + [
+        Claim("coverage and width of 90% intervals of a slope, logit", "slope 2, x uniform on [-1, 1], n = 1,000, "
+                                                                       "GDP(.5)",
+              f"{beta['slope']:.3f} at {beta['width']:.3f}",
+              beta["held"] and beta["width"] - FAR * beta["error of width"] <= BETA_WIDTH,
+              published=".889 at .604 (pure, epsilon 1)", error=f"{np.sqrt(0.09 / beta['replicates']):.4f}")
+        for beta in table[table["of"] == "beta"].to_dict("records")
+    ]  # fmt: skip
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    table = judged(measured("logit_coverage", cells(), measure, arguments))
-    table["held"] = table["fails"] == ""
-    table["covers"] = ["slopes" not in fails.split(", ") for fails in table["fails"]]
-    failed = ~table["held"]
-    notes = [
-        f"Cells: {len(table)}; failed: {int(failed.sum())}.",
+STUDY = Study(
+    "logit_coverage", cells, draw, summary,
+    (
+        *RESTS,
+        Rule("least coverage of 95% intervals of a slope, logit, probit and cloglog by rounds, unflagged", "slope",
+             count="clear fits", quantities="terms", where=of("grid, few flagged"),
+             design="78 cells: n 500-100,000, 2 to 10 slopes, rho .01-.5, 45% and 5% ones"),
+        Rule("least coverage of a slope where the logit is wrong", "slope", count="clear fits", quantities="terms",
+             where=of("wrong"), design="a curve fitted by a line; a regressor with rows far out"),
+    ),
+    figure=scatter(lambda table: table["n"] * table["rho"], {"median / likelihood": 1.0, "slope": 0.95}, ["share", "p"],
+                   label="n rho"),
+    also=claims,
+    notes=(
         "Errors of slopes are over those of maximum likelihood, as RMSE and by medians; coverage is that of the worst "
         "slope and of the intercept, of fits that are flagged and of those that are not.",
-        f"Rules: slopes of unflagged fits cover at least {RULES.least_coverage(arguments.replicates, 0.95):.4f} (of "
-        f"fewer fits, less by the same rule), intercepts and flagged fits {LEAST:g}, less what chance takes; "
-        f"errors are at most {WORSE:g} times the target, by medians where more than {FLAGGED:.0%} are flagged.",
-    ]
-    write_table(table, "logit_coverage", arguments, notes, figure_of(table, arguments.replicates))
-    error = f"{np.sqrt(0.95 * 0.05 / arguments.replicates):.4f}"
-    main, beta = table[table["kind"] == "grid"], table[table["kind"] == "beta"].iloc[0]
-    return [
-        least_coverage(
-            "least coverage of 95% intervals of a slope, logit, probit and cloglog by rounds, unflagged",
-            main[main["flagged"] <= FLAGGED],
-            "slope",
-            by=CELL,
-            held="covers",
-            quantities=5,
-            design=f"{len(main)} cells: n 500-100,000, 2 to 10 slopes, rho .01-.5, 45% and 5% ones",
-        ),
-        Claim(
-            "cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog",
-            f"{len(main)} cells",
-            f"{int((~failed[main.index]).sum())}",
-            not failed[main.index].any(),
-            worst=(
-                "; ".join(
-                    f"n = {row.n:,}, p = {row.p}, rho = {row.rho:g}: {row.fails}"
-                    for row in main.itertuples()
-                    if row.fails
-                )
-            ),
-        ),
-        Claim(
-            "coverage and width of 90% intervals of a slope, logit",
-            "slope 2, x uniform on [-1, 1], n = 1,000, GDP(.5)",
-            f"{beta['slope']:.3f} at {beta['width']:.3f}",
-            not beta["fails"],
-            published=".889 at .604 (pure, epsilon 1)",
-            error=error,
-        ),
-        least_coverage(
-            "least coverage of a slope where the logit is wrong",
-            table[table["kind"].isin(["quadratic", "far out"])],
-            "slope",
-            by=CELL,
-            quantities=3,
-            design="a curve fitted by a line; a regressor with rows far out",
-        ),
-    ]
-
-
-if __name__ == "__main__":
-    run(options("regression.logit_coverage", __doc__.splitlines()[0], replicates=500))
+        f"Slopes of unflagged fits cover .95, intercepts and flagged fits {LEAST:g}; errors are at most {WORSE:g} "
+        f"times the target, by medians where more than {FLAGGED:.0%} are flagged.",
+    ),
+)  # fmt: skip

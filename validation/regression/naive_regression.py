@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.statistics.inference import Released
-from validation.common.claims import Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure
+from validation.common.rules import SEED, Claim, Rule
+from validation.common.study import Drawn, Study
 
 ROWS = 1000
 PRICES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -75,76 +74,45 @@ def naive(values: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return ends * (response / np.array(units))[:, None]
 
 
-def drawn(rho: float, replicates: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw(rho: float, rng: np.random.Generator, replicates: int) -> Drawn:
     """Return both kinds of intervals of the slopes from the same releases, (R, 2, 2) each."""
     products, share, _ = population()
-    rng = np.random.default_rng([seed, PRICES.index(rho)])
     sums = rng.multinomial(ROWS, share, replicates) @ products
     measured = measurement(rho)
     values = sums + measured.law.rvs(replicates, rng) * np.asarray(measured.steps)
     counted = QUESTION.estimate(Released.of_study(measured, values)).intervals[:, 1:]
-    return naive(values, measured.names), counted
+    return {"naive": naive(values, measured.names), "dpinfer": counted}
 
 
-def rows(rho: float, replicates: int, seed: int) -> list[dict[str, Any]]:
+def summary(_: float, drawn: Drawn) -> list[dict[str, Any]]:
     """Return coverage and median width of both readings of each slope; no interval, no coverage."""
     truth = population()[2]
-    found = []
-    for reading, ends in zip(("naive", "dpinfer"), drawn(rho, replicates, seed), strict=True):
-        for place, term in enumerate(NAMES[1:]):
-            low, high = ends[:, place].T
-            found.append(
-                {
-                    "price": f"ZCDP({rho:g})",
-                    "term": term,
-                    "reading": reading,
-                    "coverage": float(((low <= truth[place + 1]) & (truth[place + 1] <= high)).mean()),
-                    "median width": float(np.nanmedian(high - low)),
-                    "no interval": float(np.isnan(low).mean()),
-                    "replicates": replicates,
-                    "run": "first",
-                }
-            )
-    return found
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure coverage, write the table and the figure."""
-    tasks = (delayed(rows)(rho, arguments.replicates, arguments.seed) for rho in PRICES)
-    parallel = Parallel(n_jobs=arguments.jobs, return_as="generator")
-    table = pd.DataFrame([row for found in tqdm(parallel(tasks), total=len(PRICES), desc="prices") for row in found])
-    notes = [
-        f"{ROWS:,} rows drawn with replacement from statsmodels' fair data, add_remove; rate_marriage on educ and "
-        "religious. Both readings have the same noisy cross-products. A reading that gives no interval does not cover."
-    ]
-    write_table(table.drop(columns="run"), "naive_regression", arguments, notes)
-    write_figure(picture(table, arguments.seed), "naive_regression", arguments)
-    ours, others = (table[table["reading"] == reading] for reading in ("dpinfer", "naive"))
-    worst = others.loc[others["coverage"].idxmin()]
     return [
-        least_coverage(
-            "least coverage of 95% intervals of a slope from noisy cross-products of real rows",
-            ours,
-            by=["price", "term"],
-            held=None,
-            design=f"fair, n = {ROWS:,}, rho .01 to 3",
-        ),
-        Claim(
-            "coverage of 95% intervals of a slope by the usual formulas on the same noisy cross-products",
-            f"fair, n = {ROWS:,}, {worst['price']}, {worst['term']}",
-            f"{worst['coverage']:.3f}",
-            worst["coverage"] < 0.8,
-            error=f"{np.sqrt(worst['coverage'] * (1 - worst['coverage']) / worst['replicates']):.3f}",
-        ),
-    ]
+        {"term": term, "reading": reading,
+         "coverage": float(((ends[:, place, 0] <= truth[place + 1]) & (truth[place + 1] <= ends[:, place, 1])).mean()),
+         "median width": float(np.nanmedian(np.diff(ends[:, place]))),
+         "no interval": float(np.isnan(ends[:, place, 0]).mean())}
+        for reading, ends in drawn.items() for place, term in enumerate(NAMES[1:])
+    ]  # fmt: skip
 
 
-def picture(table: pd.DataFrame, seed: int) -> Figure:
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State the worst that the usual formulas do."""
+    others = table[table["reading"] == "naive"]
+    worst = others.loc[others["coverage"].idxmin()]
+    error = np.sqrt(worst["coverage"] * (1 - worst["coverage"]) / worst["replicates"])
+    return [Claim("coverage of 95% intervals of a slope by the usual formulas on the same noisy cross-products",
+                  f"fair, n = {ROWS:,}, {worst['price']}, {worst['term']}", f"{worst['coverage']:.3f}",
+                  worst["coverage"] < 0.8, error=f"{error:.3f}")]  # fmt: skip
+
+
+def picture(table: pd.DataFrame) -> Figure:
     """Draw intervals from the same releases, and coverage at every price."""
     figure, (left, right, last) = new_figure(8.4, 3.5, 1, 3, width_ratios=[1, 1, 1.35])
     truth = population()[2][1]
     colours = {"naive": "#c44e52", "dpinfer": "#2f6690"}
-    for axes, reading, ends in zip((left, right), colours, drawn(SHOWN_AT, SHOWN, seed), strict=True):
+    drawn = draw(SHOWN_AT, np.random.default_rng(SEED), SHOWN)
+    for axes, reading, ends in zip((left, right), colours, drawn.values(), strict=True):
         low, high = ends[:, 0].T
         missed = ~((low <= truth) & (truth <= high))
         for colour, which in ((colours[reading], ~missed), ("black", missed)):
@@ -154,12 +122,19 @@ def picture(table: pd.DataFrame, seed: int) -> Figure:
         axes.set(title=f"{reading}: {missed.sum()} of {SHOWN} miss", yticks=[], xlim=(-0.25, 0.3), xlabel="slope")
     for reading, colour in colours.items():
         one = table[(table["reading"] == reading) & (table["term"] == "educ")]
-        last.plot(PRICES, one["coverage"], "o-", color=colour, label=reading)
+        last.plot(one["price"].str[5:-1].astype(float), one["coverage"], "o-", color=colour, label=reading)
     last.axhline(0.95, color="grey", lw=0.8, ls="--")
     last.set(xscale="log", ylim=(0, 1.02), xlabel="price, rho of zCDP", title="coverage of 95% intervals")
     last.legend(frameon=False, loc="lower right")
     return figure
 
 
-if __name__ == "__main__":
-    run(options("regression.naive_regression", __doc__.splitlines()[0], replicates=5000))
+STUDY = Study(
+    "naive_regression", PRICES, draw, summary,
+    (Rule("least coverage of 95% intervals of a slope from noisy cross-products of real rows", "coverage",
+          where=lambda table: table["reading"] == "dpinfer", design=f"fair, n = {ROWS:,}, rho .01 to 3"),),
+    axes=lambda rho: {"price": f"ZCDP({rho:g})"}, by=("term", "reading"), figure=picture, also=claims,
+    notes=(f"{ROWS:,} rows drawn with replacement from statsmodels' fair data, add_remove; rate_marriage on educ and "
+           "religious. Both readings have the same noisy cross-products. A reading that gives no interval does not "
+           "cover.",),
+)  # fmt: skip

@@ -9,8 +9,6 @@ it is at most 1 if the proofs and the code are right; near 1 no noise is wasted 
 
 from __future__ import annotations
 
-import argparse
-import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,9 +25,9 @@ from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, PureDP
 from dpinfer.regression.question import Newton
-from validation.common.cells import kept
-from validation.common.claims import Claim
-from validation.common.outputs import OUTPUT, Options, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
+from validation.common.study import kept
 from validation.regression.newton_draws import Drawer
 from validation.regression.real_populations import CODEBOOKS, rows_of
 
@@ -346,19 +344,3 @@ def run(arguments: Options) -> list[Claim]:
             failed=int((~table["held"]).sum()),
         )
     ]  # fmt: skip
-
-
-def main() -> int:
-    """Read the options, and search."""
-    parser = argparse.ArgumentParser(prog="python -m validation.regression.neighbours", description=__doc__)
-    parser.add_argument("--steps", type=int, default=STEPS, help="steps of each ascent (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=20261120, help="seed (default %(default)s)")
-    parser.add_argument("--out", type=type(OUTPUT), default=OUTPUT, help="directory of the outputs")
-    read = parser.parse_args()
-    command = f"python -m validation.regression.neighbours --steps {read.steps} --seed {read.seed}"
-    claims = run(Options(read.steps, read.seed, 1, read.out, command))
-    return 0 if all(one.held for one in claims) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

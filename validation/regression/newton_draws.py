@@ -85,7 +85,7 @@ class Drawer:
             found = np.zeros(len(rows.units))
             for mine in _slices(size, persons):
                 theirs = None if persons is None else persons[mine] - persons[mine.start]
-                found += rows.summed(rows.integers(encoded[:, mine], theirs))
+                found += rows.summed(encoded[:, mine], theirs)
             return found / rows.units
         looked = rows.frame.look(encoded)
         counted = np.concatenate([one.counts(looked, persons, rows.frame.norm) for one in rows.places])
@@ -119,3 +119,32 @@ def _slices(size: int, persons: np.ndarray | None) -> list[slice]:
     if persons is not None:
         ends = np.unique(np.searchsorted(persons, np.append(persons[ends[:-1]], persons[-1] + 1)))
     return [slice(int(low), int(high)) for low, high in pairwise(ends)]
+
+
+def replicates(
+    drawer: Drawer,
+    rows: Callable[[np.random.Generator], tuple[dict[str, np.ndarray], dict[str, Any]]],
+    truth: np.ndarray,
+    rng: np.random.Generator,
+    count: int,
+    *,
+    level: float = 0.95,
+    more: Callable[[Any], dict[str, Any]] = lambda _: {},
+) -> dict[str, np.ndarray]:
+    """Draw data sets, fit each, and return ends of intervals, errors and more, with a row per replicate.
+
+    ``rows`` draws the cells of a data set, with numbers that are stored beside, and "persons" where rows have owners;
+    ``more`` returns numbers of a fit.
+    """
+    every, found = np.eye(len(truth)), []
+    for _ in range(count):
+        cells, beside = rows(rng)
+        fit = drawer.estimate(cells, rng, persons=beside.pop("persons", None))
+        ends = fit.intervals(every, 1 - level)
+        found.append({"ends": ends, "error": fit.params - truth, "flagged": fit.fit.flagged, **beside, **more(fit)})
+    return {name: np.array([one[name] for one in found]) for name in found[0]}
+
+
+def covers(ends: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Whether intervals (..., 2) hold truths (...,)."""
+    return (ends[..., 0] <= truth) & (truth <= ends[..., 1])

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import TABLEAU_COLORS
-from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from validation.common.cells import measured
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
-from validation.regression.newton_draws import Drawer
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study, mean_ratio, rmse_ratio
+from validation.regression.newton_draws import Drawer, covers, replicates
 
-CELL = ["kind", "n", "price", "neighbors"]
+SLACK = 0.81
+"""Times the root of the replicates: what chance leaves of all that is marked, at level 1e-4 and a share of 5%."""
+
 MOST_MARKED, CLEAR = 0.05, 1000.0
 OF_INTERCEPT = 0.0076
 """Intercepts may cover so much less than slopes: .93 where .9376 is asked for."""
@@ -110,99 +110,69 @@ def cells() -> list[Cell]:
     return main + others + [Cell("normal", 10_000, "rho = 0.5", "replace_one")]
 
 
-def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
-    """Draw, fit, and compare; what is flagged or not determined is marked, and widths are those of finite intervals."""
-    drawer = Drawer(Newton(formula="y ~ a + b + c", model="ols"), cell.context())
-    rng = np.random.default_rng([seed, place])
-    truth, oracle = population(cell.kind)
-    ends, private, ordinary, marked = [], [], [], []
-    for _ in range(replicates):
+def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
+    """Draw and fit; what is flagged or not determined is marked."""
+
+    def rows(rng: np.random.Generator) -> tuple[dict, dict]:
         x, y = cell.rows(rng, cell.n)
-        fit = drawer.estimate({"a": x[:, 1], "b": x[:, 2], "c": x[:, 3], "y": y}, rng)
-        found = fit.intervals(np.eye(4), 0.05)
-        ends.append(found)
-        private.append(fit.params - truth)
-        ordinary.append(np.linalg.lstsq(x, y, rcond=None)[0] - truth)
-        marked.append((fit.fit.flagged or bool(fit.notes)) | ~np.isfinite(found).all(axis=1))
-    low, high = np.array(ends)[..., 0], np.array(ends)[..., 1]
-    left = ~np.array(marked)
-    covered = (low <= truth) & (truth <= high)
-    widths = np.where(np.isfinite(high - low), high - low, np.nan) / (
-        2 * stats.norm.ppf(0.975) * oracle / np.sqrt(cell.n)
-    )
-    mean = np.array([np.nanmean(one) if np.isfinite(one).any() else np.nan for one in widths.T])
+        ordinary = np.linalg.lstsq(x, y, rcond=None)[0] - population(cell.kind)[0]
+        return {"a": x[:, 1], "b": x[:, 2], "c": x[:, 3], "y": y}, {"ordinary": ordinary}
+
+    drawer = Drawer(Newton(formula="y ~ a + b + c", model="ols"), cell.context())
+    return replicates(drawer, rows, population(cell.kind)[0], rng, count,
+                      more=lambda fit: {"noted": fit.fit.flagged or bool(fit.notes)})  # fmt: skip
+
+
+def summary(cell: Cell, drawn: Drawn) -> dict:
+    """Compare with the population; widths are those of finite intervals."""
+    truth, oracle = population(cell.kind)
+    ends, width = drawn["ends"], np.ptp(drawn["ends"], axis=-1)
+    covered, left = covers(ends, truth), ~(drawn["noted"][:, None] | ~np.isfinite(width))
+    mean, _ = mean_ratio(width, 2 * stats.norm.ppf(0.975) * oracle / np.sqrt(cell.n))
     unmarked = [covered[left[:, j], j].mean() for j in (1, 2, 3) if left[:, j].any()]
-    ratio = np.sqrt(np.mean(np.square(private), axis=0) / np.mean(np.square(ordinary), axis=0))
+    ratio, _ = rmse_ratio(drawn["error"], drawn["ordinary"])
+    marked = float((~left).mean(axis=0).max())
+    # Where all is marked nothing is judged; the intercept may cover less.
+    judged = marked < 1 - SLACK / np.sqrt(len(ends))
+    clear = cell.n * float(getattr(PRICES.get(cell.price), "rho", 0.0)) >= CLEAR
     return {
-        **asdict(cell),
-        "intercept": float(covered[:, 0].mean()),
-        "worst slope": float(covered[:, 1:].mean(axis=0).min()),
-        "unmarked slope": float(min(unmarked, default=np.nan)),
-        "width / oracle": float(mean[1:].max()),
-        "intercept width": float(mean[0]),
-        "RMSE / ordinary": float(ratio[1:].max()),
-        "marked": float((~left).mean(axis=0).max()),
-        "not determined": float((~np.isfinite(high - low)).mean(axis=0).max()),
-        "replicates": replicates,
-    }
+        "intercept": float(covered[:, 0].mean()), "worst slope": float(covered[:, 1:].mean(axis=0).min()),
+        "unmarked slope": float(min(unmarked, default=np.nan)), "width / oracle": float(np.nanmax([*mean[1:], -1])),
+        "intercept width": float(mean[0]), "RMSE / ordinary": float(ratio[1:].max()), "marked": marked,
+        "not determined": float((~np.isfinite(width)).mean(axis=0).max()), "wrong": cell.kind in WRONG,
+        "judged slope": float(covered[:, 1:].mean(axis=0).min()) if judged else np.nan,
+        "judged intercept": float(covered[:, 0].mean()) if judged else np.nan,
+        "judged marks": marked if clear and cell.kind not in WRONG else np.nan,
+    }  # fmt: skip
 
 
-def judged(table: pd.DataFrame, replicates: int) -> pd.DataFrame:
-    """Add whether each cell held: it covers or all is flagged, and little is marked where n rho is 1,000 or more."""
-    rho = table["price"].map({name: float(one.rho) for name, one in PRICES.items()})
-    slack = stats.norm.isf(1e-4) * np.sqrt(0.05 * 0.95 / replicates)
-    least = RULES.least_coverage(replicates, 0.95)
-    covers = (table["worst slope"] >= least) & (table["intercept"] >= least - OF_INTERCEPT)
-    few = ~(table["n"] * rho >= CLEAR) | (table["marked"] <= MOST_MARKED + slack) | table["kind"].isin(WRONG)
-    return table.assign(held=(covers | (table["marked"] >= 1 - slack)) & few)
+def claimed(which: str, *, wrong: bool) -> tuple[Rule, ...]:
+    """Return what is asked of right models, or of wrong ones."""
+
+    def where(table: pd.DataFrame) -> pd.Series:
+        return table["wrong"] == wrong
+
+    return (
+        Rule(f"least coverage of 95% intervals of a slope, least squares by rounds: {which}", "judged slope",
+             quantities=3,
+             where=where, design=f"n 500-50,000, rho .05-.5, {2 if wrong else 9} designs"),
+        Rule("", "judged intercept", limit=0.95 - OF_INTERCEPT, where=where),
+        Rule("", "judged marks", "share", MOST_MARKED, where=where),
+    )  # fmt: skip
 
 
-def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
-    """Coverage and width against n times rho."""
-    figure, (left, right) = new_figure(10, 4.2, 1, 2)
-    for axes in (left, right):
-        axes.set_prop_cycle(color=[*TABLEAU_COLORS, "black"])
-    shown = table.assign(rho=table["price"].map({name: float(one.rho) for name, one in PRICES.items()})).dropna(
-        subset="rho"
-    )
-    for kind, group in shown.groupby("kind", sort=False):
-        left.plot(group["n"] * group["rho"], group["worst slope"], "o", ms=4, alpha=0.75, label=kind)
-        right.plot(group["n"] * group["rho"], group["width / oracle"], "o", ms=4, alpha=0.75, label=kind)
-    least = RULES.least_coverage(replicates, 0.95)
-    left.axhline(least, color="firebrick", lw=0.8, ls="--", label="least allowed")
-    left.set(xscale="log", xlabel="n rho", ylabel="coverage of 95% intervals", title="Worst slope")
-    right.axhline(RULES.width_cap, color="firebrick", lw=0.8, ls="--")
-    right.set(xscale="log", xlabel="n rho", ylabel="mean width / oracle", title="Widest slope", ylim=(0.9, 2.5))
-    left.legend(fontsize=7, frameon=False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    table = judged(measured("newton_ols", cells(), measure, arguments), arguments.replicates)
-    wrong = table["kind"].isin(WRONG)
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    notes = [
-        f"Cells: {len(table)}; failed: {int((~table['held']).sum())}, {int((~table['held'] & wrong).sum())} of them of "
-        "wrong models with rows far out, which nothing is claimed for: few rows decide, and noise hides them.",
-        f"Rules: coverage of every slope at least {least:.4f}, of the intercept {least - OF_INTERCEPT:.4f}, unless all "
-        f"fits are flagged; where n rho is at least {CLEAR:g}, a term is flagged or not determined in at most "
-        f"{MOST_MARKED:.0%} of fits. Widths, of finite intervals, are over those of the population's sandwich, "
-        "without a cap.",
-    ]
-    write_table(table, "newton_ols", arguments, notes, figure_of(table, arguments.replicates))
-    return [
-        least_coverage(
-            f"least coverage of 95% intervals of a slope, least squares by rounds: {which}",
-            part,
-            "worst slope",
-            by=CELL,
-            quantities=3,
-            design=f"n 500-50,000, rho .05-.5, {part['kind'].nunique()} designs",
-        )
-        for which, part in (("right models", table[~wrong]), ("wrong models with rows far out", table[wrong]))
-    ]
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_ols", __doc__.splitlines()[0], replicates=5000))
+STUDY = Study(
+    "newton_ols", cells, draw, summary,
+    (*claimed("right models", wrong=False), *claimed("wrong models with rows far out", wrong=True)),
+    figure=lambda table: scatter(
+        lambda rows: rows["n"] * rows["price"].map({name: float(one.rho) for name, one in PRICES.items()}),
+        {"worst slope": 0.95, "width / oracle": 1.1}, "kind", label="n rho",
+    )(table[table["price"].isin(PRICES)]),
+    notes=(
+        f"Slopes cover unless all fits are flagged, intercepts {OF_INTERCEPT:g} less; where n rho is at least "
+        f"{CLEAR:g}, a term is flagged or not determined in at most {MOST_MARKED:.0%} of fits. Nothing is claimed "
+        f"for wrong models with "
+        "rows far out: few rows decide, and noise hides them. Widths, of finite intervals, are over those of the "
+        "population's sandwich, without a cap.",
+    ),
+)  # fmt: skip

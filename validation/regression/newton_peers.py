@@ -6,7 +6,7 @@ import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -14,13 +14,12 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
-from matplotlib.figure import Figure
 from scipy import special
 
 import dpinfer as dpi
-from validation.common.cells import kept_all
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim
+from validation.common.study import Drawn, Study
 
 PRICES = {
     "epsilon = 1": dpi.PureDP(1.0),
@@ -89,6 +88,7 @@ class Design:
         return found.params[self.regressors].to_numpy(), found.bse[self.regressors].to_numpy()
 
 
+@cache
 def designs() -> list[Design]:
     """A real data set and a simulated one, for both models."""
     fair = {
@@ -164,80 +164,57 @@ def _diffprivlib(design: Design, price: dpi.PureDP, frame: pd.DataFrame, seed: i
         return np.ravel(model.fit(x, response).coef_) / half
 
 
-def measure(design: Design, method: str, price: Any, replicates: int, seed: int) -> float:
-    """Root mean squared error of slopes over that of the fit that is not private, averaged over slopes in squares.
+def draw(cell: tuple[int, str], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Squared errors of slopes, of every method and of the fit that is not private.
 
     Of a real data set the rows stay, and the error of the ordinary fit is its robust standard error.
     """
-    squares = []
-    for place in range(replicates):
-        frame = design.rows(np.random.default_rng([seed, place]))
-        found = fitted(design, method, price, frame, seed + place)
-        if found is None:
-            return float("nan")
+    (place, price), found = cell, {name: [] for name in ("plain", *METHODS)}
+    design = designs()[place]
+    for _ in range(replicates):
+        frame, seed = design.rows(rng), int(rng.integers(2**31))
         plain, errors = design.ordinary(frame)
-        apart = found - (plain if design.name == "fair" else SLOPES)
-        squares.append((apart**2, errors**2 if design.name == "fair" else (plain - SLOPES) ** 2))
-    private, ordinary = np.mean(squares, axis=0)
-    shares = private / ordinary + (1.0 if design.name == "fair" else 0.0)
-    return float(np.sqrt(np.mean(shares)))
+        found["plain"].append(errors**2 if design.name == "fair" else (plain - SLOPES) ** 2)
+        for method in METHODS:
+            served = fitted(design, method, PRICES[price], frame, seed)
+            truth = plain if design.name == "fair" else SLOPES
+            found[method].append(np.full(len(truth), np.nan) if served is None else (served - truth) ** 2)
+    return {name: np.array(rows) for name, rows in found.items()}
 
 
-def ratios(arguments: Options) -> pd.DataFrame:
-    """Return a row for each design and price, with the ratio of each method."""
-    methods = [method for method in METHODS if method != "diffprivlib" or has_diffprivlib()]
-    cells = list(product(designs(), PRICES))
-    parts = {
-        f"{design.name}-{design.model}-{price.replace(' ', '')}-{method}": partial(
-            measure, design, method, PRICES[price], arguments.replicates, arguments.seed
-        )
-        for (design, price), method in product(cells, methods)
+def summary(cell: tuple[int, str], drawn: Drawn) -> dict:
+    """Root mean squared errors over that of the fit that is not private, squares averaged over slopes."""
+    own = 1.0 if designs()[cell[0]].name == "fair" else 0.0
+    return {
+        method: float(np.sqrt(np.mean(drawn[method].mean(axis=0) / drawn["plain"].mean(axis=0) + own)))
+        for method in METHODS
     }
-    found = np.reshape(kept_all("newton_peers", parts, arguments), (len(cells), len(methods)))
-    rows = [{"data": design.name, "model": design.model, "price": price} for design, price in cells]
-    return pd.concat([pd.DataFrame(rows), pd.DataFrame(found, columns=methods)], axis=1)
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Ratios of every method, cell by cell."""
-    figure, axes = new_figure(9, 4.6)
-    labels = [f"{one.data}, {one.model}, {one.price}" for one in table.itertuples()]
-    for method in METHODS:
-        if method in table:
-            axes.plot(table[method], np.arange(len(table)), "o", ms=6, alpha=0.8, label=method)
-    axes.axvline(1, color="black", lw=0.8)
-    axes.set_yticks(np.arange(len(table)), labels, fontsize=8)
-    axes.set(xscale="log", xlabel="RMSE of slopes / RMSE of the fit that is not private")
-    axes.invert_yaxis()
-    axes.legend(fontsize=8, frameon=False)
-    return figure
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State the least ratio of each other method to iterations."""
+    slack, found = 1 - 2 / np.sqrt(table["replicates"].max()), []
+    made = f"{table['data'].nunique()} data sets, least squares and logit, {len(PRICES)} prices"
+    for method in ("blocks", "bootstrap", "diffprivlib"):
+        ratio = (table[method] / table["rounds"]).dropna()
+        if len(ratio):
+            what = f"least error of slopes over that by rounds at equal price: {method}"
+            found.append(Claim(what, f"{len(ratio)} cells: {made}", f"{ratio.min():.2f}", ratio.min() >= slack))
+    return found
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure, write the table and the figure."""
-    table = ratios(arguments)
-    notes = [
+STUDY = Study(
+    "newton_peers", [*product(range(4), PRICES)], draw, summary, most=40, also=claims,
+    axes=lambda cell: {"data": designs()[cell[0]].name, "model": designs()[cell[0]].model, "price": cell[1]},
+    figure=scatter("price", dict.fromkeys(METHODS, 1.0), ["data", "model"]),
+    notes=(
         "Root mean squared error of slopes over that of the fit that is not private, squares averaged over slopes. "
-        f"fair: {len(designs()[0].rows(np.random.default_rng(0))):,} rows that stay, whose ordinary fit has its robust "
-        f"standard errors; simulated: {SIMULATED:,} rows drawn anew, normal regressors within bounds of 4.",
-        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure price, and diffprivlib no other.",
+        f"fair: rows that stay, whose ordinary fit has its robust standard errors; simulated: {SIMULATED:,} rows drawn "
+        f"anew, "
+        "normal regressors within bounds of 4.",
+        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure price, and diffprivlib no other; "
+        "it is left out where it is not installed.",
         "Blocks look for a slope where the regressor moves the mean by no more than its range, or 16 on the scale "
         "of a logit.",
-    ]
-    if not has_diffprivlib():
-        notes.append("diffprivlib is not installed: its column is left out.")
-    write_table(table, "newton_peers", arguments, notes, figure_of(table))
-    slack = 1 - 2 / np.sqrt(arguments.replicates)
-    made = f"{table['data'].nunique()} data sets, least squares and logit, {len(PRICES)} prices"
-    claims = []
-    for method in ("blocks", "bootstrap", "diffprivlib"):
-        if method in table:
-            ratio = table[method] / table["rounds"]
-            told = f"least error of slopes over that by rounds at equal price: {method}"
-            least = float(ratio.min())
-            claims.append(Claim(told, f"{int(ratio.notna().sum())} cells: {made}", f"{least:.2f}", least >= slack))
-    return claims
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_peers", __doc__.splitlines()[0], replicates=40))
+    ),
+)  # fmt: skip

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from validation.common.cells import measured
-from validation.common.claims import RULES, Claim, largest_size, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study
 from validation.peers.peer_designs import Design, designs
-from validation.regression.newton_draws import Drawer
+from validation.regression.newton_draws import Drawer, covers, replicates
 
-CELL = ["data", "n", "price", "neighbors"]
 DESIGNS = {one.data: one for one in designs() if one.task == "ols" and one.data in ("fair", "simulated")}
 PRICES = {
     "epsilon = 0.1": dpi.PureDP(0.1),
@@ -55,73 +54,55 @@ def cells() -> list[Cell]:
     ]
 
 
-def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
-    """Draw, fit, and compare with the population's own line."""
-    design, rng = cell.design, np.random.default_rng([seed, place])
+@cache
+def truth_of(data: str) -> np.ndarray:
+    """The population's own line."""
+    rows = DESIGNS[data].population
+    return np.linalg.lstsq(np.column_stack([np.ones(len(rows)), rows[:, :-1]]), rows[:, -1], rcond=None)[0]
+
+
+def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
+    """Draw rows, fit, and test what is true."""
+    design, truth = cell.design, truth_of(cell.data)
+    every, rows = np.eye(len(truth)), design.population
+
+    def drawn(rng: np.random.Generator) -> tuple[dict, dict]:
+        return dict(zip(design.names, rows[rng.integers(0, len(rows), cell.n)].T, strict=True)), {}
+
+    def tests(fit: Any) -> dict:
+        return {"p": fit.contrast_pvalues(every, truth), "joint": fit.wald(every[1:], truth[1:])[2],
+                "by score": fit.method == "score"}  # fmt: skip
+
     drawer = Drawer(Newton(formula=design.formula, model="ols"), cell.context())
-    rows = design.population
-    whole = np.column_stack([np.ones(len(rows)), rows[:, :-1]])
-    truth = np.linalg.lstsq(whole, rows[:, -1], rcond=None)[0]
-    eye, covered, bounded, rejected, joint, by_score = np.eye(len(truth)), [], [], [], [], []
-    for _ in range(replicates):
-        drawn = rows[rng.integers(0, len(rows), cell.n)]
-        found = drawer.estimate(dict(zip(design.names, drawn.T, strict=True)), rng)
-        low, high = found.intervals(eye, 0.05).T
-        covered.append((low <= truth) & (truth <= high))
-        bounded.append(np.isfinite(high - low))
-        rejected.append(found.contrast_pvalues(eye, truth) < 0.05)
-        joint.append(found.wald(eye[1:], truth[1:])[2] < 0.05)
-        by_score.append(found.method == "score")
+    return replicates(drawer, drawn, truth, rng, count, more=tests)
+
+
+def summary(cell: Cell, drawn: Drawn) -> dict:
+    """Coverage and size of the worst coefficient, and the size of the joint test."""
+    bounded = np.isfinite(np.ptp(drawn["ends"], axis=-1))
     return {
-        **asdict(cell),
-        "coverage": float(np.mean(covered, axis=0).min()),
-        "size": float(np.mean(rejected, axis=0).max()),
-        "joint size": float(np.mean(joint)),
-        "bounded": float(np.mean(bounded, axis=0).min()),
-        "by score": float(np.mean(by_score)),
-        "coefficients": len(truth),
-        "replicates": replicates,
-    }
+        "coverage": covers(drawn["ends"], truth_of(cell.data)).mean(axis=0).min(),
+        "size": (drawn["p"] < 0.05).mean(axis=0).max(), "joint size": (drawn["joint"] < 0.05).mean(),
+        "bounded": bounded.mean(axis=0).min(), "by score": drawn["by score"].mean(), "coefficients": bounded.shape[1],
+    }  # fmt: skip
 
 
-def figure_of(table: pd.DataFrame, replicates: int) -> Figure:
-    """Coverage, and sizes of tests, of every cell."""
-    figure, (left, right) = new_figure(9, 3.6, 1, 2, sharey=True)
-    rows = np.arange(len(table))
-    names = [f"{one.data}, {one.n:,}, {one.price}, {one.neighbors}" for one in table.itertuples()]
-    left.plot(table["coverage"], rows, "o", ms=4)
-    left.axvline(RULES.least_coverage(replicates, 0.95), color="firebrick", lw=0.8, ls="--")
-    left.set(title="Coverage of 95% intervals, worst", yticks=rows, xlim=(0.88, 1.002))
-    left.set_yticklabels(names, fontsize=6)
-    right.plot(table["size"], rows, "o", ms=4, label="one coefficient, worst")
-    right.plot(table["joint size"], rows, "s", ms=4, mfc="none", label="all slopes")
-    right.axvline(0.05, color="grey", lw=0.8)
-    right.set(title="True hypotheses rejected at .05", xlim=(0, 0.15))
-    right.legend(fontsize=7, frameon=False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    table = measured("newton_weak", cells(), measure, arguments)
-    notes = [
-        "Rows are drawn with replacement from a population whose own least squares line is the truth. Noise dominates "
-        "nearly all of these fits. Coverage and size: of the worst coefficient; joint size: of the test of all slopes.",
-    ]
-    write_table(table, "newton_weak", arguments, notes, figure_of(table, arguments.replicates))
-    where = f"{len(DESIGNS)} populations, n 1,000 and 10,000, epsilon .1 and 1, rho .002 and .02"
-    by = {"by": CELL, "design": where}
-    return [
-        least_coverage(
-            "least coverage of 95% intervals of a coefficient, least squares by rounds where noise dominates",
-            table, held=None, quantities="coefficients", **by,
-        ),
-        largest_size("size at .05 of tests of a coefficient, least squares by rounds where noise dominates",
-                     table, "size", level=0.05, **by),
-        largest_size("size at .05 of the joint test of slopes, least squares by rounds where noise dominates",
-                     table, "joint size", level=0.05, **by),
-    ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("regression.newton_weak", __doc__.splitlines()[0], replicates=1000))
+WHERE = f"{len(DESIGNS)} populations, n 1,000 and 10,000, epsilon .1 and 1, rho .002 and .02"
+STUDY = Study(
+    "newton_weak", cells, draw, summary,
+    (
+        Rule("least coverage of 95% intervals of a coefficient, least squares by rounds where noise dominates",
+             "coverage",
+             quantities="coefficients", design=WHERE),
+        Rule("size at .05 of tests of a coefficient, least squares by rounds where noise dominates", "size", "size",
+             0.05,
+             quantities="coefficients", design=WHERE),
+        Rule("size at .05 of the joint test of slopes, least squares by rounds where noise dominates", "joint size",
+             "size",
+             0.05, design=WHERE),
+    ),
+    figure=scatter("price", {"coverage": 0.95, "size": 0.05, "joint size": 0.05}, ["data", "n"]),
+    notes=("Rows are drawn with replacement from a population whose own least squares line is the truth. Noise "
+           "dominates nearly all of these fits. Coverage and size: of the worst coefficient; joint size: of the test "
+           "of all slopes.",),
+)  # fmt: skip

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
+from dpinfer.privacy import NEIGHBORS
 from dpinfer.studies.populations import truncated_normal
-from validation.common.cells import kept
-from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common import simulated
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim, Rule
+from validation.common.simulated import RULES, Case
+from validation.common.study import Drawn, Study
 
 SIGMA, CUT = 0.2, 2.5
 CLUSTERS = 40
 STRAINED = ("equal spread", "spread with x", "bent mean", "clusters")
 ALARM = float(stats.norm.isf(1e-4))
-CELL = ["n", "slopes", "regressors", "neighbors", "price"]
-MARKERS = {"uniform": "o", "skewed": "s", "loose": "^", "collinear": "v", "rare": "D"}
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,6 @@ class Kind:
 
     regressors: str
     slopes: int
-    sizes: tuple[int, ...]
-    prices: tuple[dpi.privacy.Privacy, ...]
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -93,60 +89,38 @@ class Kind:
         return {**dict(zip(self.names, x, strict=True)), "y": y}
 
 
-def kinds() -> list[Kind]:
+def cases() -> list[Case]:
     """The grid: the main one, other units on its uniform part, and designs chosen to hurt."""
     zcdp = tuple(dpi.ZCDP(rho) for rho in (0.02, 0.1, 1.0))
     others = (dpi.PureDP(2.0), dpi.ApproxDP(1.0, 1e-6), dpi.GDP(1.0))
-    main = [
-        Kind(regressors, slopes, (200, 1000, 10000), zcdp + (others if regressors == "uniform" else ()))
+    grid = [
+        (Kind(regressors, slopes), (200, 1000, 10000), zcdp + (others if regressors == "uniform" else ()))
         for slopes in (1, 5)
         for regressors in ("uniform", "skewed")
     ]
-    hurting = [Kind(*one, (1000, 10000), zcdp[1:]) for one in (("loose", 1), ("collinear", 5), ("rare", 2))]
-    return main + hurting
+    grid += [(Kind(*one), (1000, 10000), zcdp[1:]) for one in (("loose", 1), ("collinear", 5), ("rare", 2))]
+    return [
+        Case(kind.regressors, "", kind, dpi.ols("y ~ " + " + ".join(kind.names), method="gram"), kind.truth,
+             kind.schema,
+             n, prices, neighbors, contrasts=kind.contrasts)
+        for kind, sizes, prices in grid for neighbors in NEIGHBORS for n in sizes
+    ]  # fmt: skip
 
 
-def judge(kind: Kind, neighbors: str, replicates: int, seed: int, jobs: int) -> pd.DataFrame:
-    """Study one kind under one relation; a row per number of rows, price and run, with the worst slope."""
-    study = dpi.coverage_study(
-        kind,
-        dpi.ols("y ~ " + " + ".join(kind.names), method="gram"),
-        schema=kind.schema(neighbors),
-        truth=kind.truth,
-        contrasts=kind.contrasts,
-        n=kind.sizes,
-        privacy=kind.prices,
-        neighbors=neighbors,
-        replicates=replicates,
-        seed=seed,
-        n_jobs=jobs,
-        progress=False,
-    )
-    judged = study.check(RULES, n_jobs=jobs)
-    rows = []
-    for (n, price, run), cell in judged.groupby(["n", "privacy", "run"], sort=False):
-        slope = cell[cell["term"].isin(kind.names)]
-        contrast = cell[~cell["term"].isin(kind.names)]
-        rows.append(
-            {
-                "n": n,
-                "slopes": kind.slopes,
-                "regressors": kind.regressors,
-                "neighbors": neighbors,
-                "price": price,
-                "kappa": cell["kappa"].iloc[0],
-                "coverage": slope["coverage"].min(),
-                "contrast coverage": contrast["coverage"].min(),
-                "width / oracle": cell["width / oracle"].max(),
-                "width / ordinary": slope["width / ordinary"].mean(),
-                "unbounded": cell["unbounded"].max(),
-                "flagged": cell["flagged"].iloc[0],
-                "replicates": int(cell["replicates"].iloc[0]),
-                "run": run,
-                "held": bool(cell["held"].all()),
-            }
-        )
-    return pd.DataFrame(rows)
+def summary(case: Case, drawn: Drawn) -> list[dict]:
+    """A row for each price: the worst slope, and the contrast."""
+    found = []
+    for price, group in pd.DataFrame(simulated.rows(case, drawn)).groupby("privacy", sort=False):
+        slope = group["term"].isin(case.generate.names)
+        widest = group.loc[group["width / oracle"].fillna(-1).idxmax()]
+        found.append({
+            "price": price, "kappa": group["kappa"].iloc[0], "coverage": group.loc[slope, "coverage"].min(),
+            "contrast coverage": group.loc[~slope, "coverage"].min(), "worst": group["coverage"].min(),
+            "width / oracle": widest["width / oracle"], "error of width / oracle": widest["error of width / oracle"],
+            "width / ordinary": group.loc[slope, "width / ordinary"].mean(), "unbounded": group["unbounded"].max(),
+            "flagged": group["flagged"].iloc[0], "unbounded cap": RULES.unbounded_cap,
+        })  # fmt: skip
+    return found
 
 
 @dataclass(frozen=True)
@@ -161,30 +135,26 @@ class SlopeTest:
         return {"x": x, "y": -0.5 + self.b * x + rng.normal(0.0, 0.5, n)}
 
 
-def slope_test(n: int, b: float, replicates: int, seed: int, jobs: int) -> dict:
-    """Share of rejections of a zero slope at level .05 under GDP(1), replace_one."""
+def published(b: float, n: int) -> Case:
+    """Return the published test of a zero slope at level .05 under GDP(1), replace_one."""
     schema = dpi.Schema({name: dpi.Real(-2, 2, missing=0.0, impossible=0.0) for name in ("x", "y")})
-    study = dpi.coverage_study(
-        SlopeTest(b),
-        dpi.ols("y ~ x", method="gram"),
-        schema=schema,
-        truth={"x": b} if b == 0 else {},
-        n=n,
-        privacy=dpi.GDP(1.0),
-        neighbors="replace_one",
-        replicates=replicates,
-        seed=seed,
-        n_jobs=jobs,
-        progress=False,
-    )
-    cell = study.cells.set_index("term").loc["x"]
-    return {
-        "n": n,
-        "b": b,
-        "rejected": cell["rejection"],
-        "Monte Carlo error": cell["MCSE of rejection"],
-        "replicates": replicates,
-    }
+    truth = {"x": b} if b == 0 else {"x": 0.4}
+    return Case("slope test", "", SlopeTest(b), dpi.ols("y ~ x", method="gram"), truth, lambda _: schema, n,
+                (dpi.GDP(1.0),), "replace_one", extra={"b": b})  # fmt: skip
+
+
+def claims_of_tests(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State what the slope tests show: sizes in .042-.058, power at least .99."""
+    found = []
+    for row in table.to_dict("records"):
+        what = "size of the slope test at .05" if row["b"] == 0 else "power of the slope test at .05"
+        shape = f"X ~ N(.5, 1), sd .5, clamp 2, GDP(1), replace_one, n = {row['n']:,}, b = {row['b']:g}"
+        error = max(np.sqrt(row["rejection"] * (1 - row["rejection"]) / row["replicates"]), 1e-4)
+        low, high = row["rejection"] - ALARM * error, row["rejection"] + ALARM * error
+        held = (low <= 0.058 and high >= 0.042) if row["b"] == 0 else high >= 0.99
+        known = ".107 (Monte Carlo F test)" if row["b"] == 0 else ".967"
+        found.append(Claim(what, shape, f"{row['rejection']:.4f}", held, published=known, error=f"{error:.4f}"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -211,145 +181,58 @@ class Strained:
         return {"x": x, "y": 0.5 * x + 0.05 * error}
 
 
-def oracle_of(kind: str, replicates: int, seed: int, jobs: int) -> dict:
-    """Width over the oracle's, and coverage beside what that width implies, where noise is small."""
-    study = dpi.coverage_study(
-        Strained(kind),
-        dpi.ols("y ~ x", method="gram"),
-        schema=dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(-1, 2)),
-        truth=None,
-        n=2000,
-        privacy=dpi.ZCDP(100.0),
-        replicates=replicates,
-        seed=seed,
-        n_jobs=jobs,
-        progress=False,
-    )
-    cell = study.cells.set_index("term").loc["x"]
-    ratio, error = cell["width / oracle"], cell["MCSE of width / oracle"]
-    normal = stats.norm.isf(0.025)
-    implied = 2 * stats.norm.cdf(normal * ratio) - 1
-    slope = 2 * normal * stats.norm.pdf(normal * ratio)
-    allowed = ALARM * float(np.hypot(np.sqrt(implied * (1 - implied) / replicates), slope * error))
-    return {
-        "errors": kind,
-        "width / oracle": ratio,
-        "MCSE of width / oracle": error,
-        "coverage": cell["coverage"],
-        "coverage that the width implies": implied,
-        "allowed difference": allowed,
-        "replicates": replicates,
-        "held": bool(abs(cell["coverage"] - implied) <= allowed),
-    }
-
-
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Coverage and width against kappa."""
-    figure, (left, right) = new_figure(10, 4.2, 1, 2)
-    first = table[table["run"] == "first"]
-    for (regressors, slopes), group in first.groupby(["regressors", "slopes"]):
-        marker = MARKERS[str(regressors)]
-        label = f"{regressors}, {slopes} slope{'s' if slopes > 1 else ''}"
-        left.plot(group["kappa"], group["coverage"], marker, ms=4.5, alpha=0.75, label=label)
-        wide = group[group["kappa"] >= 1]
-        right.plot(wide["kappa"], wide["width / oracle"], marker, ms=4.5, alpha=0.75, label=label)
-    least = RULES.least_coverage(int(first["replicates"].iloc[0]), 0.95)
-    limits(left, 0.95, least, "least allowed")
-    left.set(xscale="log", xlabel="kappa (signal over noise of the design)", ylim=(min(0.92, least - 0.01), 1.005))
-    left.set_ylabel("coverage of 95% intervals")
-    left.set_title("Worst slope of every cell")
-    right.axhline(RULES.width_cap, color="firebrick", lw=0.8, ls="--", label="cap where kappa is at least 3")
-    right.axvline(RULES.kappa, color="grey", lw=0.8, ls=":")
-    right.set(xscale="log", xlabel="kappa", ylabel="mean width / oracle width", ylim=(0.95, 1.7))
-    right.set_title("Bounded intervals against the oracle")
-    for axes in (left, right):
-        axes.legend(fontsize=7.5, frameon=False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    cells = [(kind, neighbors) for kind in kinds() for neighbors in ("add_remove", "replace_one")]
-    parts = [
-        kept(
-            "ols_coverage",
-            index,
-            arguments,
-            partial(judge, *cell, arguments.replicates, arguments.seed + 100 * index, arguments.jobs),
-        )
-        for index, cell in enumerate(tqdm(cells, desc="studies"))
-    ]
-    table = pd.concat(parts, ignore_index=True)
-    first = table["run"] == "first"
-    notes = [
-        f"Cells: {int(first.sum())}; failed at first: {int((first & ~table['held']).sum())}; failed again at ten times "
-        f"the replicates: {int((~first & ~table['held']).sum())}.",
-        "Rules: coverage of every slope and of the contrast at least "
-        f"{RULES.least_coverage(arguments.replicates, 0.95):.4f}; where kappa is at least {RULES.kappa:g}, mean width "
-        f"at most {RULES.width_cap:g} times the oracle's and at most {RULES.unbounded_cap:.1%} of intervals unbounded. "
-        "Coverage is that of the worst slope.",
-    ]
-    write_table(table, "ols_coverage", arguments, notes, figure_of(table))
-    tests = pd.DataFrame(
-        [slope_test(n, 0.0, 4 * arguments.replicates, arguments.seed, arguments.jobs) for n in (200, 5000)]
-        + [slope_test(200, 0.4, arguments.replicates, arguments.seed, arguments.jobs)]
-    )
-    error = stats.norm.isf(1e-4)
-    tests["required"] = ["size in .042-.058", "size in .042-.058", "power at least .99"]
-    tests["published"] = [".107 (Monte Carlo F test)", ".107 (Monte Carlo F test)", ".967"]
-    low, high = (
-        tests["rejected"] - error * tests["Monte Carlo error"],
-        tests["rejected"] + error * tests["Monte Carlo error"],
-    )
-    tests["held"] = [bool(low[i] <= 0.058 and high[i] >= 0.042) for i in (0, 1)] + [bool(high[2] >= 0.99)]
-    write_table(tests, "ols_slope_test", arguments, [])
-    known = pd.DataFrame([oracle_of(one, arguments.replicates, arguments.seed, arguments.jobs) for one in STRAINED])
-    shown = [
-        "Intervals of r times the oracle's width cover 2 Phi(1.96 r) - 1, as far as estimates are normal: where the "
-        "standard errors of a design are wrong, the width over the oracle's says so."
-    ]
-    write_table(known, "ols_oracle", arguments, shown)
-    return [*_claims(table, tests), *_of_oracle(known)]
-
-
-def _of_oracle(known: pd.DataFrame) -> list[Claim]:
-    """The oracle knows the population: its width implies the coverage, right or wrong as the intervals are."""
-    away = (known["coverage"] - known["coverage that the width implies"]).abs()
-    worst = known.loc[(away / known["allowed difference"]).idxmax()]
+def strained() -> list[Case]:
+    """Noise is small: widths over the oracle's say where standard errors are wrong."""
+    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(-1, 2))
     return [
-        Claim(
-            "coverage less what the width over the oracle's implies",
-            f"{len(known)} designs, n = 2,000, rho = 100: errors spread equally or not, a bent mean, clusters",
-            f"{worst['coverage'] - worst['coverage that the width implies']:.4f}",
-            known["held"].all(),
-            error=f"{worst['allowed difference'] / ALARM:.4f}",
+        Case(
+            kind, "", Strained(kind), dpi.ols("y ~ x", method="gram"), None, lambda _: schema, 2000, (dpi.ZCDP(100.0),)
         )
+        for kind in STRAINED
     ]
 
 
-def _claims(table: pd.DataFrame, tests: pd.DataFrame) -> list[Claim]:
-    claims = [
-        least_coverage(
-            "least coverage of 95% intervals of a slope or contrast, from cross-products",
-            table.assign(coverage=table[["coverage", "contrast coverage"]].min(axis=1)),
-            by=CELL,
-            quantities=4,
-            design="n 200-10,000, 1-5 slopes, five kinds of regressors, both relations, four units",
-        ),
-        largest_width(
-            "largest mean width over the oracle's where kappa is at least 3: regression from cross-products",
-            table[table["kappa"] >= RULES.kappa],
-            by=CELL,
-        ),
-    ]
-    for row in tests.itertuples():
-        what = "size of the slope test at .05" if row.b == 0 else "power of the slope test at .05"
-        shape = f"X ~ N(.5, 1), sd .5, clamp 2, GDP(1), replace_one, n = {row.n:,}, b = {row.b:g}"
-        claims.append(
-            Claim(what, shape, f"{row.rejected:.4f}", row.held, published=row.published, error=f"{row[4]:.4f}")
-        )
-    return claims
+def implied(case: Case, drawn: Drawn) -> list[dict]:
+    """Coverage beside what the width over the oracle's implies: the oracle knows the population."""
+    row = next(one for one in simulated.rows(case, drawn) if one["term"] == "x")
+    ratio, normal, count = row["width / oracle"], stats.norm.isf(0.025), len(next(iter(drawn.values())))
+    told = 2 * stats.norm.cdf(normal * ratio) - 1
+    slope = 2 * normal * stats.norm.pdf(normal * ratio)
+    return [{"width / oracle": ratio, "coverage": row["coverage"], "coverage that the width implies": told,
+             "away": (row["coverage"] - told) / np.hypot(np.sqrt(told * (1 - told) / count),
+                                                         slope * row["error of width / oracle"])}]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("regression.ols_coverage", __doc__.splitlines()[0], replicates=5000))
+def oracle_claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """The width implies the coverage, right or wrong as the intervals are."""
+    worst = table.loc[table["away"].abs().idxmax()]
+    apart = worst["coverage"] - worst["coverage that the width implies"]
+    return [
+        Claim("coverage less what the width over the oracle's implies",
+              f"{len(table)} designs, n = 2,000, rho = 100: errors spread equally or not, a bent mean, clusters",
+              f"{apart:.4f}", (table["away"].abs() <= ALARM).all(), error=f"{abs(apart / worst['away']):.4f}")
+    ]  # fmt: skip
+
+
+STUDY = (
+    Study(
+        "ols_coverage", cases, simulated.draw, summary,
+        (
+            Rule("least coverage of 95% intervals of a slope or contrast, from cross-products", "worst", quantities=4,
+                 design="n 200-10,000, 1-5 slopes, five kinds of regressors, both relations, four units"),
+            Rule("", "unbounded", "size", "unbounded cap", where=simulated.clear),
+            Rule("largest mean width over the oracle's where kappa is at least 3: regression from cross-products",
+                 "width / oracle", "width", RULES.width_cap, where=simulated.clear),
+        ),
+        axes=lambda case: {"n": case.n, "slopes": case.generate.slopes, "regressors": case.name,
+                           "neighbors": case.neighbors},
+        by=("price",), figure=scatter("kappa", {"worst": 0.95, "width / oracle": RULES.width_cap},
+                                      ["regressors", "slopes"]),
+        notes=("Coverage is that of the worst slope.",),
+    ),
+    Study("ols_slope_test", [published(0.0, 200), published(0.0, 5000), published(0.4, 200)], simulated.draw,
+          simulated.rows, axes=lambda case: {"n": case.n, "b": case.extra["b"]}, also=claims_of_tests),
+    Study("ols_oracle", strained, simulated.draw, implied, axes=lambda case: {"errors": case.name}, also=oracle_claims,
+          notes=("Intervals of r times the oracle's width cover 2 Phi(1.96 r) - 1, as far as estimates are normal: "
+                 "where the standard errors of a design are wrong, the width over the oracle's says so.",)),
+)  # fmt: skip

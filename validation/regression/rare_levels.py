@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.studies.populations import truncated_normal
-from validation.common.cells import kept
-from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common import simulated
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.simulated import Case
+from validation.common.study import Drawn, Study
 
-CELL = ["rows of the level", "its mean", "rho"]
 N, SIGMA, SLOPE = 5000, 0.2, 0.2
 LEVELS = tuple(range(1, 9))
 MEANS = np.array([0.0, 0.1, -0.1, 0.05, -0.05, 0.1, -0.1])
@@ -69,127 +67,62 @@ class Rows:
         return {"x": x, "g": g + 1, "y": mean + SLOPE * x + spread * error}
 
 
-def study(rows: Rows, price: float, replicates: int, seed: int, jobs: int) -> pd.DataFrame:
-    """Return the cells of one design, by term."""
-    found = dpi.coverage_study(
-        rows,
-        dpi.ols(FORMULA, method="gram"),
-        schema=rows.schema,
-        truth=TRUTH,
-        n=N,
-        privacy=dpi.ZCDP(price),
-        replicates=replicates,
-        seed=seed,
-        n_jobs=jobs,
-        progress=False,
-    )
-    return found.cells.set_index("term")
+def case(rows: Rows, price: float) -> Case:
+    """Return the regression on rows at a price."""
+    return Case("", "", rows, dpi.ols(FORMULA, method="gram"), TRUTH, lambda _: rows.schema, N, (dpi.ZCDP(price),),
+                extra={"rows of the level": rows.few, "its mean": "extreme" if rows.extreme else "middle",
+                       "rho": price})  # fmt: skip
 
 
-def judge(rows: Rows, price: float, without: pd.DataFrame, arguments: Options, seed: int) -> list[dict]:
-    """Compare one design with that without the level; where coverage fails, run it at ten times the replicates."""
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    out = []
-    for run, factor, plus in (("first", 1, 0), ("rerun", RULES.rerun_factor, RULES.rerun_seed)):
-        replicates = factor * arguments.replicates
-        found = study(rows, price, replicates, seed + plus, arguments.jobs)
-        others = list(TRUTH)
-        ratio = (found["width"] / without["width"])[others]
-        row = {
-            "rows of the level": rows.few,
-            "its mean": "extreme" if rows.extreme else "middle",
-            "rho": price,
-            "coverage": found["coverage"][others].min(),
-            "mean coverage": found["coverage"][others].mean(),
-            "without the level": without["coverage"].min(),
-            "width / without": ratio.max(),
-            "unbounded": found["unbounded"][others].max(),
-            "level not determined": found["unbounded"][f"C(g)[T.{LEVELS[-1]}]"],
-            "cap": np.nan if rows.extreme else CAPS.get(rows.few, np.nan),
-            "replicates": replicates,
-            "run": run,
-        }
-        covered = row["coverage"] >= least
-        row["held"] = bool(covered and row["unbounded"] == 0 and not row["width / without"] > row["cap"])
-        out.append(row)
-        if covered:
-            break
-    return out
+def cases() -> list[Case]:
+    """Every number of rows, at both means and all prices."""
+    return [case(Rows(*one), price) for price, one in product(PRICES, product(ROWS, (False, True)))]
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Coverage and width against the rows of the level."""
-    figure, (left, right) = new_figure(10, 4.2, 1, 2)
-    first = table[table["run"] == "first"]
-    places = {rows: place for place, rows in enumerate(ROWS)}
-    for (price, mean), group in first.groupby(["rho", "its mean"], sort=False):
-        at = group["rows of the level"].map(places)
-        style = {"marker": "o" if mean == "middle" else "^", "ms": 4.5, "alpha": 0.8}
-        left.plot(at, group["coverage"], label=f"rho {price:g}, {mean}", **style)
-        right.plot(at, group["width / without"], label=f"rho {price:g}, {mean}", **style)
-    least = RULES.least_coverage(int(first["replicates"].iloc[0]), 0.95)
-    limits(left, 0.95, least, "least allowed")
-    left.set(
-        ylim=(min(0.92, least - 0.01), 1.005), ylabel="coverage of 95% intervals", title="Worst of the other terms"
-    )
-    caps = pd.Series(CAPS)
-    right.plot(caps.index.map(places), caps, "_", color="firebrick", ms=16, label="cap of middle")
-    right.set(ylabel="mean width / that without the level", title="Widest of the other terms")
-    for axes in (left, right):
-        axes.set_xticks(list(places.values()), [str(rows) for rows in places])
-        axes.set_xlabel(f"rows of the level, of {N:,}")
-        axes.legend(fontsize=7.5, frameon=False)
-    return figure
+def draw(one: Case, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Draw the regression, and the same one without the level."""
+    without = simulated.draw(case(Rows(0, extreme=False, declared=False), one.extra["rho"]), rng, replicates)
+    return {**simulated.draw(one, rng, replicates), **{f"without|{key}": found for key, found in without.items()}}
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    cells = [(Rows(few, extreme), price) for price in PRICES for extreme in (False, True) for few in ROWS]
-    without = {
-        price: study(
-            Rows(0, extreme=False, declared=False), price, arguments.replicates, arguments.seed, arguments.jobs
-        )
-        for price in PRICES
-    }
-    found = [
-        row
-        for index, (rows, price) in enumerate(tqdm(cells, desc="studies"))
-        for row in kept(
-            "rare_levels",
-            index,
-            arguments,
-            partial(judge, rows, price, without[price], arguments, arguments.seed + 100 * (index + 1)),
-        )
-    ]
-    table = pd.DataFrame(found)
-    first = table["run"] == "first"
-    notes = [
-        f"Cells: {int(first.sum())}; failed at first: {int((first & ~table['held']).sum())}; failed again at ten times "
-        f"the replicates: {int((~first & ~table['held']).sum())}.",
-        f"Rules: coverage of every other term at least {RULES.least_coverage(arguments.replicates, 0.95):.4f}; all of "
-        "their intervals bounded; mean width over that of the same regression without the level at most "
+def summary(one: Case, drawn: Drawn) -> dict:
+    """Compare the other terms with those without the level."""
+    plain = {key.removeprefix("without|"): found for key, found in drawn.items() if key.startswith("without|")}
+    known = {row["term"]: row for row in simulated.rows(one, plain)}
+    every = {row["term"]: row for row in simulated.rows(one, {key: drawn[key] for key in drawn if key not in
+                                                              {f"without|{name}" for name in plain}})}  # fmt: skip
+    found = [every[term] for term in TRUTH]
+    ratios = [row["width"] / known[row["term"]]["width"] for row in found]
+    place = int(np.argmax(ratios))
+    apart = [one["error of width"] / one["width"] for one in (found[place], known[found[place]["term"]])]
+    return {
+        "coverage": min(row["coverage"] for row in found), "mean coverage": np.mean([row["coverage"] for row in found]),
+        "without the level": min(row["coverage"] for row in known.values()), "width / without": ratios[place],
+        "error of width / without": ratios[place] * np.hypot(*apart),
+        "unbounded": max(row["unbounded"] for row in found),
+        "cap": np.nan if one.generate.extreme else CAPS.get(one.generate.few, np.nan),
+    }  # fmt: skip
+
+
+STUDY = Study(
+    "rare_levels", cases, draw, summary,
+    (
+        Rule("least coverage of 95% intervals of the terms beside a near-empty level", "coverage",
+             quantities=len(TRUTH),
+             design=f"a level of {ROWS[0]}-{ROWS[-1]} rows of {N:,}, rho {PRICES[0]:g}-{PRICES[-1]:g}"),
+        Rule("", "unbounded", "value", 1e-9),
+        Rule("largest mean width beside a near-empty level over that without the level", "width / without", "width",
+             "cap",
+             where=lambda table: table["cap"].notna()),
+    ),
+    axes=lambda one: dict(one.extra),
+    figure=scatter("rows of the level", {"coverage": 0.95, "width / without": np.nan}, ["rho", "its mean"], log=False),
+    notes=(
+        "All intervals of the other terms are bounded; mean width over that of the same regression without the level "
+        "at most "
         + ", ".join(f"{cap:g} ({rows} rows)" for rows, cap in CAPS.items())
         + ". The level has seven others beside it; its own interval is left out. An extreme level has its mean near "
         "the end of the declared range: what it adds to the width is reported, and has no cap, for its coefficient "
         "multiplies the noise whether it is near-empty or not.",
-    ]
-    write_table(table, "rare_levels", arguments, notes, figure_of(table))
-    return [
-        least_coverage(
-            "least coverage of 95% intervals of the terms beside a near-empty level",
-            table,
-            by=CELL,
-            design=f"a level of {ROWS[0]}-{ROWS[-1]} rows of {N:,}, rho {PRICES[0]:g}-{PRICES[-1]:g}",
-        ),
-        largest_width(
-            "largest mean width beside a near-empty level over that without the level",
-            table[table["cap"].notna()],
-            "width / without",
-            by=CELL,
-            cap="cap",
-        ),
-    ]
-
-
-if __name__ == "__main__":
-    run(options("regression.rare_levels", __doc__.splitlines()[0], replicates=1000))
+    ),
+)  # fmt: skip

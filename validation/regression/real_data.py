@@ -9,19 +9,15 @@ estimated otherwise, and the check function is smoothed. They are judged against
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
-from hashlib import sha256
-from importlib import import_module
 from itertools import product
 from typing import Any, NamedTuple
 
 import formulaic
-import joblib
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
@@ -32,13 +28,11 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.results import GLMResults
 from dpinfer.results.base import PrivateResults
-from validation.common.cells import kept_all
-from validation.common.claims import RULES, Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim, Rule
+from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import Drawer, encoded
-from validation.regression.real_populations import POPULATIONS, STATSMODELS, Population
-
-__all__ = ["POPULATIONS", "run", "run_cell"]
+from validation.regression.real_populations import POPULATIONS, Population
 
 BELOW, FAR_BELOW = 0.015, 0.05
 """How far coverage may fall below that of the non-private interval, and how far where no flag names the coefficient."""
@@ -56,14 +50,11 @@ WIDTHS = {("ZCDP(0.5)", 2000): (1.35, 2.3), ("ZCDP(0.05)", 5000): (1.7, 3.0)}
 ERRORS = {("ZCDP(0.5)", 2000): (1.3, 2.2), ("ZCDP(0.05)", 5000): (1.6, 3.0)}
 """Width and RMSE over those without privacy: the largest median over the slopes of all cells, and the worst slope."""
 
-MAIN = (*WIDTHS, (PURE, PURE_N))
-"""Prices and numbers of rows for which widths are asked."""
-
 WORST_ERROR = 5.0
 """Largest RMSE ratio of replicates whose interval is bounded."""
 
-LEVEL, ALPHA, SIZE_ABOVE = 0.95, 0.05, 0.015
-"""Level of intervals and tests; how far the size of a test may lie above that of the non-private test, or of alpha."""
+ALPHA, SIZE_ABOVE = 0.05, 0.015
+"""Level of tests; how far the size of one may lie above that of the test without privacy, or the level."""
 
 SIZES = (1000, 2000, 5000, 20_000)
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), PURE: dpi.PureDP(1)}
@@ -71,22 +62,20 @@ SHUFFLED_SIZES, SHUFFLED_PRICES = (1000, 5000), ("ZCDP(0.5)", "ZCDP(0.05)")
 EVERY = 3
 """One regression in so many is asked under replace_one, too, and one with its regressors shuffled."""
 
-QUICK, QUICK_CELLS = 20, (
+QUICK_CELLS = (
     ("fair affair", 2000, False),
     ("fair affair, logit", 2000, False),
-    ("fair affair, probit", 2000, True),
+    ("fair affair, logit", 1000, True),
     ("fair children, poisson", 2000, False),
     ("randhie visits, short", 5000, False),
     ("randhie visits, linear", 5000, False),
 )  # fmt: skip
-"""A run of at most so many replicates a cell takes these cells alone: regression, n, and whether shuffled."""
+"""Of a quick run: regression, n, and whether shuffled."""
 
-FEWEST, LISTED, WIDEST = 50, 5, 50.0
-"""Replicates from which coverage among some is judged; cells listed for each claim; widest ratio of the figure."""
+FEWEST, WIDEST = 50, 50.0
+"""Replicates from which coverage among some is judged; widest ratio of the figure."""
 
-FAR = float(stats.norm.isf(RULES.alarm))
 NORMAL = float(stats.norm.isf(ALPHA / 2))
-CELL = ["regression", "mode", "neighbors", "n", "privacy", "quantity", "term"]
 
 
 # --- the fits without privacy ---------------------------------------------------------------------------------------
@@ -351,62 +340,28 @@ class Cell(NamedTuple):
         amount = self.privacy.rho if isinstance(self.privacy, dpi.ZCDP) else self.privacy.epsilon
         return f"{type(self.privacy).__name__}({float(amount):g})"
 
-    @property
-    def key(self) -> str:
-        """Name of what is stored of it: another record has another one."""
-        asked = POPULATIONS[self.name]
-        given = sorted((name, getattr(one, "alpha", type(one).__name__)) for name, one in asked.options.items())
-        record = repr((asked.model, asked.formula, asked.options.get("q"), given, dict(asked.schema.items())))
-        mode = "-shuffled" if self.shuffled else ""
-        slug = re.sub(r"\W+", "-", f"{self.name} {self.n} {self.price} {self.neighbors}").strip("-")
-        return f"{slug}{mode}-{sha256(record.encode()).hexdigest()[:8]}"
 
+def draw(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Draw and fit; of a replicate that fails, nothing is known.
 
-def run_cell(
-    name: str,
-    n: int,
-    privacy: Any,
-    neighbors: str = "add_remove",
-    replicates: int = 100,
-    seed: int = 0,
-    *,
-    shuffled: bool = False,
-) -> pd.DataFrame:
-    """Draw, fit and measure one cell; a row for each coefficient, the joint test, effects and predictions.
-
-    Parameters
-    ----------
-    name : str
-        A key of `POPULATIONS`.
-    n : int
-        Rows drawn a replicate.
-    privacy : privacy parameters, or one of the labels of `PRICES`
-    neighbors : {"add_remove", "replace_one"}
-    replicates, seed : int
-        Rows depend on the name, n and the seed alone: prices are compared on the same rows.
-    shuffled : bool
-        Whether regressors are drawn apart from the response, so that all slopes are zero.
+    Where a cell is ``shuffled``, regressors are drawn apart from the response, so that all slopes are zero.
     """
-    cell = Cell(name, n, PRICES.get(privacy, privacy) if isinstance(privacy, str) else privacy, neighbors, shuffled)
-    base = prepared(name)
-    rows, noise = (
-        np.random.default_rng([seed, int.from_bytes(sha256(one.encode()).digest()[:4], "big")])
-        for one in (f"{name} {n} {shuffled}", f"{name} {n} {shuffled} {cell.price} {neighbors}")
-    )
-    asked = Asked.of(base, cell)
-    found, failures = [], 0
+    base = prepared(cell.name)
+    asked, found = Asked.of(base, cell), []
     for _ in range(replicates):
-        of_x = rows.integers(len(base.y), size=n)
-        of_y = rows.integers(len(base.y), size=n) if shuffled else of_x
+        of_x = rng.integers(len(base.y), size=cell.n)
+        of_y = rng.integers(len(base.y), size=cell.n) if cell.shuffled else of_x
         try:
-            found.append(replicate(base, cell, asked, of_x, of_y, noise))
+            found.append(replicate(base, cell, asked, of_x, of_y, rng))
         except (dpi.errors.DPInferError, np.linalg.LinAlgError, FloatingPointError) as error:
-            failures += 1
-            print(f"{cell.key}: {type(error).__name__}: {error}", file=sys.stderr)
-    if not found:
-        return pd.DataFrame()
-    stacked = {field: np.array([one[field] for one in found]) for field in found[0]}
-    return measures(base, cell, stacked, failures)
+            found.append(None)
+            print(f"{cell}: {type(error).__name__}: {error}", file=sys.stderr)
+    known = [one for one in found if one is not None]
+    if not known:
+        raise RuntimeError(f"{cell}: all replicates fail")
+    blank = {name: np.full_like(np.asarray(one, dtype=float), np.nan) for name, one in known[0].items()}
+    stacked = {name: np.array([np.asarray((one or blank)[name], dtype=float) for one in found]) for name in blank}
+    return {**stacked, "failed": np.array([one is None for one in found])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -546,8 +501,10 @@ def named_by(flags: Sequence[str], names: Sequence[str]) -> np.ndarray:
     return np.array([bool(re.search(rf"(?<![^\s'\"]){re.escape(name)}(?=[,;.:'\"]?(\s|$))", text)) for name in names])
 
 
-def measures(base: Prepared, cell: Cell, found: dict[str, np.ndarray], failures: int) -> pd.DataFrame:
+def summary(cell: Cell, drawn: Drawn) -> list[dict]:
     """Return a row for each quantity."""
+    base, failed = prepared(cell.name), drawn["failed"]
+    found = {name: values[~failed] for name, values in drawn.items() if name != "failed"}
     k = len(base.truth)
     labels = [("intercept" if place == 0 else "slope", name) for place, name in enumerate(base.names)]
     others = found["truth"].shape[1] - k
@@ -564,7 +521,7 @@ def measures(base: Prepared, cell: Cell, found: dict[str, np.ndarray], failures:
         "n rho": cell.n * float(cell.privacy.rho) if isinstance(cell.privacy, dpi.ZCDP) else np.nan,
         "coefficients": k,
     }
-    counted = {"any flag": found["any"].mean(), "failures": failures, "replicates": len(found["any"])}
+    counted = {"any flag": found["any"].mean(), "failures": int(failed.sum())}
     rows = []
     for place, (quantity, term) in enumerate(labels):
         one = {
@@ -573,7 +530,16 @@ def measures(base: Prepared, cell: Cell, found: dict[str, np.ndarray], failures:
         rows.append({**fixed, "quantity": quantity, "term": term, **measured_of(one), **counted})
     joint = {"size": rejected(found["joint"]), "non-private size": rejected(found["plain joint"])}
     joint["score size"] = rejected(found["score joint"]) if cell.shuffled else np.nan
-    return pd.DataFrame([*rows, {**fixed, "quantity": "joint", "term": "all slopes", **joint, **counted}])
+    return [asked_of(row) for row in [*rows, {**fixed, "quantity": "joint", "term": "all slopes", **joint, **counted}]]
+
+
+def asked_of(row: dict) -> dict:
+    """Add what is asked of a row beside the fit without privacy."""
+    plain, unflagged = (row.get(f"non-private coverage{one}", np.nan) for one in ("", " unflagged"))
+    return {
+        **row, "least coverage": np.clip(plain - BELOW, 0, 1), "least unflagged": np.clip(unflagged - FAR_BELOW, 0, 1),
+        "most size": max(np.nan_to_num(row.get("non-private size", np.nan)), ALPHA) + SIZE_ABOVE,
+    }  # fmt: skip
 
 
 def rejected(pvalues: np.ndarray) -> float:
@@ -591,19 +557,24 @@ def measured_of(one: dict[str, np.ndarray]) -> dict[str, float]:
     width, plain_width = (np.ptp(one[field], axis=1) for field in ("ends", "plain ends"))
     bounded = np.isfinite(width)
     error, plain_error = one["estimate"] - truth, one["plain"] - truth
-    silent = ~one["named"]
+    silent = one["named"] < 0.5
 
     def share(which: np.ndarray, among: np.ndarray) -> float:
         return float(which[among].mean()) if among.any() else np.nan
 
-    def ratio(among: np.ndarray) -> float:
+    def ratio(name: str, among: np.ndarray) -> dict[str, float]:
         among = among & exists & np.isfinite(error)
-        return float(np.sqrt((error[among] ** 2).mean() / (plain_error[among] ** 2).mean())) if among.any() else np.nan
+        if among.sum() < 2:
+            return {name: np.nan, f"error of {name}": np.nan}
+        return dict(
+            zip((name, f"error of {name}"), map(float, rmse_ratio(error[among], plain_error[among])), strict=True)
+        )
 
     typical = float(np.median(plain_width[exists])) / (2 * NORMAL) if exists.any() else np.nan
     relative = np.where(bounded, width, np.inf)[exists] / plain_width[exists]
     return {
         "truth": float(np.mean(truth)),
+        "unflagged fits": int(silent.sum()) if silent.sum() >= FEWEST else 0,
         "coverage": float(covers.mean()),
         "non-private coverage": share(plain_covers, exists),
         "coverage where bounded": share(covers, bounded),
@@ -612,8 +583,9 @@ def measured_of(one: dict[str, np.ndarray]) -> dict[str, float]:
         "coverage unflagged": share(covers, silent),
         "non-private coverage unflagged": share(plain_covers, silent & exists),
         "width ratio": float(np.median(relative)) if exists.any() else np.nan,
-        "RMSE ratio": ratio(np.ones_like(bounded)),
-        "RMSE ratio where bounded": ratio(bounded),
+        "error of width ratio": 1.25 * float(np.std(relative[np.isfinite(relative)])) / np.sqrt(max(exists.sum(), 1)),
+        **ratio("RMSE ratio", np.ones_like(bounded)),
+        **ratio("RMSE ratio where bounded", bounded),
         "largest error": float(np.nanmax(np.abs(error))) / typical if np.isfinite(error).any() else np.nan,
         "noise share": float(np.nanmedian(one["noise"])) if "noise" in one else np.nan,
         "size": rejected(one["p"]) if "p" in one else np.nan,
@@ -625,177 +597,93 @@ def measured_of(one: dict[str, np.ndarray]) -> dict[str, float]:
 # --- what is asked for ----------------------------------------------------------------------------------------------
 
 
-def least_beside(plain: pd.Series, replicates: pd.Series, below: float) -> np.ndarray:
-    """Return the least coverage asked for beside the non-private one, less Monte Carlo error by `RULES`."""
-    return stats.binom.ppf(RULES.alarm, replicates, np.clip(plain - below, 0, 1)) / replicates
+def at(quantity: str | list[str], mode: str = "drawn", **asked: Any) -> Callable[[pd.DataFrame], pd.Series]:
+    """Return what finds rows of a quantity and a mode: at a price and n, of enough n rho, or otherwise as asked."""
+
+    def where(table: pd.DataFrame) -> pd.Series:
+        found = table["quantity"].isin([quantity] if isinstance(quantity, str) else quantity) & (table["mode"] == mode)
+        for name, value in asked.items():
+            column = table[name.replace("_", " ")]
+            found &= value(column) if callable(value) else column == value
+        return found
+
+    return where
 
 
-def largest_share(share: np.ndarray | float, replicates: pd.Series) -> np.ndarray:
-    """Return the largest share seen where the true one is as given, all rows together (Bonferroni)."""
-    nulls = max(len(replicates), 1)
-    return stats.binom.isf(RULES.size_alarm / nulls, replicates, share) / replicates
+SLOPES = at("slope")
+PURE_SLOPES = at("slope", privacy=PURE, n=PURE_N, coefficients=lambda k: k <= PURE_COEFFICIENTS)
+PURE_TOLD = f"of slopes on real data, {PURE}, n = {PURE_N:,}, at most {PURE_COEFFICIENTS} coefficients"
+RULES = (
+    Rule("coverage of 95% intervals of slopes on real data, beside the non-private ones", "coverage",
+         limit="least coverage",
+         where=SLOPES),
+    Rule("coverage of slopes on real data where the noise share is below .5, at most .99 and two Monte Carlo errors",
+         "coverage",
+         "share", MOST_COVERAGE, where=at("slope", noise_share=lambda share: share < LIGHT_NOISE)),
+    Rule("coverage of slopes on real data where no flag names them, beside the non-private ones less .05",
+         "coverage unflagged",
+         limit="least unflagged", count="unflagged fits",
+         where=at("slope", unflagged_fits=lambda count: count >= FEWEST)),
+    Rule("coverage of 95% intervals of average effects and predictions on real data, beside the non-private ones",
+         "coverage",
+         limit="least coverage", where=at(["effect", "prediction"])),
+    *(Rule(f"share of unbounded intervals of slopes on real data where n rho is at least {least:g}", "unbounded",
+           "share", most,
+           where=at("slope", n_rho=lambda information, least=least: information >= least)) for least,
+           most in UNBOUNDED.items()),
+    Rule(f"share of unbounded intervals {PURE_TOLD}", "unbounded", "share", PURE_UNBOUNDED, where=PURE_SLOPES),
+    Rule(f"median width over the non-private one {PURE_TOLD}", "width ratio", "width", PURE_WIDTH, where=PURE_SLOPES),
+    *(Rule(f"worst {name} over the non-private one of slopes on real data, {price}, n = {n:,}", f"{name} ratio", kind,
+           worst,
+           where=at("slope", privacy=price, n=n))
+      for name, kind, asked in (("width", "width", WIDTHS), ("RMSE", "value", ERRORS))
+      for (price, n), (_, worst) in asked.items()),
+    Rule("RMSE over the non-private one of slopes on real data where the interval is bounded",
+         "RMSE ratio where bounded", "value",
+         WORST_ERROR, where=at("slope", unbounded=lambda share: share < 0.95)),
+    *(Rule(f"size at .05 of {what}", column, "size", "most size", where=at(quantity, mode))
+      for what, quantity, mode, column in (
+          ("t tests of the truth, slopes on real data", "slope", "drawn", "size"),
+          ("joint Wald tests of the truth, slopes on real data", "joint", "drawn", "size"),
+          ("t tests of shuffled regressors", "slope", "shuffled", "size"),
+          ("joint Wald tests of shuffled regressors", "joint", "shuffled", "size"),
+          ("score tests of shuffled regressors", "slope", "shuffled", "score size"),
+          ("joint score tests of shuffled regressors", "joint", "shuffled", "score size"),
+      )),
+)  # fmt: skip
 
 
-def claim(what: str, rows: pd.DataFrame, value: str, limit: np.ndarray | float, kind: str, sign: int = 1) -> Claim:
-    """Judge a column of every row: at most the limit, or at least for ``sign=-1``; print the worst rows."""
-    rows = rows.assign(limit=limit).dropna(subset=[value, "limit"])
-    design = f"{rows['regression'].nunique()} regressions on real data, {len(rows)} rows"
-    if rows.empty:
-        return Claim(what, "", "no cell", held=True, kind=kind, cells=0)  # type: ignore[arg-type]
-    excess = sign * (rows[value].clip(upper=1e9) - rows["limit"])
-    order = excess.sort_values(ascending=False, kind="stable").index
-    worst, failed = rows.loc[order[0]], int((excess > 0).sum())
-    print(f"\n{what}: {failed} of {len(rows)} fail")
-    for _, row in rows.loc[order[:LISTED]].iterrows():
-        print(f"  {row[value]:.4g} ({'at most' if sign > 0 else 'at least'} {row['limit']:.4g}): {said(row)}")
-    return Claim(
-        what,
-        design,
-        f"{worst[value]:.4g}",
-        failed == 0,
-        kind=kind,
-        threshold=f"{'at most' if sign > 0 else 'at least'} {worst['limit']:.4g}",
-        worst=said(worst),
-        cells=len(rows),
-        failed=failed,
-        replicates=int(rows["replicates"].max()),
-    )
-
-
-def said(row: pd.Series) -> str:
-    """Name a row."""
-    return f"{row['regression']}: {row['term']}, n = {row['n']:,}, {row['privacy']}, {row['neighbors']}"
-
-
-def middle(what: str, rows: pd.DataFrame, value: str, most: float) -> Claim:
-    """Judge the median of a column over all rows."""
-    if rows.empty:
-        return Claim(what, "", "no cell", held=True, cells=0)
-    found = float(rows[value].median())
-    design = f"{rows['regression'].nunique()} regressions on real data, {len(rows)} slopes"
-    print(f"\n{what}: {found:.3g} (at most {most:g})")
-    return Claim(what, design, f"{found:.3g}", found <= most, kind="value", threshold=f"at most {most:g}")
-
-
-def claims_of(table: pd.DataFrame) -> list[Claim]:
-    """Judge the table."""
-    drawn = table[table["mode"] == "drawn"]
-    slopes = drawn[drawn["quantity"] == "slope"]
-    light = slopes[slopes["noise share"] < LIGHT_NOISE]
-    silent = slopes[(1 - slopes["flagged"]) * slopes["replicates"] >= FEWEST]
-    count = ((1 - silent["flagged"]) * silent["replicates"]).round()
-    others = drawn[drawn["quantity"].isin(["effect", "prediction"])]
-    over = np.sqrt(MOST_COVERAGE * (1 - MOST_COVERAGE) / light["replicates"])
-    found = [
-        claim(
-            "coverage of 95% intervals of slopes on real data, beside the non-private ones",
-            slopes,
-            "coverage",
-            least_beside(slopes["non-private coverage"], slopes["replicates"], BELOW),
-            "coverage",
-            -1,
-        ),
-        claim(
-            "coverage of slopes on real data where the noise share is below .5, at most .99 and two Monte Carlo errors",
-            light,
-            "coverage",
-            np.minimum(MOST_COVERAGE + 2 * over, 1.0),
-            "value",
-        ),
-        claim(
-            "coverage of slopes on real data where no flag names them, beside the non-private ones less .05",
-            silent,
-            "coverage unflagged",
-            least_beside(silent["non-private coverage unflagged"], count, FAR_BELOW),
-            "coverage",
-            -1,
-        ),
-        claim(
-            "coverage of 95% intervals of average effects and predictions on real data, beside the non-private ones",
-            others,
-            "coverage",
-            least_beside(others["non-private coverage"], others["replicates"], BELOW),
-            "coverage",
-            -1,
-        ),
-    ]
-    for least, most in UNBOUNDED.items():
-        rows = slopes[slopes["n rho"] >= least]
-        what = f"share of unbounded intervals of slopes on real data where n rho is at least {least:g}"
-        found.append(claim(what, rows, "unbounded", largest_share(most, rows["replicates"]), "value"))
-    pure = slopes[(slopes["privacy"] == PURE) & (slopes["n"] == PURE_N) & (slopes["coefficients"] <= PURE_COEFFICIENTS)]
-    where = f"of slopes on real data, {PURE}, n = {PURE_N:,}, at most {PURE_COEFFICIENTS} coefficients"
-    most_pure = largest_share(PURE_UNBOUNDED, pure["replicates"])
-    found += [
-        claim(f"share of unbounded intervals {where}", pure, "unbounded", most_pure, "value"),
-        claim(f"median width over the non-private one {where}", pure, "width ratio", PURE_WIDTH, "width"),
-    ]
-    for (price, n), (typical, worst) in WIDTHS.items():
-        rows = slopes[(slopes["privacy"] == price) & (slopes["n"] == n)]
-        what = f"width over the non-private one of slopes on real data, {price}, n = {n:,}"
-        found += [
-            middle(f"median {what}", rows, "width ratio", typical),
-            claim(f"worst {what}", rows, "width ratio", worst, "width"),
-        ]
-    for (price, n), (typical, worst) in ERRORS.items():
-        rows = slopes[(slopes["privacy"] == price) & (slopes["n"] == n)]
-        what = f"RMSE over the non-private one of slopes on real data, {price}, n = {n:,}"
-        chance = 1 + FAR * np.sqrt((1 - worst**-2) / rows["replicates"])
-        found += [
-            middle(f"median {what}", rows, "RMSE ratio", typical),
-            claim(f"worst {what}", rows, "RMSE ratio", worst * chance, "value"),
-        ]
-    bounded = slopes[(1 - slopes["unbounded"]) * slopes["replicates"] >= FEWEST]
-    what = "RMSE over the non-private one of slopes on real data where the interval is bounded"
-    found.append(claim(what, bounded, "RMSE ratio where bounded", WORST_ERROR, "value"))
-    return [*found, *sizes_of(table)]
-
-
-def sizes_of(table: pd.DataFrame) -> list[Claim]:
-    """Judge the sizes of tests: of the truth, and of zero with shuffled regressors."""
-    asked = {
-        ("drawn", "slope", "size"): "size at .05 of t tests of the truth, slopes on real data",
-        ("drawn", "joint", "size"): "size at .05 of joint Wald tests of the truth, slopes on real data",
-        ("shuffled", "slope", "size"): "size at .05 of t tests of shuffled regressors",
-        ("shuffled", "joint", "size"): "size at .05 of joint Wald tests of shuffled regressors",
-        ("shuffled", "slope", "score size"): "size at .05 of score tests of shuffled regressors",
-        ("shuffled", "joint", "score size"): "size at .05 of joint score tests of shuffled regressors",
-    }
+def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
+    """Judge medians over all slopes, and write the summary."""
+    write_table(summary_of(table), "real_data_summary", options, ["Rows by coefficient are in real_data.csv."])
     found = []
-    for (mode, quantity, column), what in asked.items():
-        rows = table[(table["mode"] == mode) & (table["quantity"] == quantity)]
-        rows = rows.dropna(subset=[column])
-        allowed = np.maximum(rows["non-private size"].fillna(ALPHA), ALPHA) + SIZE_ABOVE
-        found.append(claim(what, rows, column, largest_share(allowed, rows["replicates"]), "size"))
+    for name, asked in (("width", WIDTHS), ("RMSE", ERRORS)):
+        for (price, n), (typical, _) in asked.items():
+            rows = table[at("slope", privacy=price, n=n)(table)]
+            if len(rows):
+                middle = float(rows[f"{name} ratio"].median())
+                design = f"{rows['regression'].nunique()} regressions on real data, {len(rows)} slopes"
+                what = f"median {name} over the non-private one of slopes on real data, {price}, n = {n:,}"
+                found.append(Claim(what, design, f"{middle:.3g}", middle <= typical, threshold=f"at most {typical:g}"))
     return found
 
 
 # --- the grid, the summary and the figure ---------------------------------------------------------------------------
 
 
-def cells(replicates: int, only: str = "", *, main: bool = False) -> list[Cell]:
-    """Return the cells of a run: the quick ones, or the grid, of regressions whose name holds ``only``.
-
-    With ``main`` it is the settings alone for which widths and errors are asked.
-    """
-    if replicates <= QUICK and not only:
-        return [Cell(name, n, PRICES["ZCDP(0.5)"], "add_remove", shuffled) for name, n, shuffled in QUICK_CELLS]
-    names = [name for name in POPULATIONS if only.lower() in name.lower()]
-    places = {name: place for place, name in enumerate(POPULATIONS)}
-    if main:
-        return [Cell(name, n, PRICES[price], "add_remove", False) for name, (price, n) in product(names, MAIN)]
-    grid = [Cell(name, n, price, "add_remove", False) for name, n, price in product(names, SIZES, PRICES.values())]
-    replaced = [
-        Cell(name, n, price, "replace_one", False)
-        for name, n, price in product(names, SIZES, PRICES.values())
-        if places[name] % EVERY == 1
-    ]
-    shuffled = [
-        Cell(name, n, PRICES[price], "add_remove", True)
-        for name, n, price in product(names, SHUFFLED_SIZES, SHUFFLED_PRICES)
-        if places[name] % EVERY == 0
-    ]
-    return [*grid, *replaced, *shuffled]
+def cells() -> list[Cell]:
+    """Every regression at all sizes and prices; some under replace_one, too, and some with regressors shuffled."""
+    sized = [*product(SIZES, PRICES.values())]
+    grid = [Cell(name, n, price, "add_remove", False) for name, (n, price) in product(POPULATIONS, sized)]
+    for place, name in enumerate(POPULATIONS):
+        if place % EVERY == 1:
+            grid += [Cell(name, n, price, "replace_one", False) for n, price in sized]
+        if place % EVERY == 0:
+            grid += [
+                Cell(name, n, PRICES[price], "add_remove", True)
+                for n, price in product(SHUFFLED_SIZES, SHUFFLED_PRICES)
+            ]
+    return grid
 
 
 def summary_of(table: pd.DataFrame) -> pd.DataFrame:
@@ -855,47 +743,15 @@ def figure_of(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def run(arguments: Options, only: str = "", *, main: bool = False) -> list[Claim]:
-    """Run every cell, or a part (see `cells`), and judge what they found."""
-    asked = cells(arguments.replicates, only, main=main)
-    parts = {
-        one.key: partial(
-            run_cell, one.name, one.n, one.privacy, one.neighbors, arguments.replicates, arguments.seed,
-            shuffled=one.shuffled,
-        )
-        for one in asked
-    }  # fmt: skip
-    with joblib.parallel_config("loky", inner_max_num_threads=1):
-        table = pd.concat(kept_all("real_data", parts, arguments), ignore_index=True)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    table.to_csv(arguments.out / "real_data.csv", index=False, float_format="%.4g")
-    judged = claims_of(table)
-    sets = {POPULATIONS[one.name].data for one in asked}
-    notes = [
-        f"{table['regression'].nunique()} regressions on {len(sets)} data sets "
-        f"({len(sets & {*STATSMODELS})} of statsmodels), {len(asked)} cells. Rows are drawn with replacement; the "
-        "truth is statsmodels' fit of all rows.",
+STUDY = Study(
+    "real_data", cells, draw, summary, RULES, axes=lambda _: {}, most=1000, also=claims, figure=figure_of,
+    by=("regression", "mode", "neighbors", "n", "privacy", "quantity", "term"),
+    quick=lambda cell: (cell.name, cell.n, cell.shuffled) in QUICK_CELLS and cell.price == "ZCDP(0.5)",
+    notes=(
+        f"{len(POPULATIONS)} regressions on data sets of statsmodels and others. Rows are drawn with replacement; the "
+        f"truth is "
+        "statsmodels' fit of all rows. Unbounded intervals count as covering.",
         "Huber's and quantile regressions are judged by the truth of statsmodels, though ours estimates the scale "
         "otherwise and smooths the check function. The non-private quantile regression is smoothed, too, but less.",
-        "Rows by coefficient are in real_data.csv: unbounded intervals count as covering.",
-    ]
-    write_table(summary_of(table), "real_data_summary", arguments, notes)
-    write_figure(figure_of(table), "real_data", arguments)
-    return judged
-
-
-def main() -> None:
-    """Run the script; ``--only`` takes the regressions whose name holds a word."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--only", default="", help="regressions whose name holds this word")
-    parser.add_argument("--main", action="store_true", help="only the settings for which widths are asked")
-    chosen, rest = parser.parse_known_args()
-    given, sys.argv[1:] = sys.argv[1:], rest
-    arguments = options("regression.real_data", __doc__.splitlines()[0] + " --only WORD takes a part.", replicates=1000)
-    command = " ".join(["python -m validation.regression.real_data", *given])
-    for one in run(replace(arguments, command=command), chosen.only, main=chosen.main):
-        print(f"{'held  ' if one.held else 'FAILED'} {one.what}: {one.ours} ({one.threshold}); {one.worst}")
-
-
-if __name__ == "__main__":
-    import_module("validation.regression.real_data").main()  # workers find its cached functions by this name
+    ),
+)  # fmt: skip

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import statsmodels.api as sm
-from matplotlib.figure import Figure
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
-from validation.common.cells import measured
-from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
-from validation.regression.newton_draws import Drawer
+from validation.common.outputs import scatter
+from validation.common.rules import Claim, Rule
+from validation.common.study import Drawn, Study
+from validation.regression.newton_draws import Drawer, covers, replicates
 
-CELL = ["model", "errors", "n", "price", "neighbors"]
 SLOPES = np.array([0.0, 0.8, -0.5, 0.6])
 BOUND = 12.0
 WIDTH_CAP, SMALL_NOISE = 1.15, 0.1
@@ -36,7 +34,6 @@ PRICES = {
     "epsilon = 2": dpi.PureDP(2.0),
     "epsilon = 2, delta = 1e-6": dpi.ApproxDP(2.0, 1e-6),
 }
-COLORS = {"normal": "C0", "t3": "C1", "exponential": "C2", "heteroscedastic": "C3"}
 
 
 @dataclass(frozen=True)
@@ -140,73 +137,37 @@ def cells() -> list[Cell]:
     return main + others
 
 
-def measure(cell: Cell, place: int, replicates: int, seed: int) -> dict:
-    """Draw, fit, and compare to the truth and to the oracle; unbounded intervals are left out of the mean width."""
-    drawer = Drawer(cell.question, cell.context())
-    rng = np.random.default_rng([seed, place])
-    truth, oracle = cell.truth, cell.oracle
-    ends, errors, shares, flagged = [], [], [], []
-    for _ in range(replicates):
-        x, y = cell.rows(rng)
-        fit = drawer.estimate({"a": x[:, 1], "b": x[:, 2], "c": x[:, 3], "y": np.clip(y, -BOUND, BOUND)}, rng)
-        ends.append(fit.intervals(np.eye(4), 0.05))
-        errors.append(fit.params - truth)
+def data(cell: Cell, rng: np.random.Generator) -> tuple[dict, dict]:
+    """Draw one data set as columns."""
+    x, y = cell.rows(rng)
+    return {"a": x[:, 1], "b": x[:, 2], "c": x[:, 3], "y": np.clip(y, -BOUND, BOUND)}, {}
+
+
+def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
+    """Draw and fit."""
+
+    def more(fit: Any) -> dict:
         noise = np.diag(fit.cov_noise)
-        shares.append(float((noise / (noise + np.diag(fit.cov_sampling))).max()))
-        flagged.append(bool(fit.flags))
-    low, high = np.array(ends)[..., 0], np.array(ends)[..., 1]
-    covered = ((low <= truth) & (truth <= high)).mean(axis=0)
-    widths = np.where(np.isfinite(high - low), high - low, np.nan) / (2 * stats.norm.ppf(0.975) * oracle)
+        return {"share": (noise / (noise + np.diag(fit.cov_sampling))).max(), "flags": bool(fit.flags)}
+
+    return replicates(Drawer(cell.question, cell.context()), partial(data, cell), cell.truth, rng, count, more=more)
+
+
+def summary(cell: Cell, drawn: Drawn) -> dict:
+    """Compare to the truth and to the oracle; unbounded intervals are left out of the median width."""
+    covered, width = covers(drawn["ends"], cell.truth).mean(axis=0), np.ptp(drawn["ends"], axis=-1)
+    widths = np.where(np.isfinite(width), width, np.nan) / (2 * stats.norm.ppf(0.975) * cell.oracle)
+    bias = np.median(drawn["error"], axis=0) / cell.oracle
+    wide = np.nanmedian(widths, axis=0) if np.isfinite(widths).any() else np.full(4, np.inf)
+    share = float(np.median(drawn["share"]))
     return {
-        **asdict(cell),
-        "intercept": float(covered[0]),
-        "worst slope": float(covered[1:].min()),
-        "width / oracle": float(np.nanmedian(widths, axis=0).max()) if np.isfinite(widths).any() else float("inf"),
-        "bias / oracle": float(
-            (np.median(errors, axis=0) / oracle)[np.argmax(np.abs(np.median(errors, axis=0) / oracle))]
-        ),
-        "noise share": float(np.median(shares)),
-        "unbounded": float(np.isnan(widths).any(axis=1).mean()),
-        "flagged": float(np.mean(flagged)),
-        "replicates": replicates,
-    }
-
-
-def widest(replicates: int) -> float:
-    """Largest median width over the oracle's that is allowed; few replicates leave it uncertain by a few percent."""
-    return WIDTH_CAP if replicates >= 1000 else WIDTH_CAP + 0.3 / np.sqrt(replicates)
-
-
-def judged(table: pd.DataFrame, least: float) -> pd.DataFrame:
-    """Say which cells hold: coverage everywhere, width where noise is small."""
-    cap = widest(int(table["replicates"].iloc[0]))
-    right = table[["intercept", "worst slope"]].min(axis=1) >= least
-    narrow = (table["width / oracle"] <= cap) | (table["noise share"] > SMALL_NOISE)
-    return table.assign(covers=right, narrow=narrow)
-
-
-def figure_of(table: pd.DataFrame, least: float) -> Figure:
-    """Coverage and width against the share of noise."""
-    figure, (left, right) = new_figure(10, 4.2, 1, 2)
-    for errors, group in table.groupby("errors"):
-        for is_huber, part in group.groupby(group["model"] == "huber"):
-            style = {
-                "marker": "s" if is_huber else "o",
-                "ls": "",
-                "ms": 4.5,
-                "alpha": 0.75,
-                "color": COLORS[str(errors)],
-            }
-            worst = part[["intercept", "worst slope"]].min(axis=1)
-            left.plot(part["noise share"], worst, label=f"{errors}{', Huber' if is_huber else ''}", **style)
-            right.plot(part["noise share"], part["width / oracle"], **style)
-    limits(left, 0.95, least, "least allowed")
-    left.set(xlabel="share of noise in the variance", ylabel="coverage of 95% intervals, worst coefficient")
-    left.legend(fontsize=7, frameon=False)
-    right.axhline(WIDTH_CAP, color="firebrick", lw=0.8, ls="--")
-    right.axvline(SMALL_NOISE, color="grey", lw=0.8, ls=":")
-    right.set(xlabel="share of noise in the variance", ylabel="median width / oracle", ylim=(0.8, 3))
-    return figure
+        "kind": "Huber" if cell.model == "huber" else "quantile", "intercept": covered[0],
+        "worst slope": covered[1:].min(),
+        "worst": covered.min(), "width / oracle": float(wide.max()),
+        "error of width / oracle": 1.25 * float(np.nanstd(widths[:, np.argmax(wide)])) / np.sqrt(len(widths)),
+        "bias / oracle": float(bias[np.argmax(np.abs(bias))]), "noise share": share,
+        "unbounded": float(np.isnan(widths).any(axis=1).mean()), "flagged": float(drawn["flags"].mean()),
+    }  # fmt: skip
 
 
 def equality() -> float:
@@ -224,54 +185,25 @@ def equality() -> float:
     return max(found)
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Run every cell, judge it, write the table and the figure."""
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    table = judged(measured("robust_coverage", cells(), measure, arguments), least)
-    notes = [
-        f"Cells: {len(table)}; too little coverage: {int((~table['covers']).sum())}; too wide: "
-        f"{int((~table['narrow']).sum())}.",
-        f"Rules: coverage of the intercept and of every slope at least {least:.4f}; where noise is at most "
-        f"{SMALL_NOISE:.0%} of the variance, median width at most {widest(arguments.replicates):.3g} times the "
-        "oracle's. The oracle knows the true density at the quantile and has no noise.",
-    ]
-    write_table(table, "robust_coverage", arguments, notes, figure_of(table, least))
-    return _claims(table)
-
-
-def _claims(table: pd.DataFrame) -> list[Claim]:
-    claims = []
-    for name, part in (("quantile", table[table["model"] != "huber"]), ("Huber", table[table["model"] == "huber"])):
-        design_ = f"{len(part)} cells: n 2,000-10,000, four laws of errors, four units, both relations"
-        claims.append(
-            least_coverage(
-                f"least coverage of 95% intervals, {name} regression",
-                part.assign(coverage=part[["intercept", "worst slope"]].min(axis=1)),
-                by=CELL,
-                held="covers",
-                quantities=3,
-                design=design_,
-            )
-        )
-        claims.append(
-            largest_width(
-                f"largest median width over the oracle's where noise is small, {name} regression",
-                part[part["noise share"] <= SMALL_NOISE],
-                by=CELL,
-                cap=widest(int(table["replicates"].iloc[0])),
-            )
-        )
+def equality_claim(*_: Any) -> list[Claim]:
+    """State the distance to statsmodels."""
     apart = equality()
-    claims.append(
-        Claim(
-            "largest difference to statsmodels' RLM, in standard errors, without noise",
-            "normal and t3 errors, n = 5,000, rho = 1e8",
-            f"{apart:.4f}",
-            apart < 0.02,
-        )
-    )
-    return claims
+    return [Claim("largest difference to statsmodels' RLM, in standard errors, without noise",
+                  "normal and t3 errors, n = 5,000, rho = 1e8", f"{apart:.4f}", apart < 0.02)]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("regression.robust_coverage", __doc__.splitlines()[0], replicates=20))
+STUDY = Study(
+    "robust_coverage", cells, draw, summary,
+    (
+        Rule("least coverage of 95% intervals, {part} regression", "worst", split="kind", quantities=4,
+             design="88 cells: n 2,000-10,000, four laws of errors, four units, both relations"),
+        Rule("largest median width over the oracle's where noise is small, {part} regression", "width / oracle",
+             "width",
+             WIDTH_CAP, split="kind", where=lambda table: table["noise share"] <= SMALL_NOISE),
+    ),
+    figure=scatter("noise share", {"worst": 0.95, "width / oracle": WIDTH_CAP}, ["kind", "errors"], log=False),
+    also=equality_claim,
+    notes=(f"Coverage of the intercept and of every slope; where noise is at most {SMALL_NOISE:.0%} of the variance, "
+           f"median width at most {WIDTH_CAP:g} times the oracle's, who knows the true density at the quantile and "
+           f"has no noise.",),
+)  # fmt: skip

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
-from matplotlib.figure import Figure
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.regression.gram import GramDesign, suggested_row_norm
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common import simulated
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim, Rule
+from validation.common.simulated import Case
+from validation.common.study import Drawn, Study
 
 PRICES = (0.05, 0.2)
 CUT = 4.0
@@ -91,120 +94,99 @@ def norms(design: Design, frame: pd.DataFrame) -> np.ndarray:
     return np.sqrt(1 + np.square(scaled).sum(axis=0))
 
 
-def compare(design: Design, rho: float, arguments: Options, seed: int, *, linear: bool) -> dict:
-    """Return one row of a table: the same draws of rows, with the suggested bound and without any.
+@cache
+def fitted(place: int) -> Any:
+    """The ordinary fit of all rows of a design."""
+    return smf.ols(DESIGNS[place].formula, DESIGNS[place].frame).fit()
+
+
+def case(place: int, rho: float, *, linear: bool, bounded: bool) -> Case:
+    """Return a regression with the suggested bound, or without any.
 
     ``linear`` puts the fitted line with normal errors of equal spread, cut at `CUT`, in place of the response.
     """
-    frame, bound, schema = design.frame, design.bound, design.schema
-    fitted = smf.ols(design.formula, frame).fit()
-    slopes = list(fitted.params.index[1:])
-    cells = {name: frame[name].to_numpy() for name in frame}
-    response, line, spread = design.formula.split(" ~ ")[0], fitted.fittedvalues.to_numpy(), np.sqrt(fitted.scale)
+    design, whole = DESIGNS[place], fitted(place)
+    schema, response = design.schema, design.formula.split(" ~ ")[0]
+    line, spread = whole.fittedvalues.to_numpy(), np.sqrt(whole.scale)
+    cells = {name: values.to_numpy() for name, values in design.frame.items()}
     if linear:
         ends = line.min() - CUT * spread, line.max() + CUT * spread
         schema = dpi.Schema({**dict(schema), response: dpi.Real(*map(float, ends))})
 
     def drawn(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
-        places = rng.integers(0, len(frame), n)
+        places = rng.integers(0, len(line), n)
         found = {name: values[places] for name, values in cells.items()}
         if linear:
             found[response] = line[places] + spread * np.clip(rng.normal(size=n), -CUT, CUT)
         return found
 
-    found = {}
-    for given in (None, bound):
-        study = dpi.coverage_study(
-            drawn,
-            dpi.ols(design.formula, method="gram", row_norm=given),
-            schema=schema,
-            truth={name: float(fitted.params[name]) for name in slopes},
-            n=len(frame),
-            privacy=dpi.ZCDP(rho),
-            replicates=arguments.replicates,
-            seed=seed,
-            n_jobs=arguments.jobs,
-            progress=False,
-        )
-        found[given] = study.cells.set_index("term").loc[slopes]
-    plain, bounded = found[None], found[bound]
-    squared = bounded["mean squared error"] / plain["mean squared error"]
-    sizes = norms(design, frame)
-    weighed = smf.wls(design.formula, frame, weights=np.minimum(1, bound / sizes) ** 2).fit()
+    asked = dpi.ols(design.formula, method="gram", row_norm=design.bound if bounded else None)
+    truth = {name: float(whole.params[name]) for name in whole.params.index[1:]}
+    return Case(design.data, "", drawn, asked, truth, lambda _: schema, len(line), (dpi.ZCDP(rho),))
+
+
+def draw(cell: tuple[int, float, bool], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Draw the same rows with the bound and without it."""
+    place, rho, linear = cell
+    seed, found = int(rng.integers(2**31)), {}
+    for bounded in (False, True):
+        one = simulated.draw(case(place, rho, linear=linear, bounded=bounded), np.random.default_rng(seed), replicates)
+        found |= {f"{bounded}|{key}": values for key, values in one.items()}
+    return found
+
+
+def summary(cell: tuple[int, float, bool], drawn: Drawn) -> dict:
+    """Compare error, width and coverage of slopes."""
+    place, rho, linear = cell
+    design, whole = DESIGNS[place], fitted(place)
+    slopes, tables = whole.params.index[1:], []
+    for bounded in (False, True):
+        mine = {key.split("|", 1)[1]: found for key, found in drawn.items() if key.startswith(f"{bounded}|")}
+        rows = simulated.rows(case(place, rho, linear=linear, bounded=bounded), mine)
+        tables.append(pd.DataFrame(rows).set_index("term").loc[slopes])
+    plain, bounded = tables
+    squared, sizes = bounded["mean squared error"] / plain["mean squared error"], norms(design, design.frame)
+    weighed = smf.wls(design.formula, design.frame, weights=np.minimum(1, design.bound / sizes) ** 2).fit()
     return {
-        "data": design.data,
-        "n": len(frame),
-        "regressors": len(slopes),
-        "rho": rho,
-        "row_norm": bound,
-        "weigh less": float((sizes > bound).mean()),
-        "error with / without": float(np.sqrt(squared.mean())),
-        "worst slope": float(np.sqrt(squared.max())),
+        "row_norm": design.bound, "weigh less": float((sizes > design.bound).mean()),
+        "error with / without": float(np.sqrt(squared.mean())), "worst slope": float(np.sqrt(squared.max())),
         "width with / without": float((bounded["width"] / plain["width"]).mean()),
-        "shift": float(((weighed.params - fitted.params) / fitted.bse)[slopes].abs().max()),
-        "coverage without": float(plain["coverage"].min()),
-        "coverage with": float(bounded["coverage"].min()),
-        "replicates": arguments.replicates,
-    }
+        "shift": float(((weighed.params - whole.params) / whole.bse)[slopes].abs().max()),
+        "coverage without": float(plain["coverage"].min()), "coverage with": float(bounded["coverage"].min()),
+        "slopes": len(slopes),
+    }  # fmt: skip
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Error with the bound over that without, and coverage."""
-    figure, (left, right) = new_figure(9.6, 3.6, 1, 2)
-    places = np.arange(len(table))
-    labels = [f"{row['data']}, {row['regressors']} x, rho {row['rho']:g}" for _, row in table.iterrows()]
-    left.plot(table["error with / without"], places, "o", label="root mean squared error")
-    left.plot(table["width with / without"], places, "s", mfc="none", label="mean width")
-    left.axvline(1, color="grey", lw=0.8)
-    left.set(xlabel="with the suggested row_norm / without")
-    right.plot(table["coverage without"], places, "o", color="grey", label="without")
-    right.plot(table["coverage with"], places, "o", color="C0", label="with")
-    right.axvline(0.95, color="grey", lw=0.8)
-    right.set(xlabel="coverage of the worst slope", yticks=[])
-    left.set_yticks(places, labels)
-    for axes in (left, right):
-        axes.invert_yaxis()
-        axes.legend(frameon=False, fontsize=7)
-    return figure
+def error_claim(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State what the bound does to errors."""
+    worst = table["error with / without"].max()
+    what = "largest root mean squared error of slopes with the suggested row_norm over that without"
+    return [Claim(what, TOLD, f"{worst:.3f}", worst < 1)]
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure every design at every price, and write the table and the figure."""
-    tasks = [(design, rho) for design in DESIGNS for rho in PRICES]
-    table, lines = (
-        pd.DataFrame(
-            [
-                compare(*task, arguments, arguments.seed + place, linear=linear)
-                for place, task in enumerate(tqdm(tasks, desc="designs"))
-            ]
-        )
-        for linear in (False, True)
-    )
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    notes = [
+def study(name: str, which: str, notes: str, *, linear: bool) -> Study:
+    """Return the study of linear responses, or of the data's own."""
+    return Study(
+        name, [(place, rho, linear) for place in range(len(DESIGNS)) for rho in PRICES], draw, summary,
+        (Rule(f"least coverage of 95% intervals of a slope with the suggested row_norm, {which}", "coverage with",
+              quantities="slopes", design=TOLD),),
+        axes=lambda cell: {"data": DESIGNS[cell[0]].data, "n": len(fitted(cell[0]).resid),
+                           "regressors": len(fitted(cell[0]).params) - 1, "rho": cell[1]},
+        figure=scatter("data", {"error with / without": 1.0, "coverage with": 0.95}, ["regressors", "rho"]),
+        notes=(notes,), also=None if linear else error_claim,
+    )  # fmt: skip
+
+
+TOLD = f"{len(DESIGNS)} regressions on fair, anes96 and randhie, rho {PRICES[0]:g} and {PRICES[-1]:g}"
+STUDY = (
+    study("row_norm", "own responses of the data", linear=False, notes=(
         "Rows are drawn with replacement from the data set, as many as it has; the truth is its ordinary fit. The "
         "bound is the one that `explain` suggests from the declared bounds alone. Error: root mean squared, of each "
         "slope, over that without the bound; of all slopes, and of the worst. Shift: what the weights move the "
         "ordinary fit to all rows by, without noise, in its standard errors, the largest of the slopes: real means "
         "are not linear. Coverage: of the slope that is covered least, of the ordinary fit. Errors of these "
-        "data do not spread equally either, which intervals take for granted with the bound and without it.",
-    ]
-    write_table(table, "row_norm", arguments, notes, figure_of(table))
-    notes = [
+        "data do not spread equally either, which intervals take for granted with the bound and without it.")),
+    study("row_norm_linear", "model right", linear=True, notes=(
         "The same regressors; the response is the ordinary line with normal errors of equal spread, declared "
-        f"from its least to its largest value: the model is right. Coverage: at least {least:.4f} is asked for.",
-    ]
-    write_table(lines.drop(columns="shift"), "row_norm_linear", arguments, notes)
-    designs = f"{len(DESIGNS)} regressions on fair, anes96 and randhie, rho {PRICES[0]:g} and {PRICES[-1]:g}"
-    worst = table["error with / without"].max()
-    return [
-        Claim("largest root mean squared error of slopes with the suggested row_norm over that without", designs,
-              f"{worst:.3f}", worst < 1),
-        *(least_coverage(f"least coverage of 95% intervals of a slope with the suggested row_norm, {which}", part,
-                         "coverage with", by=["data", "regressors", "rho"], held=None, design=designs)
-          for which, part in (("model right", lines), ("own responses of the data", table))),
-    ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("regression.row_norm", __doc__ or "", replicates=5000))
+        "from its least to its largest value: the model is right.")),
+)  # fmt: skip

@@ -9,10 +9,8 @@ an end.
 
 from __future__ import annotations
 
-import argparse
 import re
 import signal
-import sys
 import time
 import traceback
 import warnings
@@ -31,9 +29,9 @@ import dpinfer as dpi
 from dpinfer.errors import DPInferError, FormulaError, NotProvedError, OptionError, PrivacyUnitError, ReleaseError
 from dpinfer.regression.inference import Fit
 from dpinfer.results.base import PrivateResults
-from validation.common.cells import kept
-from validation.common.claims import Claim
-from validation.common.outputs import OUTPUT, Options, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
+from validation.common.study import kept
 
 COUNT, CHUNK = 10_000, 100
 PRIVATE = 0.3
@@ -42,7 +40,6 @@ PRIVATE = 0.3
 LONGEST = 60
 """Seconds of the processor that a fit may take with all that follows."""
 
-LISTED = 40
 REFUSALS = (FormulaError, NotProvedError, OptionError, PrivacyUnitError)
 """Errors that public facts may raise, before anything is charged."""
 
@@ -627,7 +624,8 @@ def run(arguments: Options) -> list[Claim]:
     notes += [f"- {kind}: {len(part)}" for kind, part in refused.groupby("kind")] or ["- none"]
     longest = fits.loc[fits["seconds"].idxmax()]
     notes += ["", f"Longest fit: {longest['seconds']:.1f} s (place {longest['place']}, {longest['model']}); "
-              f"median {fits['seconds'].median():.2f} s. One fit again: `--only PLACE`."]  # fmt: skip
+              f"median {fits['seconds'].median():.2f} s. "
+              "`drawn(seed, place)` draws one again."]  # fmt: skip
     write_table(counted(fits), "strangest", arguments, notes)
     private = int((fits["data"] == "private").sum())
     return [
@@ -645,27 +643,3 @@ def _listed(part: pd.DataFrame) -> str:
         f"place {one.place} ({one.model}, {one.price}, {one.rows}, {one.size}): {one.said[:160]}"
         for one in part.head(3).itertuples()
     )
-
-
-def main() -> int:
-    """Read the options, and make one fit or all."""
-    parser = argparse.ArgumentParser(prog="python -m validation.regression.strangest", description=__doc__)
-    parser.add_argument("--count", type=int, default=COUNT, help="fits (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=20261120, help="seed (default %(default)s)")
-    parser.add_argument("--out", type=type(OUTPUT), default=OUTPUT, help="directory of the outputs")
-    parser.add_argument("--only", type=int, help="one fit, with its error")
-    read = parser.parse_args()
-    if read.only is not None:
-        asked = drawn(read.seed, read.only)
-        print(asked.formula, asked.options, asked.privacy, asked.classes, asked.schema, asked.frame, sep="\n")
-        with _limited():
-            data, _ = asked.data_of(asked.frame, private=asked.data == "private")
-            _check(asked.asked_of(data).fit(asked.privacy), asked)
-        return 0
-    command = f"python -m validation.regression.strangest --count {read.count} --seed {read.seed}"
-    claims = run(Options(read.count, read.seed, 1, read.out, command))
-    return 0 if all(one.held for one in claims) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
@@ -16,10 +17,10 @@ import dpinfer as dpi
 from dpinfer.distributions.bins import DensityEstimates, density_intervals, projected
 from dpinfer.distributions.density import CELLS, WIDTHS, BinGrid, density
 from dpinfer.kernel.price import PricedStage
-from validation.common.cells import kept_all
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, lines, write_table
+from validation.common.rules import Claim, Rule
 from validation.common.stages import release_of
+from validation.common.study import Drawn, Study
 
 Array = NDArray[np.float64]
 
@@ -42,8 +43,6 @@ CANDIDATES = [CELLS // width for width in WIDTHS if CELLS % width == 0]
 """Numbers of bins that may be chosen."""
 
 CHOSEN_ROWS = (1_000, 100_000)
-AUTO_PART = 0.1
-"""Share of the replicates of coverage that the errors of chosen bins get."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,17 @@ def _steps(name: str, edges: tuple[float, ...], shares: tuple[float, ...]) -> De
     return Design(name, partial(np.interp, xp=cut, fp=np.cumsum([0.0, *mass])), float((heights * mass).sum()))
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A design, a number of rows, a price, and the path of prices that it is on or which bins are looked at."""
+
+    design: Design
+    n: int
+    price: dpi.PureDP | dpi.ZCDP
+    path: str
+
+
+POINTS = (0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
 DESIGNS = (
     Design("beta(2, 5)", stats.beta(2, 5).cdf, float(integrate.quad(lambda x: stats.beta.pdf(x, 2, 5) ** 2, 0, 1)[0])),
     Design("bimodal", _mixture, _mixture_square()),
@@ -111,43 +121,24 @@ def count_noise(price: dpi.PureDP | dpi.ZCDP) -> float:
     return float(measured.law.variances[0]) * measured.steps[0] ** 2
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """Releases in bins that were chosen: of each how many bins it has, and how many measured ones each holds."""
-
-    bins: NDArray[np.intp]
-    merged: NDArray[np.intp]
-    counts: list[Array]
-    noise: float
-    laplace: bool
-
-    def groups(self) -> Iterator[tuple[int, DensityEstimates]]:
-        """Releases with the same bins together."""
-        for bins, merged in np.unique(np.column_stack([self.bins, self.merged]), axis=0).tolist():
-            mine = np.flatnonzero((self.bins == bins) & (self.merged == merged))
-            counts = np.stack([self.counts[place] for place in mine])
-            edges, parts = np.linspace(0, 1, bins + 1), np.full(bins, merged)
-            yield bins, DensityEstimates(counts, edges, self.noise, self.laplace, merged=parts)
+@cache
+def asked_of(price: Any) -> tuple[Any, BinGrid]:
+    """What is measured at a price, and what bins may be."""
+    return density("x").measurement(price, schema=SCHEMA, neighbors="add_remove"), BinGrid(SCHEMA, "x")
 
 
-def draw_chosen(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, replicates: int, seed: list[int]) -> Drawn:
-    """Draw rows, and release them by the mechanism itself."""
-    rng = np.random.default_rng(seed)
-    asked, grid, cells = density("x"), BinGrid(SCHEMA, "x"), design.shares(CELLS)
-    measured = asked.measurement(price, schema=SCHEMA, neighbors="add_remove")
-    last = measured.stages[-1]
+def chosen_bins(cell: Cell, rng: np.random.Generator) -> tuple[int, DensityEstimates]:
+    """Draw rows, and release them by the mechanism itself: bins, and their density."""
+    measured, grid = asked_of(cell.price)
+    last, rows = measured.stages[-1], rng.multinomial(cell.n, cell.design.shares(CELLS))
     noise = float(last.law.variances[0]) * last.steps[0] ** 2
-    bins, merged, counts = [], [], []
-    for _ in range(replicates):
-        rows = rng.multinomial(n, cells)
-        release = release_of(asked, measured, partial(_in_bins, rows), rng)
-        counted = release.stages[-1]
-        noisy, wide = counted.array, int(counted.settings["width"])
-        width = grid.merged_width(noisy, wide, nobs=float(noisy.sum()), noise=noise)
-        bins.append(CELLS // width)
-        merged.append(width // wide)
-        counts.append(noisy.reshape(bins[-1], -1).sum(axis=1))
-    return Drawn(np.array(bins), np.array(merged), counts, noise, last.law.family == "laplace")
+    counted = release_of(density("x"), measured, partial(_in_bins, rows), rng).stages[-1]
+    noisy, wide = counted.array, int(counted.settings["width"])
+    width = grid.merged_width(noisy, wide, nobs=float(noisy.sum()), noise=noise)
+    bins = CELLS // width
+    parts, edges = np.full(bins, width // wide), np.linspace(0, 1, bins + 1)
+    return bins, DensityEstimates(noisy.reshape(1, bins, -1).sum(axis=2), edges, noise, last.law.family == "laplace",
+                                  merged=parts)  # fmt: skip
 
 
 def _in_bins(rows: NDArray[np.int64], priced: PricedStage) -> list[int]:
@@ -155,38 +146,31 @@ def _in_bins(rows: NDArray[np.int64], priced: PricedStage) -> list[int]:
     return [int(one) for one in rows.reshape(len(priced.names), -1).sum(axis=1)]
 
 
-def error_cell(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, path: str, replicates: int, seed: int) -> dict:
+def draw(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Numbers of chosen bins, and errors of the density in them and of the projected one."""
+    rows = []
+    for _ in range(replicates):
+        bins, found = chosen_bins(cell, rng)
+        p = cell.design.shares(bins)
+        errors = [float((cell.design.square - 2 * f @ p + (f**2).sum(axis=1) / bins)[0])
+                  for f in (found.density, projected(found.density, found.widths))]  # fmt: skip
+        rows.append((bins, *errors))
+    return {"found": np.array(rows)}
+
+
+def summary(cell: Cell, drawn: Drawn) -> dict:
     """Compare the error of chosen bins with that of the best fixed number at the same price."""
-    drawn = draw_chosen(design, n, price, replicates, [seed, n, round(1e6 * next(iter(_values(price))))])
-    raw, moved = [], []
-    for bins, found in drawn.groups():
-        p = design.shares(bins)
-        for errors, f in ((raw, found.density), (moved, projected(found.density, found.widths))):
-            errors.extend((design.square - 2 * f @ p + (f**2).sum(axis=1) / bins).tolist())
-    noise = count_noise(price)
-    best, least = design.best(n, noise)
-    public, without = design.best(n, 0.0)
-    mean = float(np.mean(raw))
+    (bins, raw, moved), noise = drawn["found"].T, count_noise(cell.price)
+    best, least = cell.design.best(cell.n, noise)
+    public, without = cell.design.best(cell.n, 0.0)
+    ratio, error = raw.mean() / least, raw.std() / np.sqrt(len(raw)) / least
+    among = raw.mean() / min(cell.design.error(k, cell.n, noise) for k in CANDIDATES)
     return {
-        "design": design.name,
-        "path": path,
-        "privacy": str(price),
-        "n": n,
-        "best bins": best,
-        "median bins": int(np.median(drawn.bins)),
-        "error": mean,
-        "error of the best": least,
-        "ratio": mean / least,
-        "ratio to the candidates": mean / min(design.error(k, n, noise) for k in CANDIDATES),
-        "ratio error": float(np.std(raw) / np.sqrt(len(raw))) / least,
-        "projected": float(np.mean(moved)),
-        "best bins without noise": public,
-        "error without noise": without,
-    }
-
-
-def _values(price: dpi.PureDP | dpi.ZCDP) -> tuple[float, ...]:
-    return (price.epsilon,) if isinstance(price, dpi.PureDP) else (price.rho,)
+        "best bins": best, "median bins": int(np.median(bins)), "error": raw.mean(), "error of the best": least,
+        "ratio": ratio, "error of ratio": error, "ratio to the candidates": among,
+        "error of ratio to the candidates": error * among / ratio, "ratio error": error, "projected": moved.mean(),
+        "best bins without noise": public, "error without noise": without,
+    }  # fmt: skip
 
 
 def paths() -> list[tuple[str, list[tuple[int, dpi.PureDP | dpi.ZCDP]]]]:
@@ -196,176 +180,63 @@ def paths() -> list[tuple[str, list[tuple[int, dpi.PureDP | dpi.ZCDP]]]]:
     return [*fixed, (FALLING, falling)]
 
 
-def slope(sizes: Array, errors: Array) -> float:
-    """Slope of the logarithm of the error on that of the number of rows."""
-    return float(np.polyfit(np.log(sizes.astype(float)), np.log(errors), 1)[0])
-
-
-def slope_error(sizes: Array, relative: Array) -> float:
-    """Monte Carlo error of a slope, from relative errors of the errors."""
-    x = np.log(sizes.astype(float)) - np.log(sizes.astype(float)).mean()
-    return float(np.sqrt((x**2 * relative**2).sum()) / (x**2).sum())
-
-
 def slopes(table: pd.DataFrame) -> pd.DataFrame:
     """Fit rates over all sizes of every design and path."""
-    return pd.DataFrame(
-        [
-            {
-                "design": design,
-                "path": path,
-                "chosen bins": slope(part["n"], part["error"]),
-                "its error": slope_error(part["n"].to_numpy(), (part["ratio error"] / part["ratio"]).to_numpy()),
-                "best bins": slope(part["n"], part["error of the best"]),
-                "without noise": slope(part["n"], part["error without noise"]),
-            }
-            for (design, path), part in table.groupby(["design", "path"], sort=False)
-        ]
-    )
+    rows = []
+    for (design, path), part in table.groupby(["design", "path"], sort=False):
+        x = np.log(part["n"].to_numpy(dtype=float))
+        x -= x.mean()
+        fitted = {
+            name: float(x @ np.log(part[column]) / (x @ x)) if len(part) > 1 else np.nan
+            for name, column in (
+                ("chosen bins", "error"),
+                ("best bins", "error of the best"),
+                ("without noise", "error without noise"),
+            )
+        }
+        error = np.sqrt((x**2 * (part["ratio error"] / part["ratio"]) ** 2).sum()) / max(x @ x, 1e-300)
+        rows.append({"design": design, "path": path, **fitted, "its error": float(error)})
+    return pd.DataFrame(rows)
 
 
-def fixed_coverage(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, replicates: int, seed: list[int]) -> Array:
-    """Coverage of the interval of every bin (k,), in the best fixed number of bins."""
-    rng = np.random.default_rng(seed)
-    bins = design.best(n, count_noise(price))[0]
-    measured = density("x", bins=bins).measurement(price, schema=SCHEMA, neighbors="add_remove")
-    p, step = design.shares(bins), np.asarray(measured.steps)
-    covered = np.zeros(bins)
-    for start in range(0, replicates, 2_500):
-        size = min(2_500, replicates - start)
-        counts = rng.multinomial(n, p, size=size) + measured.law.rvs(size, rng) * step
-        noise = float(measured.law.variances[0]) * step[0] ** 2
-        found = DensityEstimates(counts, np.linspace(0, 1, bins + 1), noise, measured.law.family == "laplace")
-        ends = density_intervals(found, LEVEL)
-        covered += ((ends[..., 0] <= p * bins) & (p * bins <= ends[..., 1])).sum(axis=0)
-    return covered / replicates
+def draw_coverage(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Whether intervals hold: of every bin in the best fixed number, or at `POINTS` of the bins chosen around them."""
+    if cell.path == "chosen":
+        held = []
+        for _ in range(replicates):
+            bins, found = chosen_bins(cell, rng)
+            place = (np.array(POINTS) * bins).astype(int)
+            held.append(covers(density_intervals(found, LEVEL)[0, place], cell.design.shares(bins)[place] * bins))
+        return {"held": np.array(held)}
+    bins = cell.design.best(cell.n, count_noise(cell.price))[0]
+    measured = density("x", bins=bins).measurement(cell.price, schema=SCHEMA, neighbors="add_remove")
+    p, step = cell.design.shares(bins), np.asarray(measured.steps)
+    counts = rng.multinomial(cell.n, p, size=replicates) + measured.law.rvs(replicates, rng) * step
+    noise = float(measured.law.variances[0]) * step[0] ** 2
+    found = DensityEstimates(counts, np.linspace(0, 1, bins + 1), noise, measured.law.family == "laplace")
+    return {"held": covers(density_intervals(found, LEVEL), p * bins)}
 
 
-POINTS = (0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
+def covers(ends: Array, truth: Array) -> NDArray[np.bool_]:
+    """Whether intervals (..., 2) hold densities."""
+    return (ends[..., 0] <= truth) & (truth <= ends[..., 1])
 
 
-def chosen_coverage(design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, replicates: int, seed: list[int]) -> Array:
-    """Coverage at `POINTS` of the interval of the bin that was chosen around each, for the mean density in it."""
-    drawn = draw_chosen(design, n, price, replicates, seed)
-    covered = np.zeros(len(POINTS))
-    for bins, found in drawn.groups():
-        ends = density_intervals(found, LEVEL)
-        place = (np.array(POINTS) * bins).astype(int)
-        truth = design.shares(bins)[place] * bins
-        covered += ((ends[:, place, 0] <= truth) & (truth <= ends[:, place, 1])).sum(axis=0)
-    return covered / replicates
+def coverage(_: Cell, drawn: Drawn) -> dict:
+    """The bin that is covered least, and the mean."""
+    found = drawn["held"].mean(axis=0)
+    return {"intervals": len(found), "least coverage": found.min(), "mean coverage": found.mean()}
 
 
-def coverage_cell(
-    how: str, design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, replicates: int, seed: int
-) -> list[dict]:
-    """Judge one cell: the bins that fail get one rerun at ten times the replicates."""
-    measure = fixed_coverage if how == "best fixed" else chosen_coverage
-    least = RULES.least_coverage(replicates, 1 - LEVEL)
-    key = [seed, n, [one.name for one in DESIGNS].index(design.name), PRICES.index(price)]
-    first = measure(design, n, price, replicates, key)
-    kept = first
-    rows = [_covered("first", how, design, n, price, first, replicates)]
-    if (first < least).any():
-        again = measure(design, n, price, 10 * replicates, [*key, 1])
-        kept = np.where(first < least, again, first)
-        rows.append(_covered("rerun", how, design, n, price, again[first < least], 10 * replicates))
-    held = bool((kept >= least).all())
-    return [{**row, "held": held} for row in rows]
+def errors_of() -> list[Cell]:
+    """Every design, path and size."""
+    return [Cell(design, n, price, path) for design in DESIGNS for path, cells in paths() for n, price in cells]
 
 
-def _covered(
-    run: str, how: str, design: Design, n: int, price: dpi.PureDP | dpi.ZCDP, covered: Array, replicates: int
-) -> dict:
-    return {
-        "bins": how,
-        "design": design.name,
-        "privacy": str(price),
-        "n": n,
-        "intervals": len(covered),
-        "least coverage": float(covered.min()),
-        "mean coverage": float(covered.mean()),
-        "replicates": replicates,
-        "run": run,
-    }
-
-
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Error against the number of rows, and its ratio to that of the best bins."""
-    figure, panels = new_figure(11.5, 6.4, 2, len(DESIGNS), sharex=True, sharey="row")
-    colors = dict(zip(table["path"].unique(), ("C3", "C0", "C1", "C2", "C4"), strict=False))
-    for place, design in enumerate(DESIGNS):
-        mine = table[table["design"] == design.name]
-        above, below = panels[:, place]
-        for path, part in mine.groupby("path", sort=False):
-            above.loglog(part["n"], part["error"], "o-", ms=4, color=colors[path], label=path)
-            above.loglog(part["n"], part["error of the best"], ":", color=colors[path])
-            below.semilogx(part["n"], part["ratio"], "o-", ms=4, color=colors[path])
-        first = mine[mine["path"] == mine["path"].iloc[0]]
-        above.loglog(first["n"], first["error without noise"], "k--", lw=1, label="best bins, no noise")
-        above.set_title(design.name, fontsize="medium")
-        below.axhline(1.25, color="firebrick", lw=0.8, ls="--")
-        below.set(xlabel="rows", yscale="log")
-    panels[0, 0].set_ylabel("integrated squared error\n(dotted: best fixed bins)")
-    panels[1, 0].set_ylabel("error over that of the best bins")
-    panels[0, -1].legend(fontsize=7, frameon=False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Simulate, write tables and figure, and state the claims."""
-    part = max(int(arguments.replicates * AUTO_PART), 20)
-    asked = [(design, n, price, path) for design in DESIGNS for path, cells in paths() for n, price in cells]
-    errors = {f"error-{place}": partial(error_cell, *cell, part, arguments.seed) for place, cell in enumerate(asked)}
-    table = pd.DataFrame(kept_all("density_error", errors, arguments))
-    rates = slopes(table)
-    fixed = [("best fixed", design, n, price) for design in DESIGNS for price in PRICES for n in SIZES]
-    chosen = [("chosen", design, n, price) for design in DESIGNS[:2] for price in PRICES[:2] for n in CHOSEN_ROWS]
-    coverages = {
-        str(place): partial(coverage_cell, *cell, arguments.replicates, arguments.seed)
-        for place, cell in enumerate([*fixed, *chosen])
-    }
-    found = kept_all("density_error", coverages, arguments)
-    coverage = pd.DataFrame([row for rows in found for row in rows])
-    _write(table, rates, coverage, arguments, part)
-    return _claims(table, rates, coverage)
-
-
-def _write(
-    table: pd.DataFrame, rates: pd.DataFrame, coverage: pd.DataFrame, arguments: Options, replicates: int
-) -> None:
-    notes = [
-        f"{replicates:,} replicates a cell, each released by the mechanism itself. The best is the least exact "
-        "expected error of a fixed number of bins (every one up to 100, then steps of 3%) at the whole price, that of "
-        "the candidates the least among the numbers that may be chosen. Samples have a fixed size n, which is "
-        "confidential (add_remove)."
-    ]
-    above = table[(table["ratio"] > 1.25) & clear(table)]
-    notes.append(
-        f"Noise at most doubles the error of the best bins in {int(clear(table).sum())} of {len(table)} cells; in "
-        f"{len(above)} of these that of the chosen ones is more than 1.25 times as large, and in "
-        f"{int((table['ratio'] > 1.25).sum()) - len(above)} of the others: there the first stage tells little, and the "
-        "number of bins is near that of a normal density of the same roughness."
-    )
-    write_table(table, "density_error", arguments, notes)
-    told = [
-        "Slopes of log error on log n, over n = 1e3, 1e4, 1e5, 1e6. At the fixed prices noise fades as n grows, so "
-        "that errors fall faster than without noise; at epsilon = n^(-1/3) noise and sampling keep their proportion "
-        f"where bins have a bias. {EXACT.capitalize()} have none in ten bins: noise then fades there too."
-    ]
-    write_table(rates, "density_error_slopes", arguments, told)
-    least = RULES.least_coverage(arguments.replicates, 1 - LEVEL)
-    judged = [
-        f"Coverage of 95% intervals for the mean density in a bin, of each bin in the best fixed number, or of the "
-        f"bins chosen around {len(POINTS)} points; at least {least:.4f}. Bins that fail are run again at ten times the "
-        "replicates."
-    ]
-    write_table(coverage, "density_error_coverage", arguments, judged)
-    write_figure(figure_of(table), "density_error", arguments)
-
-
-def _claims(table: pd.DataFrame, rates: pd.DataFrame, coverage: pd.DataFrame) -> list[Claim]:
-    return [*_error_claims(table), *_rate_claims(rates), *_coverage_claims(coverage)]
+def covered() -> list[Cell]:
+    """Best fixed numbers of bins everywhere; chosen ones of smooth designs at the first prices."""
+    fixed = [Cell(*one, "best fixed") for one in product(DESIGNS, SIZES, PRICES)]
+    return fixed + [Cell(*one, "chosen") for one in product(DESIGNS[:2], CHOSEN_ROWS, PRICES[:2])]
 
 
 def clear(table: pd.DataFrame) -> pd.Series:
@@ -373,72 +244,72 @@ def clear(table: pd.DataFrame) -> pd.Series:
     return table["error of the best"] <= 2 * table["error without noise"]
 
 
-def _error_claims(table: pd.DataFrame) -> list[Claim]:
-    """Not refuted: the ratio less 3.7 of its errors is at most 1.25."""
-    claims = []
-    seen = clear(table)
-    smooth = table["design"].isin([design.name for design in DESIGNS[:2]])
-    exact = table["design"] == EXACT
-    private = ~table["path"].isin([str(PRICES[0]), str(PRICES[2])]) & (table["n"] >= CHOSEN_ROWS[1])
-    cases = (
-        ("the best fixed number: smooth, noise at most doubles its error", smooth & seen, "ratio"),
-        ("the best fixed number: steps at tenths, n >= 1e5, PureDP(1) and ZCDP(.5)", exact & seen & private, "ratio"),
-        ("the best candidate: steps anywhere, n >= 1e5, PureDP(1) and ZCDP(.5)",
-         ~smooth & ~exact & seen & private, "ratio to the candidates"),
-    )  # fmt: skip
-    for what, mine, name in cases:
-        cells = table[mine & (table["path"] != FALLING)]
-        error = cells["ratio error"] * cells[name] / cells["ratio"]
-        refuted = cells[name] - REFUTED * error > 1.25
-        worst = cells.loc[cells[name].idxmax()]
-        claims.append(
-            Claim(f"error of chosen bins at most 1.25 times that of {what}",
-                  f"{len(cells)} cells; worst {worst['design']}, {worst['path']}, n = {worst['n']:,}",
-                  f"{worst[name]:.2f}", not refuted.any(), error=f"{error.loc[cells[name].idxmax()]:.2f}")
-        )  # fmt: skip
-    return claims
+SMOOTH = [design.name for design in DESIGNS[:2]]
 
 
-def _rate_claims(rates: pd.DataFrame) -> list[Claim]:
+def judged(what: str, column: str, *designs: str, large: bool = False) -> Rule:
+    """Return a rule of the errors of chosen bins in some designs; of many rows at large prices alone."""
+
+    def where(table: pd.DataFrame) -> pd.Series:
+        quiet = ~table["path"].isin([str(PRICES[0]), str(PRICES[2])]) & (table["n"] >= CHOSEN_ROWS[1])
+        return table["design"].isin(designs) & clear(table) & (table["path"] != FALLING) & (quiet | (not large))
+
+    return Rule(f"error of chosen bins at most 1.25 times that of {what}", column, "value", 1.25, where=where)
+
+
+def rate_claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     """Exact for best bins; for chosen ones not refuted."""
-    biased = rates[(rates["path"] == FALLING) & (rates["design"] != EXACT)]
-    smooth = biased[biased["design"].isin([design.name for design in DESIGNS[:2]])]
-    fixed = rates[rates["path"] != FALLING]
-    away = (biased["best bins"] - biased["without noise"]).abs().max()
-    slower = (rates["best bins"] - rates["without noise"]).max()
-    claims = [
-        Claim("slope within .05 of that without noise, best bins, epsilon = n^(-1/3)", f"{len(biased)} designs",
-              f"{away:.3f}", away <= 0.05),
-        Claim("slope at most .05 above that without noise, best bins, every price", f"{len(rates)} paths",
-              f"{slower:.3f}", slower <= 0.05),
-    ]  # fmt: skip
-    apart = (smooth["chosen bins"] - smooth["without noise"]).abs()
-    behind = fixed["chosen bins"] - fixed["without noise"]
-    for what, gap, error in (
-        ("within .05 of that without noise, chosen bins, smooth, epsilon = n^(-1/3)", apart, smooth["its error"]),
-        ("at most .05 above that without noise, chosen bins, fixed prices", behind, fixed["its error"]),
-    ):
-        held = not (gap - REFUTED * error > 0.05).any()
-        claims.append(Claim(f"slope {what}", f"{len(gap)} paths", f"{gap.max():.3f}", held,
-                            error=f"{error.loc[gap.idxmax()]:.3f}"))  # fmt: skip
-    return claims
-
-
-def _coverage_claims(coverage: pd.DataFrame) -> list[Claim]:
+    rates = slopes(table)
+    told = ("Slopes of log error on log n, over n = 1e3, 1e4, 1e5, 1e6. At the fixed prices noise fades as n grows, so "
+            "that errors fall faster than without noise; at epsilon = n^(-1/3) noise and sampling keep their "
+            f"proportion where bins have a bias. {EXACT.capitalize()} have none in ten bins: noise then fades there "
+            "too.")  # fmt: skip
+    write_table(rates, "density_error_slopes", options, [told])
+    falling, bent = rates["path"] == FALLING, rates["design"] != EXACT
+    smooth = rates["design"].isin(SMOOTH)
+    best, chosen = rates["best bins"] - rates["without noise"], rates["chosen bins"] - rates["without noise"]
+    near = chosen - REFUTED * rates["its error"]
+    cases = (
+        ("within .05 of that without noise, best bins, epsilon = n^(-1/3)", "designs", falling & bent, best.abs(),
+         best.abs()),
+        ("at most .05 above that without noise, best bins, every price", "paths", best.notna(), best, best),
+        ("within .05 of that without noise, chosen bins, smooth, epsilon = n^(-1/3)", "paths", falling & smooth,
+         chosen.abs(),
+         chosen.abs() - REFUTED * rates["its error"]),
+        ("at most .05 above that without noise, chosen bins, fixed prices", "paths", ~falling, chosen, near),
+    )  # fmt: skip
     return [
-        least_coverage(
-            f"least pointwise coverage of 95% intervals, {how} bins",
-            cells,
-            "least coverage",
-            by=["design", "privacy", "n"],
-            level=1 - LEVEL,
-            quantities="intervals",
-            design=f"{int(cells.loc[cells['run'] == 'first', 'intervals'].sum()):,} intervals",
-        )
-        for how, cells in coverage.groupby("bins", sort=False)
-    ]
+        Claim(f"slope {what}", f"{which.sum()} {kind}", f"{gap[which].max():.3f}", not (least[which] > 0.05).any(),
+              error="" if least is gap else f"{rates.loc[gap[which].idxmax(), 'its error']:.3f}")
+        for what, kind, which, gap, least in cases if gap[which].notna().any()
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    for claim in run(options("selection.density_error", __doc__, replicates=5000)):
-        print("held  " if claim.held else "FAILED", claim.what, claim.design, claim.ours, claim.error)
+STUDY = (
+    Study(
+        "density_error", errors_of, draw, summary,
+        (
+            judged("the best fixed number: smooth, noise at most doubles its error", "ratio", *SMOOTH),
+            judged("the best fixed number: steps at tenths, n >= 1e5, PureDP(1) and ZCDP(.5)", "ratio", EXACT,
+                   large=True),
+            judged("the best candidate: steps anywhere, n >= 1e5, PureDP(1) and ZCDP(.5)", "ratio to the candidates",
+                   "steps anywhere", large=True),
+        ),
+        axes=lambda cell: {"design": cell.design.name, "path": cell.path, "privacy": str(cell.price), "n": cell.n},
+        early=False, most=500, quick=20, also=rate_claims,
+        figure=lambda table: lines(table, "design", "n", {"error": "o-", "error of the best": ":"}, color="path",
+                                   log=True),
+        notes=("Every release is by the mechanism itself. The best is the least exact expected error of a fixed number "
+               "of bins (every one up to 100, then steps of 3%) at the whole price, that of the candidates the least "
+               "among the numbers that may be chosen. Samples have a fixed size n, which is confidential "
+               "(add_remove).",),
+    ),
+    Study(
+        "density_error_coverage", covered, draw_coverage, coverage,
+        (Rule("least pointwise coverage of 95% intervals, {part} bins", "least coverage", split="bins",
+              quantities="intervals"),),
+        axes=lambda cell: {"bins": cell.path, "design": cell.design.name, "privacy": str(cell.price), "n": cell.n},
+        notes=("Coverage of 95% intervals for the mean density in a bin, of each bin in the best fixed number, or of "
+               f"the bins chosen around {len(POINTS)} points.",),
+    ),
+)  # fmt: skip

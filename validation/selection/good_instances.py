@@ -13,15 +13,14 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, lines
+from validation.common.rules import Claim
 from validation.common.stages import Choosing
+from validation.common.study import Drawn, Study
 
 Array = NDArray[np.float64]
 
@@ -137,8 +136,10 @@ def _log_normal(spread: float, rng: np.random.Generator) -> float:
 # Medians
 
 
-def median_errors(shape: Shape, n: int, wide: float, seeds: range, seed: int) -> pd.DataFrame:
-    """Errors of private medians: in rank, and of the value, of the choice and of every smooth law."""
+def draw(cell: tuple[Shape, str, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Errors of private medians by price (R, hows, 2): in rank and of the value, of the choice and every smooth law."""
+    shape, bounds, n = cell
+    wide = WIDE[bounds]
     ends = (0.5 - wide / 2, 0.5 + wide / 2)
     schema = dpi.Schema(x=dpi.Real(*ends, missing=0.5, impossible=0.5))
     question = dpi.quantile("x", q=0.5, method="exponential")  # a quarter of its price is for the choice
@@ -147,20 +148,31 @@ def median_errors(shape: Shape, n: int, wide: float, seeds: range, seed: int) ->
         for price in PRICES
     }
     laws = {price: list(smooth_laws(price)) for price in PRICES}
-    found = []
-    for number in seeds:
-        rng = np.random.default_rng([seed, SHAPES.index(shape), n, round(wide), number])
+    found: dict[str, list] = {str(price): [] for price in PRICES}
+    for _ in range(replicates):
         values = np.sort(np.clip(shape.draw(rng, n), *ends))
         middle, moved = values[n // 2], gaps(values, n // 2, min(n // 2, 2_000), ends)
         for price in PRICES:
-            chosen = float(choices[price].values(values, rng)[0])
-            found.append((number, str(price), "choice", *_errors(values, chosen, middle)))
-            bounds = smooth(moved, np.array([law.beta for law in laws[price]]), wide)
-            for which, (law, bound) in enumerate(zip(laws[price], bounds, strict=True)):
-                guess = float(np.clip(middle + bound / law.alpha * law.draw(rng), *ends))
-                found.append((number, str(price), f"{law.name} {which}", *_errors(values, guess, middle)))
-    table = pd.DataFrame(found, columns=["number", "price", "how", "rank", "value"])
-    return table.assign(shape=shape.name, n=n, bounds=next(name for name, one in WIDE.items() if one == wide))
+            guesses = [float(choices[price].values(values, rng)[0])]
+            bounded = smooth(moved, np.array([law.beta for law in laws[price]]), wide)
+            guesses += [float(np.clip(middle + bound / law.alpha * law.draw(rng), *ends))
+                        for law, bound in zip(laws[price], bounded, strict=True)]  # fmt: skip
+            found[str(price)].append([_errors(values, guess, middle) for guess in guesses])
+    return {price: np.array(rows) for price, rows in found.items()}
+
+
+def summary(_: tuple, drawn: Drawn) -> list[dict]:
+    """Mean errors of the choice and of the best smooth law, by its error in rank and in value."""
+    rows = []
+    for price, found in drawn.items():
+        (rank, value), theirs = found.mean(axis=0)[0], found.mean(axis=0)[1:]
+        law = next(one for one in PRICES if str(one) == price)
+        best = list(smooth_laws(law))[int(theirs[:, 1].argmin())].name
+        rows.append({"price": price, "choice: rank": rank, "smooth: rank": theirs[:, 0].min(),
+                     "rank, times": theirs[:, 0].min() / max(rank, 1e-300), "choice: value": value,
+                     "smooth: value": theirs[:, 1].min(), "value, times": theirs[:, 1].min() / max(value, 1e-300),
+                     "law": best})  # fmt: skip
+    return rows
 
 
 def _times(price: dpi.PureDP | dpi.ZCDP, times: int) -> dpi.PureDP | dpi.ZCDP:
@@ -172,28 +184,6 @@ def _errors(values: Array, guess: float, middle: float) -> tuple[float, float]:
     below, upto = np.searchsorted(values, guess), np.searchsorted(values, guess, side="right")
     half = len(values) / 2
     return float(max(below - half, half - upto, 0.0)), abs(guess - middle)
-
-
-def medians(arguments: Options) -> pd.DataFrame:
-    """Mean errors of the choice and of the best smooth law of each cell, by its error in rank and in value."""
-    step = max(arguments.replicates // 10, 1)
-    tasks = [
-        (shape, n, wide, range(first, min(first + step, arguments.replicates)), arguments.seed)
-        for shape, n, wide in product(SHAPES, SIZES, WIDE.values())
-        for first in range(0, arguments.replicates, step)
-    ]
-    parallel = Parallel(n_jobs=arguments.jobs if arguments.replicates >= 100 else 1, return_as="generator")
-    parts = list(tqdm(parallel(delayed(median_errors)(*task) for task in tasks), total=len(tasks), desc="medians"))
-    keys = ["shape", "bounds", "n", "price"]
-    every = pd.concat(parts).groupby([*keys, "how"], sort=False)[["rank", "value"]].mean()
-    found = []
-    for cell, part in every.groupby(keys, sort=False):
-        ours, theirs = part.xs("choice", level="how").iloc[0], part.drop(index="choice", level="how")
-        rank, value = theirs["rank"].min(), theirs["value"].min()
-        law = str(theirs["value"].idxmin()[-1]).rsplit(" ", 1)[0]
-        found.append((*cell, ours["rank"], rank, rank / ours["rank"], ours["value"], value, value / ours["value"], law))
-    heads = ["choice: rank", "smooth: rank", "rank, times", "choice: value", "smooth: value", "value, times", "law"]
-    return pd.DataFrame(found, columns=[*keys, *heads])
 
 
 # The range between the quartiles, and trimmed means
@@ -216,48 +206,49 @@ def fewest_replaced(values: Array, first: int, last: int, spans: Array) -> NDArr
     return np.array(found)
 
 
-def range_errors(shape: Shape, n: int, epsilon: float, seed: int, number: int) -> tuple[float, float, float, float]:
+def draw_range(cell: tuple[Shape, int], rng: np.random.Generator, replicates: int) -> Drawn:
     """Errors of the range between quartiles, of the population's: sample, two choices, one choice, from the tree."""
-    rng = np.random.default_rng([seed, 7, SHAPES.index(shape), n, number])
-    values = np.sort(np.clip(shape.draw(rng, n), 0, 1))
+    (shape, n), found = cell, []
     first, last = n // 4, n - 1 - n // 4
-    grid = np.linspace(0, 1, 20_001)
+    grid, spans = np.linspace(0, 1, 20_001), np.linspace(0, 1, GRID)
     truth = float(np.subtract(*np.interp([0.75, 0.25], shape.at(grid), grid)))
-    spans = np.linspace(0, 1, GRID)
-    score = -0.5 * epsilon * fewest_replaced(values, first, last, spans)
-    one = spans[np.argmax(score + rng.gumbel(size=GRID))]
     schema = dpi.Schema(x=dpi.Real(0, 1, missing=0.5, impossible=0.5))
-    data = _rows(values, schema, rng)
-    price = dpi.PureDP(epsilon)
-    choices = Choosing.of(_quartiles(dpi.PureDP(4 * epsilon), schema))  # the same choices, for all of the price
-    two = float(np.subtract(*choices.values(values, rng)[::-1]))
-    tree = dpi.quantile("x", data, q=[0.25, 0.75], method="tree").fit(price).params
-    guesses = (float(values[last] - values[first]), two, float(one), float(tree.iloc[1] - tree.iloc[0]))
-    a, b, c, d = (guess - truth for guess in guesses)
-    return a, b, c, d
+    both = dpi.quantile("x", q=[0.25, 0.75], method="exponential")  # the same choices, for all of the price
+    choices = Choosing.of(both.measurement(dpi.PureDP(4.0), schema=schema, neighbors="replace_one"))
+    for _ in range(replicates):
+        values = np.sort(np.clip(shape.draw(rng, n), 0, 1))
+        score = -0.5 * fewest_replaced(values, first, last, spans)
+        one = spans[np.argmax(score + rng.gumbel(size=GRID))]
+        two = float(np.subtract(*choices.values(values, rng)[::-1]))
+        tree = dpi.quantile("x", _rows(values, schema, rng), q=[0.25, 0.75], method="tree").fit(dpi.PureDP(1.0)).params
+        found.append([values[last] - values[first], two, one, tree.iloc[1] - tree.iloc[0]])
+    return {"errors": np.array(found, dtype=float) - truth}
 
 
-def _quartiles(price: dpi.PureDP, schema: dpi.Schema) -> object:
-    return dpi.quantile("x", q=[0.25, 0.75], method="exponential").measurement(
-        price, schema=schema, neighbors="replace_one"
-    )
+def ranges(_: tuple, drawn: Drawn) -> dict:
+    """Root mean squared errors, over the sample's."""
+    errors = np.sqrt((drawn["errors"] ** 2).mean(axis=0))
+    names = ("sample", "two choices", "one choice", "tree")
+    return dict(zip(names, [errors[0], *(errors[1:] / errors[0])], strict=True))
 
 
-def ranges(arguments: Options) -> pd.DataFrame:
-    """Root mean squared errors of the range between the quartiles, over the sample's."""
-    count = max(arguments.replicates // 5, 4)
-    found = []
-    for shape, n in tqdm(list(product(SHAPES, (101, 1_001))), desc="quartile ranges"):
-        tasks = (delayed(range_errors)(shape, n, 1.0, arguments.seed, number) for number in range(count))
-        jobs = arguments.jobs if arguments.replicates >= 100 else 1
-        errors = np.sqrt(np.mean(np.square(Parallel(n_jobs=jobs)(tasks)), axis=0))
-        found.append((shape.name, n, errors[0], *(errors[1:] / errors[0])))
-    return pd.DataFrame(found, columns=["shape", "n", "sample", "two choices", "one choice", "tree"])
+def draw_centre(cell: tuple[str, str, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Errors of the centre 0."""
+    population, bounds, n = cell
+    return {
+        "errors": np.array([trimmed_errors(WIDE[bounds], n, population == "normal", rng) for _ in range(replicates)])
+    }
 
 
-def trimmed_errors(wide: float, n: int, normal: bool, seed: int, number: int) -> Array:
+def centres(_: tuple, drawn: Drawn) -> dict:
+    """Median absolute errors, over that of the trimmed mean without privacy."""
+    errors = np.median(np.abs(drawn["errors"]), axis=0)
+    names = ("trimmed mean", "smooth trimmed mean", "chosen median", "mean, found bounds", "rlm")
+    return dict(zip(names, [errors[0], *(np.array([errors[1:-3].min(), *errors[-3:]]) / errors[0])], strict=True))
+
+
+def trimmed_errors(wide: float, n: int, normal: bool, rng: np.random.Generator) -> Array:
     """Errors of the centre 0: trimmed mean, private ones (laws), chosen median, mean within found bounds, rlm."""
-    rng = np.random.default_rng([seed, 9, n, round(wide), normal, number])
     values = rng.normal(size=n) if normal else rng.standard_t(2, n)
     ends = (-5 * wide, 5 * wide)
     values = np.sort(np.clip(values, *ends))
@@ -307,77 +298,41 @@ def _within_found(values: Array, ends: tuple[float, float], rng: np.random.Gener
     return float(dpi.mean("x", _rows(values, schema, rng)).fit(dpi.PureDP(0.75)).params.iloc[0])
 
 
-def centres(arguments: Options) -> pd.DataFrame:
-    """Median absolute errors of estimates of a centre, over that of the trimmed mean without privacy."""
-    count = max(arguments.replicates // 5, 4)
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State in how many cells the choice is no worse."""
+    design = "4 populations, 101 to 10,001 rows, two bounds, three prices, replace_one"
     found = []
-    cells = list(product(((True, "normal"), (False, "t, 2 degrees of freedom")), WIDE.items(), (101, 1_001, 10_001)))
-    for (normal, name), (called, wide), n in tqdm(cells, desc="centres"):
-        tasks = (delayed(trimmed_errors)(wide, n, normal, arguments.seed, number) for number in range(count))
-        jobs = arguments.jobs if arguments.replicates >= 100 else 1
-        errors = np.median(np.abs(Parallel(n_jobs=jobs)(tasks)), axis=0)
-        found.append((name, called, n, errors[0], *(np.array([errors[1:-3].min(), *errors[-3:]]) / errors[0])))
-    heads = ["population", "bounds", "n", "trimmed mean", "smooth trimmed mean", "chosen median",
-             "mean, found bounds", "rlm"]  # fmt: skip
-    return pd.DataFrame(found, columns=heads)
-
-
-def drawn(table: pd.DataFrame, arguments: Options) -> None:
-    """Error of smooth sensitivity over that of the choice, by population and size."""
-    figure, axes = new_figure(9, 3, 1, len(PRICES), sharey=True)
-    colors = dict(zip([one.name for one in SHAPES], ("#4477aa", "#ee6677", "#228833", "#ccbb44"), strict=True))
-    for panel, price in zip(axes, PRICES, strict=True):
-        for (shape, bounds), part in table[table["price"] == str(price)].groupby(["shape", "bounds"], sort=False):
-            style = "-" if bounds == "tight" else "--"
-            panel.plot(
-                part["n"], part["value, times"], f"o{style}", ms=4, color=colors[shape], label=f"{shape}, {bounds}"
-            )
-        panel.axhline(1, color="0.6", lw=0.8)
-        panel.set(title=str(price), xlabel="rows", xscale="log", yscale="log")
-        panel.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("mean error, smooth sensitivity / choice")
-    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize="x-small", loc="outside right center")
-    write_figure(figure, "good_instances", arguments)
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure, write tables and the figure."""
-    table, spans, found = medians(arguments), ranges(arguments), centres(arguments)
-    notes = [
-        "Mean distance from the sample's median, in rows and in value, where a row is replaced and n is odd. Choice: "
-        "the exponential mechanism on the distance in rank, for all of the price. Smooth: noise scaled to the smooth "
-        "sensitivity of the median, the best of all laws and constants of the grid for this cell and this error.",
-    ]
-    write_table(table, "good_instances", arguments, notes)
-    few = f"{max(arguments.replicates // 5, 4)} replicates"
-    write_table(spans, "good_instances_ranges", arguments, [
-        f"Root mean squared error of the range between the quartiles over the sample's, PureDP(1), replace_one, {few}. "
-        "Two choices: half of the price each. One choice: the inverse sensitivity mechanism of the range itself."
-    ])  # fmt: skip
-    write_table(found, "good_instances_centres", arguments, [
-        f"Median absolute error of the centre over that of the 10% trimmed mean, PureDP(1), replace_one, {few}. "
-        "Mean, found bounds: a quarter of the price for dpi.bounds, the rest for dpi.mean. rlm: Huber's, by rounds."
-    ])  # fmt: skip
-    drawn(table, arguments)
-    runs, design = arguments.replicates, "4 populations, 101 to 10,001 rows, two bounds, three prices, replace_one"
-    claims = []
     for what in ("value", "rank"):
         ratio = table[f"{what}, times"]
-        better = int((ratio > 1).sum() + (ratio == 1).sum())
-        told = f"{better} of {len(table)}, middle {ratio.median():.1f} times"
-        claims.append(
-            Claim(
-                f"medians: cells in which the choice errs no more in {what} than smooth sensitivity at its best",
-                design,
-                told,
-                better >= MOST * len(table) and ratio.median() > LEAST_GAIN,
-                threshold=f"{MOST:.0%} of cells, middle above {LEAST_GAIN:g}",
-                cells=len(table),
-                replicates=runs,
-            )
-        )
-    return claims
+        better = int((ratio >= 1).sum())
+        found.append(Claim(f"medians: cells in which the choice errs no more in {what} than smooth sensitivity at its "
+                           f"best",
+                           design, f"{better} of {len(table)}, middle {ratio.median():.1f} times",
+                           better >= MOST * len(table) and ratio.median() > LEAST_GAIN,
+                           threshold=f"{MOST:.0%} of cells, middle above {LEAST_GAIN:g}", cells=len(table),
+                           replicates=int(table["replicates"].max())))  # fmt: skip
+    return found
 
 
-if __name__ == "__main__":
-    run(options("selection.good_instances", __doc__, replicates=400))
+STUDY = (
+    Study("good_instances", [*product(SHAPES, WIDE, SIZES)], draw, summary, by=("price",), most=400, also=claims,
+          quick=6,
+          axes=lambda cell: {"shape": cell[0].name, "bounds": cell[1], "n": cell[2]},
+          figure=lambda table: lines(table, "price", "n", {"value, times": "o-"}, color="shape", log=True),
+          notes=("Mean distance from the sample's median, in rows and in value, where a row is replaced and n is odd. "
+                 "Choice: the exponential mechanism on the distance in rank, for all of the price. Smooth: noise "
+                 "scaled to the smooth sensitivity of the median, the best of all laws and constants of the grid for "
+                 "this cell and this error.",)),
+    Study("good_instances_ranges", [*product(SHAPES, (101, 1_001))], draw_range, ranges, most=80, quick=2,
+          axes=lambda cell: {"shape": cell[0].name, "n": cell[1]},
+          notes=("Root mean squared error of the range between the quartiles over the sample's, PureDP(1), "
+                 "replace_one. Two choices: half of the price each. One choice: the inverse sensitivity mechanism of "
+                 "the range itself.",
+                 )),
+    Study("good_instances_centres", [*product(("normal", "t, 2 degrees of freedom"), WIDE, SIZES)], draw_centre,
+          centres,
+          most=80, quick=2, axes=lambda cell: dict(zip(("population", "bounds", "n"), cell, strict=True)),
+          notes=("Median absolute error of the centre over that of the 10% trimmed mean, PureDP(1), replace_one. Mean, "
+                 "found bounds: a quarter of the price for dpi.bounds, the rest for dpi.mean. rlm: Huber's, by "
+                 "rounds.",)),
+)  # fmt: skip

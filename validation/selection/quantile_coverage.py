@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
-from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
 from dpinfer.distributions.tree import _FEW, _LARGE
-from validation.common.cells import kept
-from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim, Rule
 from validation.common.stages import Choosing
+from validation.common.study import Drawn, Study, mean_ratio
 from validation.selection.quantile_designs import (
     POPULATIONS,
     TIGHT,
@@ -39,11 +36,8 @@ PRICES = (
     (dpi.PureDP(0.1), "add_remove"),
 )
 ALPHA, Z = 0.05, float(stats.norm.isf(0.05 / 2))
-CHUNK, SERIAL, AGAIN = 50, 100, 5000
-"""Replicates of one task; below which there is one process; from which failures are rerun."""
-
-CERTAIN = 0.93
-"""A coverage of 95% is above this at 5,000 replicates, but for a probability of 1e-9: what is below is not rerun."""
+CHUNK = 50
+WIDTH_CAP = 1.1
 
 ENDS = ("rounded outward", "continuous=True")
 """Ends of intervals: as by default, and interpolated within leaves."""
@@ -59,8 +53,6 @@ EVEN = 0.1
 
 FINE = 200_000
 """Points, besides the edges of leaves, at which the oracle's interval is looked for."""
-
-KEYS = ["population", "bounds", "method", "n", "price", "neighbors"]
 
 
 @dataclass(frozen=True)
@@ -165,33 +157,34 @@ def chosen(path: Fast, values: np.ndarray, rng: np.random.Generator) -> float:
     return float(Choosing.of(path.measurement).values(values, rng)[0])
 
 
-def replicates(cells: tuple[Cell, ...], truth: np.ndarray, seeds: range, seed: int) -> np.ndarray:
-    """Sums over replicates (cells, k, 2, 5): truth below the interval, above it, length, flagged, the whole bounds.
+def draw(cells: tuple[Cell, ...], rng: np.random.Generator, size: int) -> Drawn:
+    """Of each price (R, k, 2, 5): truth below the interval, above it, length, flagged, the whole bounds.
 
     All cells have the same population and number of rows, which are drawn once for all.
     """
     first = cells[0]
     population, rows = first.source, prepared(first)[0].rows
-    rng = np.random.default_rng([seed, first.population, first.n, seeds.start, int(first.default)])
-    size, target = len(seeds), truth[:, None]
-    total = np.zeros((len(cells), len(truth), len(ENDS), 5))
+    target = population.quantile(np.array(first.probabilities))[:, None]
     values = [population.draw(rng, first.n) for _ in range(size)] if first.default else None
     if values is None:
         leaves = leaf_counts(population.shares(rows), first.n, size, rng)
     else:
         leaves = np.stack([np.bincount(places(rows, one), minlength=len(rows.edges) - 1) for one in values])
-    counts = nodes_of(leaves, rows)
-    for place, cell in enumerate(cells):
-        path, step = prepared(cell)
-        ends = ends_of(path, step, counts + path.noise(size, rng), cell.probabilities)
-        if values is not None:
-            ends = widened(ends, np.array([chosen(path, one, rng) for one in values]))
-        low, high, flag = np.moveaxis(ends, 3, 0)
-        whole = (low <= population.lower) & (high >= population.upper)
-        total[place] = np.stack([target < low, target > high, high - low, flag, whole], axis=3).sum(axis=0)
-    return total
+    found = {str(cell.price): [] for cell in cells}
+    for start in range(0, size, CHUNK):
+        counts = nodes_of(leaves[start : start + CHUNK], rows)
+        for cell in cells:
+            path, step = prepared(cell)
+            ends = ends_of(path, step, counts + path.noise(len(counts), rng), cell.probabilities)
+            if values is not None:
+                ends = widened(ends, np.array([chosen(path, one, rng) for one in values[start : start + CHUNK]]))
+            low, high, flag = np.moveaxis(ends, 3, 0)
+            whole = (low <= population.lower) & (high >= population.upper)
+            found[str(cell.price)].append(np.stack([target < low, target > high, high - low, flag, whole], axis=3))
+    return {price: np.concatenate(parts) for price, parts in found.items()}
 
 
+@cache
 def oracle(cell: Cell) -> pd.DataFrame:
     """Length of the interval of one who knows the distribution and both variances, and what makes it hard to reach.
 
@@ -224,69 +217,35 @@ def oracle(cell: Cell) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def study(cells: tuple[Cell, ...], count: int, seed: int, least: float, run: str, parallel: Parallel) -> pd.DataFrame:
-    """Judge cells of one population and number of rows; a row for each, each quantile and each kind of ends."""
-    known = [oracle(cell) for cell in cells]
-    truth = known[0]["truth"].to_numpy()
-    parts = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-    total = np.sum(list(parallel(delayed(replicates)(cells, truth, seeds, seed) for seeds in parts)), axis=0) / count
+def summary(cells: tuple[Cell, ...], drawn: Drawn) -> list[dict]:
+    """A row for each price, quantile and kind of ends."""
     tables = []
-    for cell, oracles, means in zip(cells, known, total, strict=True):
+    for cell, found in zip(cells, drawn.values(), strict=True):
+        oracles, (_, error) = oracle(cell), mean_ratio(found[..., 2])
         for place, ends in enumerate(ENDS if cell.source.continuous else ENDS[:1]):
-            below, above, width, flagged, whole = means[:, place].T
+            below, above, width, flagged, whole = found[:, :, place].mean(axis=0).T
             table = pd.DataFrame({
-                "population": cell.source.name, "bounds": cell.source.bounds,
-                "method": "default" if cell.default else "tree", "ends": ends, "n": cell.n, "price": str(cell.price),
-                "neighbors": cell.neighbors, "q": cell.probabilities, "coverage": 1 - below - above,
-                "truth below": below, "truth above": above, "flagged": flagged, "whole bounds": whole,
-                "width": width, "width / oracle": width / oracles["oracle"],
+                "ends": ends, "price": str(cell.price), "neighbors": cell.neighbors, "q": cell.probabilities,
+                "coverage": 1 - below - above, "truth below": below, "truth above": above, "flagged": flagged,
+                "whole bounds": whole, "width": width, "width / oracle": width / oracles["oracle"],
+                "error of width / oracle": error[:, place] / oracles["oracle"],
                 "leaf / oracle": oracles["leaf / oracle"], "sampling / noise sd": oracles["sampling / noise sd"],
-                "replicates": count, "run": run,
             })  # fmt: skip
             table["even"] = oracles["even"] | (place == 0)
             table["clear"] = oracles["clear"] & ((place == 1) | (oracles["leaf / oracle"] <= NARROW))
-            table["covers"] = table["coverage"] >= least
-            table["held"] = (table["covers"] | ~table["even"]) & ~(
-                table["clear"] & (table["width / oracle"] > RULES.width_cap)
-            )
             tables.append(table)
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat(tables).to_dict("records")
 
 
-def all_cells(*, quick: bool) -> list[tuple[Cell, ...]]:
+def groups() -> list[tuple[Cell, ...]]:
     """Cells that share their rows, together."""
-    groups = []
+    found = []
     for place, population in enumerate(POPULATIONS):
-        sizes = SIZES[1:2] if quick else SIZES
         prices = PRICES if population.bounds == TIGHT else PRICES[:2]
-        groups += [tuple(Cell(place, n, *price) for price in prices) for n in sizes]
+        found += [tuple(Cell(place, n, *price) for price in prices) for n in SIZES]
         if population.name in DEFAULTS and population.bounds == TIGHT:
-            groups += [tuple(Cell(place, n, *price, default=True) for price in PRICES[:2]) for n in sizes[:2]]
-    return groups
-
-
-def judged(arguments: Options) -> pd.DataFrame:
-    """Every cell; those whose coverage is short, maybe by chance, again at ten times the replicates."""
-    count = arguments.replicates
-    least = RULES.least_coverage(count, 1 - ALPHA)
-    with Parallel(n_jobs=1 if count < SERIAL else arguments.jobs) as parallel:
-
-        def both(cells: tuple[Cell, ...]) -> pd.DataFrame:
-            table = study(cells, count, arguments.seed, least, "first", parallel)
-            broken = table[table["even"] & ~table["covers"] & (table["coverage"] >= CERTAIN)]
-            prices = set(broken["price"])
-            failed = tuple(cell for cell in cells if str(cell.price) in prices)
-            if not failed or count < AGAIN:
-                return table
-            more, seed = count * RULES.rerun_factor, arguments.seed + RULES.rerun_seed
-            again = study(failed, more, seed, least, "rerun", parallel)
-            return pd.concat([table, again.merge(broken[[*KEYS, "ends", "q"]])])
-
-        tables = [
-            kept("quantile_coverage", place, arguments, partial(both, cells))
-            for place, cells in enumerate(tqdm(all_cells(quick=count < SERIAL), desc="cells"))
-        ]
-    return pd.concat(tables, ignore_index=True)
+            found += [tuple(Cell(place, n, *price, default=True) for price in PRICES[:2]) for n in SIZES[:2]]
+    return found
 
 
 # The direct path against the library
@@ -301,12 +260,12 @@ def library(cell: Cell, values: np.ndarray, rng: np.random.Generator) -> np.ndar
     return np.stack([one.conf_int(alpha=ALPHA).to_numpy() for one in results], axis=1)
 
 
-def differences(arguments: Options) -> tuple[int, int]:
+def differences(seeded: int) -> tuple[int, int]:
     """How many ends of intervals are not those that the library gives to the same rows and noise, and of how many."""
     wrong = total = 0
-    for cells in all_cells(quick=True):
+    for cells in [one for one in groups() if one[0].n == SIZES[1]]:
         for cell in cells:
-            seed = [arguments.seed, cell.population, int(cell.default)]
+            seed = [seeded, cell.population, int(cell.default)]
             values = cell.source.draw(np.random.default_rng(seed), cell.n)
             theirs = library(cell, values, np.random.default_rng(seed))
             (path, step), rng = prepared(cell), np.random.default_rng(seed)
@@ -319,84 +278,34 @@ def differences(arguments: Options) -> tuple[int, int]:
     return wrong, total
 
 
-# Reports
+def same(_: pd.DataFrame, options: Options) -> list[Claim]:
+    """State that the direct path is the library's."""
+    wrong, total = differences(options.seed)
+    return [Claim("ends of intervals that differ from the library's", f"{total:,} ends", str(wrong), wrong == 0)]
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Coverage by population, and width against what noise and leaves are beside sampling."""
-    figure, (left, middle, right) = new_figure(12, 4.8, 1, 3)
-    names = list(dict.fromkeys(zip(table["population"], table["bounds"], strict=True)))
-    for place, (name, bounds) in enumerate(names):
-        mine = table[(table["population"] == name) & (table["bounds"] == bounds)]
-        for ends, mark, color, shift in ((ENDS[0], "o", "#03396c", 0.16), (ENDS[1], "x", "#c8553d", -0.16)):
-            part = mine[mine["ends"] == ends]
-            left.plot(part["coverage"], np.full(len(part), len(names) - 1 - place + shift), mark, ms=3, alpha=0.5,
-                      color=color, label=ends if not place else None)  # fmt: skip
-    left.set_yticks(range(len(names))[::-1], [f"{name}, {bounds}" for name, bounds in names], fontsize=7)
-    left.axvline(1 - ALPHA, color="black", lw=0.8)
-    least = RULES.least_coverage(int(table["replicates"].min()), 1 - ALPHA)
-    left.axvline(least, color="firebrick", lw=0.8, ls="--")
-    left.set(xlabel="coverage of 95% intervals", xlim=(min(0.9, float(table["coverage"].min()) - 0.01), 1.002))
-    left.legend(frameon=False, fontsize=7)
-    smooth = table[table["width / oracle"].notna()]
-    for axes, ends in ((middle, ENDS[0]), (right, ENDS[1])):
-        part = smooth[smooth["ends"] == ends]
-        for clear, color, said in ((False, "#bbbbbb", "noise, or wide leaves"), (True, "#03396c", "judged")):
-            mine = part[part["clear"] == clear]
-            axes.plot(mine["sampling / noise sd"], mine["width / oracle"], "o", ms=3, color=color, label=said)
-        axes.axhline(RULES.width_cap, color="firebrick", lw=0.8, ls="--")
-        axes.set(xscale="log", yscale="log", ylim=(0.7, 60), xlabel="sampling over noise, sd of the rank")
-        axes.set_title(f"mean width over the oracle's: {ends}", fontsize=9)
-        axes.legend(frameon=False, fontsize=7)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Check the direct path, run every cell, judge it, write the table and the figure."""
-    wrong, total = differences(arguments)
-    design = f"{total:,} ends"
-    same = Claim("ends of intervals that differ from the library's", design, str(wrong), wrong == 0)
-    return [*report(judged(arguments), arguments, f"{total - wrong:,} of {total:,}"), same]
-
-
-def report(table: pd.DataFrame, arguments: Options, same: str) -> list[Claim]:
-    """Write table and figure, and state what they show."""
-    last = table.drop_duplicates([*KEYS, "ends", "q"], keep="last")
-    first, again = table[table["run"] == "first"], table[table["run"] == "rerun"]
-    uneven, least = last[~last["even"]], RULES.least_coverage(arguments.replicates, 1 - ALPHA)
-    notes = [
-        f"Cells, quantiles and kinds of ends: {len(last)}; coverage short at first: {int((~first['covers']).sum())}; "
-        f"above {CERTAIN:g} and so rerun at ten times the replicates: {len(again)}, short again: "
-        f"{int((~again['covers']).sum())}.",
-        f"Rules: coverage at least {least:.4f}, flagged intervals included. Mean width at most {RULES.width_cap:g} "
-        "times that of an oracle who knows the distribution, and both variances at every value, where the column has a "
-        "density, the oracle's interval is within the bounds, noise does not dominate (its mean variance in the rank "
-        "over the oracle's interval is no larger than that of sampling) and, but for continuous=True, a leaf is at "
-        f"most {NARROW:.0%} of the oracle's interval.",
+STUDY = Study(
+    "quantile_coverage", groups, draw, summary,
+    (
+        Rule("least coverage of 95% intervals for quantiles: {part}", "coverage", split="ends",
+             where=lambda table: table["even"].astype(bool)),
+        Rule("largest mean width over the oracle's where noise does not dominate: {part}", "width / oracle", "width",
+             WIDTH_CAP, split="ends", where=lambda table: (table["clear"] & table["even"]).astype(bool)),
+    ),
+    axes=lambda cells: {"population": cells[0].source.name, "bounds": cells[0].source.bounds,
+                        "method": "default" if cells[0].default else "tree", "n": cells[0].n},
+    by=("price", "neighbors", "q"), also=same,
+    figure=scatter("sampling / noise sd", {"coverage": 0.95, "width / oracle": WIDTH_CAP}, ["ends", "clear"]),
+    notes=(
+        f"Flagged intervals are included. Mean width at most {WIDTH_CAP:g} times that of an oracle who knows the "
+        "distribution, and both variances at every value, where the column has a density, the oracle's interval is "
+        "within the bounds, noise does not dominate (its mean variance in the rank over the oracle's interval is no "
+        f"larger than that of sampling) and, but for continuous=True, a leaf is at most {NARROW:.0%} of the oracle's "
+        f"interval.",
         "continuous=True takes rows to lie evenly within a leaf. It is judged where that is true at the quantile but "
-        f"for {EVEN:g} standard deviations of sampling. In the other {len(uneven)} cells, where the density breaks off "
-        "within a leaf or the quantile is a bound at which values are clamped, it covers "
-        f"{uneven['coverage'].min():.4f} or more."
-        if len(uneven)
-        else "",
-        f"Noisy counts are drawn directly; {same} ends of intervals are to the last bit those of the library's "
-        "releases of the same rows and noise.",
-    ]
-    write_table(table.drop(columns=["covers", "clear"]), "quantile_coverage", arguments, notes)
-    write_figure(figure_of(last), "quantile_coverage", arguments)
-    found = []
-    for ends in ENDS:
-        part = table[(table["ends"] == ends) & table["even"]]
-        found.append(
-            least_coverage(
-                f"least coverage of 95% intervals for quantiles: {ends}", part, by=[*KEYS, "q"], held="covers"
-            )
-        )
-        if arguments.replicates >= SERIAL:  # fewer do not tell mean widths
-            what = f"largest mean width over the oracle's where noise does not dominate: {ends}"
-            found.append(largest_width(what, part[part["clear"]], by=[*KEYS, "q"]))
-    return found
-
-
-if __name__ == "__main__":
-    run(options("selection.quantile_coverage", __doc__ or "", replicates=5000))
+        f"for {EVEN:g} standard deviations of sampling: not where the density breaks off within a leaf or the quantile "
+        f"is a "
+        "bound at which values are clamped.",
+        "Noisy counts are drawn directly.",
+    ),
+)  # fmt: skip

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.privacy.accounting import choice_scale
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, scatter
+from validation.common.rules import Claim
+from validation.common.study import Drawn, Study
 from validation.selection.quantile_designs import POPULATIONS, Fast, Population, smooth
 
 Array = NDArray[np.float64]
@@ -34,7 +33,7 @@ PRICES = (
 SIZES = (100, 1_000, 10_000)
 NEIGHBORS = ("add_remove", "replace_one")
 GRID = 2.0**30
-FEW, MOST, FEW_ROWS = 100, 2.5, 1_000
+MOST = 2.5
 Z = float(stats.norm.isf(0.025))
 
 STUDIED = (
@@ -44,6 +43,7 @@ STUDIED = (
 )
 
 
+@cache
 def scale_of(price: Any, share: float, neighbors: str) -> float:
     """Noise scale of the choice of a median in rows, as the kernel prices it but for its slack for rounding."""
     return choice_scale(Fraction(2 if neighbors == "replace_one" else 1), price / Fraction(1 / share), "gumbel")
@@ -78,32 +78,16 @@ def noise_of_rank(price: Any, share: float, neighbors: str) -> float:
     return float(np.sqrt(np.median(tree.empty.noise_variance(0.5))))
 
 
-def cell(place: int, n: int, price: Any, neighbors: str, replicates: int, seed: int) -> list[dict[str, Any]]:
-    """Errors by share, over those of the sample median; the same rows for all shares."""
-    population, truth = STUDIED[place], float(STUDIED[place].quantile(np.array([0.5]))[0])
-    found = {share: np.zeros(replicates) for share in SHARES}
-    plain = np.zeros(replicates)
-    for number in range(replicates):
-        rng = np.random.default_rng([seed, place, n, number])
-        values = population.draw(rng, n)
-        plain[number] = np.median(values) - truth
-        for share in SHARES:
-            found[share][number] = chosen(values, scale_of(price, share, neighbors), population, rng) - truth
-    base, sampling = float(np.sqrt((plain**2).mean())), np.sqrt(n) / 2
-    taken = taken_share(price, neighbors, n)
-    rows = []
-    for share in SHARES:
-        half = Z * float(np.hypot(sampling, noise_of_rank(price, share, neighbors)))
-        rows.append({"population": f"{population.name}, {population.bounds}", "n": n, "price": str(price),
-                     "neighbors": neighbors, "share": share, "taken": share == taken,
-                     "error": float(np.sqrt((found[share] ** 2).mean())) / base,
-                     "half width": half / (Z * sampling), "tells": half < n / 2})  # fmt: skip
-    return rows
-
-
-def replicates_of(n: int, asked: int) -> int:
-    """Fewer replicates where rows are many, whose errors vary little."""
-    return max(asked if n <= FEW_ROWS else asked // 4, 4)
+def draw(cell: tuple[int, Any, str], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Errors by share (R, populations, shares + 1), the sample median's last; the same rows for all shares."""
+    (n, price, neighbors), found = cell, np.empty((replicates, len(STUDIED), len(SHARES) + 1))
+    for place, population in enumerate(STUDIED):
+        truth = float(population.quantile(np.array([0.5]))[0])
+        for row in range(replicates):
+            values = population.draw(rng, n)
+            guesses = [chosen(values, scale_of(price, share, neighbors), population, rng) for share in SHARES]
+            found[row, place] = np.array([*guesses, np.median(values)]) - truth
+    return {"found": found}
 
 
 def taken_share(price: Any, neighbors: str, n: int) -> float:
@@ -113,64 +97,46 @@ def taken_share(price: Any, neighbors: str, n: int) -> float:
     return float(dpi.quantile("x", q=0.5).slots(context)[0].share)
 
 
-def summed(table: pd.DataFrame) -> pd.DataFrame:
-    """Middle and largest error over the populations."""
-    keys = ["neighbors", "price", "n", "share"]
-    found = table.groupby(keys, sort=False)
-    return found.agg(
-        **{"taken": ("taken", "first"), "error": ("error", "median"), "largest": ("error", "max"),
-           "half width": ("half width", "first"), "tells": ("tells", "first")}
-    ).reset_index()  # fmt: skip
+def summary(cell: tuple[int, Any, str], drawn: Drawn) -> list[dict[str, Any]]:
+    """Middle and largest error over the populations, and the width of the interval, by share."""
+    n, price, neighbors = cell
+    size = np.sqrt((drawn["found"] ** 2).mean(axis=0))
+    errors, sampling, taken, rows = size[:, :-1] / size[:, -1:], np.sqrt(n) / 2, taken_share(price, neighbors, n), []
+    for share, found in zip(SHARES, errors.T, strict=True):
+        half = Z * float(np.hypot(sampling, noise_of_rank(price, share, neighbors)))
+        rows.append({"share": share, "taken": share == taken, "error": float(np.median(found)),
+                     "largest": float(found.max()),
+                     "half width": half / (Z * sampling), "tells": half < n / 2})  # fmt: skip
+    return rows
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Middle error against the half width of the interval, a line for each cell, a mark for each share."""
-    figure = Figure(figsize=(8, 3.8), layout="constrained")
-    for axes, neighbors in zip(figure.subplots(1, 2, sharey=True), NEIGHBORS, strict=True):
-        part = table[table["neighbors"] == neighbors]
-        for (_, _), line in part.groupby(["price", "n"], sort=False):
-            axes.plot(line["half width"], line["error"], "-", color="#bbbbbb", lw=0.8)
-        for share, mark in zip(SHARES[:-1], "osD^", strict=True):
-            own = part[part["share"] == share]
-            axes.plot(own["half width"], own["error"], mark, ms=4, label=f"{share:g} of the price")
-        axes.set(xscale="log", yscale="log", title=neighbors, xlabel="half width of the interval, over no privacy")
-    figure.axes[0].set_ylabel("error of the choice, over no privacy")
-    figure.axes[0].legend(frameon=False, fontsize=8)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure, write the table and the figure."""
-    cells = list(product(range(len(STUDIED)), SIZES, PRICES, NEIGHBORS))
-    with Parallel(n_jobs=arguments.jobs) as parallel:
-        work = delayed(cell)
-        found = parallel(
-            work(place, n, price, near, replicates_of(n, arguments.replicates), arguments.seed)
-            for place, n, price, near in cells
-        )
-    table = summed(pd.DataFrame([row for part in found for row in part]))
-    notes = [
-        f"Medians of {len(STUDIED)} populations: middle and largest of their root mean squared errors, over that of "
-        "the sample median. Half width: that of the 95% interval in rank, over that without privacy; it tells "
-        "something where it is less than half of the rows. Share: of the price, for the choice; taken: by the library."
-    ]
-    write_table(table, "quantile_split", arguments, notes, figure_of(table))
+def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
+    """State what the library's share loses, and where it takes nine tenths."""
     wide = table.pivot_table("error", ["neighbors", "price", "n"], "share")
     taken = table[table["taken"]].set_index(["neighbors", "price", "n"])
-    public = taken.loc["replace_one"]
-    ratio = public["error"] / wide.loc["replace_one"][1.0]
-    worst = ratio.idxmax()
+    public = taken[taken.index.get_level_values(0) == "replace_one"]
+    if public.empty:
+        return []
+    ratio = public["error"] / wide.loc[public.index][1.0]
+    worst, count = ratio.idxmax(), int(table["replicates"].max())
+    told = table[(table["share"] == 0.25) & table["tells"]].merge(
+        taken[taken["share"] > 0.5].reset_index(), on=["neighbors", "price", "n"])  # fmt: skip
     return [
         Claim("where the choice has nine tenths, the tree would tell nothing with three quarters",
-              f"{len(public)} cells, replace_one", f"{int((public['share'] > 0.5).sum())} cells",
-              not table[(table["share"] == 0.25) & table["tells"]].merge(
-                  taken[taken["share"] > 0.5].reset_index(), on=["neighbors", "price", "n"]).size),
+              f"{len(public)} cells, replace_one", f"{int((public['share'] > 0.5).sum())} cells", told.empty),
         Claim("largest error of a chosen median over a choice with the whole price: n public, middle population",
-              f"{len(public)} cells; n = {worst[1]:,}, {worst[0]}", f"{ratio.max():.2f}",
-              arguments.replicates < FEW or bool(ratio.max() <= MOST), threshold=f"{MOST:g}", cells=len(public),
-              replicates=arguments.replicates),
+              f"{len(public)} cells; n = {worst[2]:,}, {worst[1]}", f"{ratio.max():.2f}",
+              options.quick or bool(ratio.max() <= MOST), threshold=f"{MOST:g}", cells=len(public), replicates=count),
     ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("selection.quantile_split", __doc__, replicates=400))
+STUDY = Study(
+    "quantile_split", [*product(SIZES, PRICES, NEIGHBORS)], draw, summary, most=400, also=claims,
+    axes=lambda cell: {"neighbors": cell[2], "price": str(cell[1]), "n": cell[0]}, by=("share",),
+    figure=scatter("half width", {"error": 1.0}, ["neighbors", "share"], label="half width of the interval, over no "
+                                                                               "privacy"),
+    notes=(f"Medians of {len(STUDIED)} populations: middle and largest of their root mean squared errors, over that of "
+           f"the "
+           "sample median. Half width: that of the 95% interval in rank, over that without privacy; it tells something "
+           "where it is less than half of the rows. Share: of the price, for the choice; taken: by the library.",),
+)  # fmt: skip

@@ -19,8 +19,8 @@ from dpinfer.kernel.quantiles import chosen_points
 from dpinfer.kernel.sampling import SimulatedDraws, private_choice
 from dpinfer.kernel.sources import open_source
 from dpinfer.privacy.accounting import choice_scale
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.selection.selection_exact import (
     CANDIDATES,
     EXACT,
@@ -391,7 +391,3 @@ def claims(
         design = "both laws and the quantile's descent"
         found.append(Claim("20% too little noise in choices is caught", design, caught, short["exceeded"].all()))
     return found
-
-
-if __name__ == "__main__":
-    run(options("selection.selection_laws", __doc__ or "", replicates=1_000_000))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.price import PricedStage
@@ -16,8 +15,9 @@ from dpinfer.kernel.sampling import SimulatedDraws
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.release.laws import ABOVE, BELOW
 from dpinfer.selection.results import pair_tail
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options
+from validation.common.rules import Claim, Rule
+from validation.common.study import Drawn, Study
 
 PRICE = dpi.PureDP(1.0)
 DESIGNS = [(k, c, relation) for k, c, relation in product((2, 10, 100, 1000), (1, 5), NEIGHBORS) if c <= k]
@@ -25,10 +25,9 @@ DESIGNS = [(k, c, relation) for k, c, relation in product((2, 10, 100, 1000), (1
 
 CURVES = (10, 100)
 BETA = 0.05
-CHANCE = 1e-6
-"""Probability that a right rate is judged to be too high."""
 
 
+@cache
 def stage_of(k: int, answers: int, neighbors: str) -> PricedStage:
     """Price the comparison of k counts with a threshold of 0."""
     schema = dpi.Schema({f"q{place}": dpi.Boolean(missing=False, impossible=False) for place in range(k)})
@@ -53,102 +52,85 @@ def count_distance(scale: float, beta: float) -> int:
     return max(int(np.ceil(-scale * np.log(beta * (1 + np.exp(-1 / scale))))), 1)
 
 
-def wrong_first(stage: PricedStage, distance: int, draws: SimulatedDraws, runs: int) -> float:
-    """Share of wrong answers to a first query that lies so far below its threshold."""
-    sums = [-distance] + [0] * (stage.rows.entries - 1)
-    return sum(noisy_answers(stage, sums, draws)[0] != BELOW for _ in range(runs)) / runs
-
-
-def wrong_any(stage: PricedStage, distance: int, answers: int, draws: SimulatedDraws, runs: int) -> float:
-    """Share of runs with a wrong answer, where the last queries, as many as are answered, are above."""
-    k = stage.rows.entries
-    sums = [-distance] * (k - answers) + [distance] * answers
+def draw(cell: tuple[int, int, str], rng: np.random.Generator, runs: int) -> Drawn:
+    """Whether a first query so far below its threshold is answered wrongly, and whether any of all is."""
+    k, answers, _ = cell
+    stage, draws = stage_of(*cell), SimulatedDraws(rng)
+    one, joint = (int(distance) for distance in distances(stage, k))
+    alone = [-one] + [0] * (k - 1)
+    sums = [-joint] * (k - answers) + [joint] * answers  # the last queries, as many as are answered, are above
     right = [BELOW] * (k - answers) + [ABOVE] * answers
-    return sum(noisy_answers(stage, sums, draws) != right for _ in range(runs)) / runs
+    return {"wrong there": np.array([noisy_answers(stage, alone, draws)[0] != BELOW for _ in range(runs)]),
+            "any wrong there": np.array([noisy_answers(stage, sums, draws) != right for _ in range(runs)])}  # fmt: skip
 
 
-def table_of(arguments: Options) -> pd.DataFrame:
-    """Distances by design, and the measured errors at them."""
-    draws, rows = SimulatedDraws(np.random.default_rng(arguments.seed)), []
-    for k, answers, relation in DESIGNS:
-        stage = stage_of(k, answers, relation)
-        one, joint = distances(stage, k)
-        scale = k / PRICE.epsilon
-        rows.append(
-            [
-                *(k, answers, relation, stage.law.shared, stage.law.scales[0], int(one)),
-                wrong_first(stage, int(one), draws, arguments.replicates),
-                int(joint),
-                wrong_any(stage, int(joint), answers, draws, arguments.replicates),
-                count_distance(scale, BETA),
-                count_distance(scale, 1 - (1 - BETA) ** (1 / k)),
-            ]
-        )
-    columns = ["queries", "answers", "neighbors", "threshold scale", "query scale", "clear from", "wrong there",
-               "all clear from", "any wrong there", "counts clear from", "counts all clear from"]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+def summary(cell: tuple[int, int, str], drawn: Drawn) -> dict:
+    """Distances, shares of wrong answers at them, and the distances of noisy counts."""
+    k, stage = cell[0], stage_of(*cell)
+    (one, joint), scale = distances(stage, k), k / PRICE.epsilon
+    return {
+        "threshold scale": stage.law.shared, "query scale": stage.law.scales[0], "clear from": int(one),
+        "wrong there": drawn["wrong there"].mean(), "all clear from": int(joint),
+        "any wrong there": drawn["any wrong there"].mean(), "counts clear from": count_distance(scale, BETA),
+        "counts all clear from": count_distance(scale, 1 - (1 - BETA) ** (1 / k)),
+    }  # fmt: skip
 
 
-def curves(arguments: Options) -> pd.DataFrame:
-    """Error rate of an answer by distance: measured, by the formula, and of noisy counts."""
-    draws, rows = SimulatedDraws(np.random.default_rng(arguments.seed + 1)), []
-    for k in CURVES:
-        stage = stage_of(k, 1, "add_remove")
-        for distance in (1, 2, 4, 6, 8, 10, 15, 25, 50, 100, 200, 400):
-            formula = pair_tail(distance, stage.law.shared, stage.law.scales[0])
-            counts = count_tail(distance, k / PRICE.epsilon)
-            rows.append([k, distance, wrong_first(stage, distance, draws, arguments.replicates), formula, counts])
-    return pd.DataFrame(rows, columns=["queries", "distance", "measured", "formula", "noisy counts"])
-
-
-def draw(found: pd.DataFrame, arguments: Options) -> None:
-    """Error rates by distance for few and for many queries."""
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
-    for axes, (k, part) in zip(figure.subplots(1, len(CURVES), sharey=True), found.groupby("queries"), strict=True):
-        axes.plot(part["distance"], part["noisy counts"], color="#ee6677", label="all counts with Laplace noise")
-        axes.plot(part["distance"], part["formula"], color="#4477aa", label="above_threshold, formula")
-        axes.plot(part["distance"], part["measured"], "o", color="#4477aa", ms=4, label="above_threshold, measured")
-        axes.axhline(BETA, color="0.6", lw=0.8)
-        axes.set(title=f"{k} queries, {PRICE}", xlabel="distance from the threshold, rows", xscale="log", yscale="log")
-        axes.set_ylim(1e-3, 0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("wrong answers")
-    figure.axes[0].legend(frameon=False, fontsize="small", loc="lower left")
-    write_figure(figure, "threshold_error", arguments)
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure, write tables and the figure."""
-    table, found = table_of(arguments), curves(arguments)
-    notes = [
-        f"{PRICE}; a row may meet all conditions. At the distances of the formula at most {BETA:.0%} may be wrong. "
-        "Any wrong: the last queries, as many as are answered, are above, all others below. Counts: discrete Laplace "
-        "noise of scale k / epsilon on each, compared with the threshold, exactly."
-    ]
-    write_table(table, "threshold_error", arguments, notes)
-    write_table(found, "threshold_error_curve", arguments, ["One answer, add_remove."])
-    draw(found, arguments)
-    runs, design = arguments.replicates, f"2-1,000 queries, 1 or 5 answers, both relations, {PRICE}"
-    limit = float(stats.binom.isf(CHANCE, runs, BETA)) / runs
-    error = f"{np.sqrt(BETA * (1 - BETA) / runs):.4f}"
-    one, joint = float(table["wrong there"].max()), float(table["any wrong there"].max())
-    apart = (found["measured"] - found["formula"]).abs() / np.sqrt(found["formula"] * (1 - found["formula"]) / runs)
-    noisy = found[found["formula"] * runs > 20]
+def gain(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State what noisy counts ask for in place of thresholds."""
     many = table[(table["queries"] == 1000) & (table["answers"] == 1)]
-    gain = float((many["counts all clear from"] / many["all clear from"]).min())
-    far = float(apart[noisy.index].max())
-    known = {"cells": len(table), "replicates": runs}
-    return [
-        Claim("largest share of wrong answers at the distance from which 95% are said to be right", design,
-              f"{one:.4f}", one <= limit, error=error, **known),
-        Claim("largest share of runs with any wrong answer at the joint distance", design, f"{joint:.4f}",
-              joint <= limit, error=error, **known),
-        Claim("largest distance between measured and exact shares of wrong answers, in standard errors",
-              "10 and 100 queries", f"{far:.1f}", far < 6, cells=len(noisy), replicates=runs),
-        Claim("distance from which all of 1,000 answers are right: noisy counts over thresholds",
-              f"one answer, {PRICE}", f"{gain:.0f}", gain > 10),
-    ]  # fmt: skip
+    times = float((many["counts all clear from"] / many["all clear from"]).min())
+    what = "distance from which all of 1,000 answers are right: noisy counts over thresholds"
+    return [Claim(what, f"one answer, {PRICE}", f"{times:.0f}", times > 10)] if len(many) else []
 
 
-if __name__ == "__main__":
-    run(options("selection.threshold_error", __doc__, replicates=5000))
+def draw_curve(cell: tuple[int, int], rng: np.random.Generator, runs: int) -> Drawn:
+    """Whether a first query so far below its threshold is answered wrongly."""
+    k, distance = cell
+    stage, draws = stage_of(k, 1, "add_remove"), SimulatedDraws(rng)
+    sums = [-distance] + [0] * (k - 1)
+    return {"wrong": np.array([noisy_answers(stage, sums, draws)[0] != BELOW for _ in range(runs)])}
+
+
+def curve(cell: tuple[int, int], drawn: Drawn) -> dict:
+    """The share of wrong answers: measured, by the formula, and of noisy counts."""
+    (k, distance), count = cell, len(drawn["wrong"])
+    stage = stage_of(k, 1, "add_remove")
+    formula = pair_tail(distance, stage.law.shared, stage.law.scales[0])
+    apart = abs(drawn["wrong"].mean() - formula) / np.sqrt(formula * (1 - formula) / count)
+    return {"measured": drawn["wrong"].mean(), "formula": formula,
+            "noisy counts": count_tail(distance, k / PRICE.epsilon),
+            "apart": apart if formula * count > 20 else np.nan}  # fmt: skip
+
+
+def apart(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State how far measured and exact shares are apart."""
+    far = float(table["apart"].max())
+    return [Claim("largest distance between measured and exact shares of wrong answers, in standard errors",
+                  "10 and 100 queries", f"{far:.1f}", not far >= 6, cells=int(table["apart"].notna().sum()),
+                  replicates=int(table["replicates"].max()))]  # fmt: skip
+
+
+TOLD = f"2-1,000 queries, 1 or 5 answers, both relations, {PRICE}"
+STUDY = (
+    Study(
+        "threshold_error", DESIGNS, draw, summary,
+        (
+            Rule("largest share of wrong answers at the distance from which 95% are said to be right", "wrong there",
+                 "share",
+                 BETA, design=TOLD),
+            Rule("largest share of runs with any wrong answer at the joint distance", "any wrong there", "share", BETA,
+                 design=TOLD),
+        ),
+        axes=lambda cell: dict(zip(("queries", "answers", "neighbors"), cell, strict=True)), also=gain,
+        notes=(f"{PRICE}; a row may meet all conditions. At the distances of the formula at most {BETA:.0%} may be "
+               f"wrong. "
+               "Any wrong: the last queries, as many as are answered, are above, all others below. Counts: discrete "
+               "Laplace noise of scale k / epsilon on each, compared with the threshold, exactly.",),
+    ),
+    Study(
+        "threshold_error_curve", [*product(CURVES, (1, 2, 4, 6, 8, 10, 15, 25, 50, 100, 200, 400))], draw_curve, curve,
+        axes=lambda cell: dict(zip(("queries", "distance"), cell, strict=True)), also=apart, quick=8,
+        notes=("One answer, add_remove.",),
+    ),
+)  # fmt: skip

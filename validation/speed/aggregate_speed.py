@@ -13,8 +13,8 @@ import statsmodels.formula.api as smf
 import dpinfer as dpi
 from dpinfer.resampling.models import newton
 from validation.blocks.block_designs import POPULATIONS
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, in_turns
 
 ROWS, BLOCKS = 1_000_000, 500
@@ -99,7 +99,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("time of sample_aggregate over the same fits by formula", design, f"{mine:.2f}", mine <= 1.5),
         Claim("own steps: times faster than statsmodels block by block", design, f"{quick:.1f}", quick >= 2),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("speed.aggregate_speed", __doc__ or "", replicates=3))

@@ -15,8 +15,8 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.privacy.resampling import DOUBLE_OR_NOTHING, composed, dominating_mu, noise_mu
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import REST, in_turns, seconds
 
 ROWS, REPLICATES, FEW = 1_000_000, 200, 20
@@ -120,7 +120,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("time of a bootstrap over one pass of the kernel", design, f"{ratio:.1f}", ratio < SLOWEST),
         Claim("memory of a bootstrap above the data, MB", design, f"{above:.0f}", above < MOST),
     ]
-
-
-if __name__ == "__main__":
-    run(options("speed.bootstrap_speed", __doc__ or "", replicates=5))

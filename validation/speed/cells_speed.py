@@ -13,8 +13,8 @@ import pyarrow as pa
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
 from dpinfer.schema import Column
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, seconds
 
 ROWS = 500_000
@@ -62,7 +62,3 @@ def run(arguments: Options) -> list[Claim]:
         ),
         Claim("times faster than decimals as objects (at least 5)", design, f"{ratio:.0f}", ratio >= 5, kind="time"),
     ]
-
-
-if __name__ == "__main__":
-    run(options("speed.cells_speed", __doc__, replicates=9))

@@ -8,8 +8,8 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.sums import exact_sums
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, in_turns
 
 ROWS, BINS = 10_000_000, 1000
@@ -44,7 +44,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("time of a private histogram's counts over numpy.bincount", design, f"{counts:.2f}", counts <= 3.0),
         Claim("the same with plan, ledger and 1,000 draws", design, f"{whole_ratio:.2f}", whole_ratio <= 5.0),
     ]
-
-
-if __name__ == "__main__":
-    run(options("speed.histogram_speed", __doc__, replicates=9))

@@ -11,8 +11,8 @@ from scipy import special
 from tqdm import tqdm
 
 import dpinfer as dpi
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import REST, bars, peak_memory
 
 ROWS, QUICK_ROWS, REGRESSORS = 1_000_000, 100_000, 10
@@ -106,7 +106,3 @@ def run(arguments: Options) -> list[Claim]:
     return [
         Claim(f"{what} ({required})", made, f"{measured:.2f}", held) for what, measured, _, required, held in listed
     ]
-
-
-if __name__ == "__main__":
-    run(options("speed.newton_speed", __doc__.splitlines()[0], replicates=15))

@@ -11,8 +11,8 @@ from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import simulate
 from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import seconds
 
 DRAWS = 100_000
@@ -82,7 +82,3 @@ def run(arguments: Options) -> list[Claim]:
         )
         for name, group in table.groupby("test", sort=False)
     ]
-
-
-if __name__ == "__main__":
-    run(options("speed.null_speed", __doc__, replicates=15))

@@ -10,8 +10,8 @@ import pandas as pd
 import statsmodels.api as sm
 
 import dpinfer as dpi
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import REST, bars, in_turns, peak_memory
 
 ROWS, REGRESSORS = 1_000_000, 10
@@ -95,7 +95,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim(what, design, f"{value:.2f} ({required})", ok)
         for (what, value, required), ok in zip(rows, held, strict=True)
     ]
-
-
-if __name__ == "__main__":
-    run(options("speed.ols_speed", __doc__.splitlines()[0], replicates=15))

@@ -14,9 +14,9 @@ from dpinfer.distributions.rank_statistics import (
     TwoDistributions,
 )
 from dpinfer.statistics.nulls import NullModel, simulate
-from validation.common.claims import Claim
 from validation.common.leaves import noise_at
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, seconds
 
 DRAWS = 100_000
@@ -63,7 +63,3 @@ def run(arguments: Options) -> list[Claim]:
     worst = float(table["ratio"].max())
     what = f"{DRAWS:,} simulated nulls of rank tests on {LEAVES} leaves over the multinomials alone (at most {MOST:g})"
     return [Claim(what, "all six tests", f"{worst:.2f}", worst <= MOST)]
-
-
-if __name__ == "__main__":
-    run(options("speed.rank_speed", __doc__, replicates=3))

@@ -9,8 +9,8 @@ import dpinfer as dpi
 from dpinfer.kernel.quantiles import FAN_OUT
 from dpinfer.kernel.rows.tree import RANK
 from dpinfer.kernel.sampling import private_choice, private_noise
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars, in_turns
 
 ROWS, LEVELS = 1_000_000, 20
@@ -82,7 +82,3 @@ def run(arguments: Options) -> list[Claim]:
               f"{ratio['most frequent whole number']:.1f} of whole numbers, {ratio['most frequent label']:.1f} of "
               "labels", ratio["most frequent whole number"] <= MOST["choice"]),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("speed.selection_speed", __doc__ or "", replicates=9))

@@ -10,8 +10,8 @@ import statsmodels.formula.api as smf
 
 import dpinfer as dpi
 from dpinfer.studies import population
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from validation.common.outputs import Options, write_figure, write_table
+from validation.common.rules import Claim
 from validation.common.timing import bars
 
 ROWS = 1000
@@ -91,7 +91,3 @@ def run(arguments: Options) -> list[Claim]:
     write_figure(figure, "study_speed", arguments)
     design = f"private OLS, n = {ROWS:,}, 5 regressors, {arguments.replicates:,} replicates"
     return [Claim(what, design, f"{value:.2f} ({required})", ok) for what, value, required, ok in rows]
-
-
-if __name__ == "__main__":
-    run(options("speed.study_speed", __doc__.splitlines()[0], replicates=10_000))

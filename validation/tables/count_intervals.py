@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.statistics.combination import measured_queries
 from dpinfer.statistics.tails import critical_value
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_table
+from validation.common.outputs import Options, write_table
+from validation.common.rules import Claim
 
 EPSILONS = np.round(np.arange(0.1, 5.01, 0.05), 2)
 CELLS = (1, 2, 5, 20, 100)
@@ -90,7 +90,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("largest coverage of these intervals with one row less on either side, less the level", design,
               f"{wide.max():.5f}", wide.max() < 0, threshold="below 0", **exact),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("tables.count_intervals", __doc__, replicates=1))

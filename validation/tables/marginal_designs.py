@@ -146,3 +146,8 @@ def populations() -> list[Population]:
     ]
     assert all(abs(one.cells.sum() - 1) < 1e-9 and prod(one.shape) < 500 for one in found)
     return found
+
+
+def named(design: tuple[Population, str, str, str, int]) -> dict[str, Any]:
+    """Return the columns that name a design of a grid."""
+    return dict(zip(("design", "amount", "measure", "neighbors", "n"), (design[0].name, *design[1:]), strict=True))

@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 from dpinfer.statistics.moment_inference import intervals
 from dpinfer.statistics.tails import critical_value
 from dpinfer.tables.marginal_inference import count_estimates, share_estimates, subsets_of
-from validation.common.cells import measured_again
-from validation.common.claims import RULES, Claim, largest_width, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
-from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, populations, releases_of
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study, mean_ratio
+from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, named, populations, releases_of
 
 SIZES = (60, 1000, 20_000)
-QUANTITIES = ("cells of the rows", "cells", "margins", "shares", "shares by group", "ratios")
-_QUICK, _AT_ONCE = 500, 2500
+WIDTH_CAP = 1.1
 _KAPPA = 3.0
 """Noise standard deviations that half a denominator has to reach for the width of its shares to be judged."""
 
@@ -39,43 +36,8 @@ def designs() -> list[tuple[Population, str, str, str, int]]:
     return found
 
 
-def measure(design: tuple[Population, str, str, str, int], replicates: int, seed: int, run: str) -> list[dict]:
-    """Return the worst cell of each quantity of a design."""
-    population, amount, measure_name, neighbors, n = design
-    named = {"design": population.name, "amount": amount, "measure": measure_name, "neighbors": neighbors, "n": n}
-    sums: dict[str, dict[int, np.ndarray]] = {}
-    rounds = -(-replicates // _AT_ONCE)
-    for place in range(rounds):  # each of equal size
-        rng = np.random.default_rng([seed, n, place])
-        privacy = PRICES[amount][measure_name]
-        drawn = releases_of(population, privacy, neighbors, n, replicates // rounds, rng)
-        for order, (quantity, found) in enumerate(_quantities(drawn)):
-            known = sums.setdefault(quantity, {})
-            known[order] = known.get(order, np.zeros_like(found)) + found / rounds
-    parts = {quantity: list(known.values()) for quantity, known in sums.items()}
-    rows = []
-    for quantity, arrays in parts.items():
-        every = np.concatenate(arrays)
-        place = int(every[:, 0].argmin())
-        judged = every[np.isfinite(every[:, 1])]
-        rows.append(
-            {
-                **named,
-                "quantity": quantity,
-                "estimates": len(every),
-                "coverage": every[place, 0],
-                "mean coverage": every[:, 0].mean(),
-                "width / oracle": judged[:, 1].max() if len(judged) else np.nan,
-                "flagged": every[place, 2],
-                "replicates": replicates,
-                "run": run,
-            }
-        )
-    return rows
-
-
 def _quantities(drawn: Releases) -> Iterator[tuple[str, np.ndarray]]:
-    """Coverage, width over the oracle's and share flagged of every estimate (k, 3), by quantity."""
+    """Coverage, width over the oracle's and share flagged of every estimate (R, k, 3), by quantity."""
     names = "abcdefgh"
     workload = [tuple(sorted(names.index(one) for one in marginal)) for marginal in drawn.population.workload]
     for subset in subsets_of(workload)[1:]:
@@ -124,14 +86,13 @@ def _shares(drawn: Releases, subset: tuple[int, ...], places: np.ndarray) -> np.
     determined = np.broadcast_to(bottom > 0, truth.shape).ravel()
     few = np.repeat(found.few, truth.shape[1], axis=1)
     told = _told(ends, np.broadcast_to(truth.ravel(), ends.shape[:2]), half.ravel(), few)
-    return told[determined]  # a share of nothing is no number
+    return told[:, determined]  # a share of nothing is no number
 
 
 def _told(ends: np.ndarray, truth: np.ndarray, half: np.ndarray, flagged: np.ndarray) -> np.ndarray:
     slack = 1e-9 * np.maximum(np.abs(truth), 1.0)
     covered = (ends[..., 0] <= truth + slack) & (truth <= ends[..., 1] + slack)
-    width = (ends[..., 1] - ends[..., 0]).mean(axis=0) / (2 * half)
-    return np.stack([covered.mean(axis=0), width, flagged.mean(axis=0)], axis=-1)
+    return np.stack(np.broadcast_arrays(covered, (ends[..., 1] - ends[..., 0]) / (2 * half), flagged), axis=-1)
 
 
 def _within_all(drawn: Releases, subset: tuple[int, ...]) -> np.ndarray:
@@ -153,54 +114,46 @@ def _pairs(drawn: Releases, subset: tuple[int, ...]) -> np.ndarray:
     return np.stack([first + second, first])[None]
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Least coverage of every quantity by the number of rows."""
-    figure, panels = new_figure(10, 3.6, 1, len(QUANTITIES), sharey=True)
-    rng = np.random.default_rng(0)
-    first = table[table["run"] == "first"]
-    for axes, quantity in zip(panels, QUANTITIES, strict=True):
-        for offset, (amount, colour) in enumerate(zip(PRICES, ("#f18f01", "#03396c"), strict=True)):
-            some = first[(first["quantity"] == quantity) & (first["amount"] == amount)]
-            place = np.log10(some["n"]) + 0.3 * (offset - 0.5) + rng.uniform(-0.1, 0.1, len(some))
-            axes.plot(place, some["coverage"], "o", ms=2.5, alpha=0.5, color=colour, label=f"{amount} budget")
-        axes.axhline(0.95, color="black", lw=0.8)
-        axes.axhline(RULES.least_coverage(int(first["replicates"].iloc[0]), 0.95), color="firebrick", lw=0.8, ls="--")
-        axes.set(title=quantity, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("least coverage among cells")
-    panels[0].legend(frameon=False, fontsize=8, loc="upper right")
-    return figure
+def draw(design: tuple[Population, str, str, str, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Coverage, width over the oracle's and flags of the estimates of each quantity (R, k, 3)."""
+    population, amount, measure, neighbors, n = design
+    parts: dict[str, list[np.ndarray]] = {}
+    for quantity, found in _quantities(releases_of(population, PRICES[amount][measure], neighbors, n, replicates, rng)):
+        parts.setdefault(quantity, []).append(found.astype(np.float16))
+    return {quantity: np.concatenate(found, axis=1) for quantity, found in parts.items()}
 
 
-BY = ["design", "amount", "measure", "neighbors", "n", "quantity"]
+def summary(_: tuple, drawn: Drawn) -> list[dict]:
+    """A row for each quantity: the estimate that is covered least, and the widest."""
+    rows = []
+    for quantity, found in drawn.items():
+        coverage, (ratio, error) = found[..., 0].mean(axis=0, dtype=float), mean_ratio(found[..., 1].astype(float))
+        place, widest = int(coverage.argmin()), int(np.nan_to_num(ratio, nan=-1.0).argmax())
+        rows.append({
+            "quantity": quantity, "estimates": len(coverage), "coverage": coverage[place],
+            "mean coverage": coverage.mean(),
+            "width / oracle": ratio[widest], "error of width / oracle": error[widest],
+            "flagged": found[:, place, 2].mean(dtype=float),
+        })  # fmt: skip
+    return rows
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure the grid, rerun what fails, write table and figure."""
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    table, _, failed = measured_again(
-        "marginals_coverage", designs(), measure, lambda row, _: row["coverage"] < least, arguments, every=23
-    )
-    notes = [
+STUDY = Study(
+    "marginals_coverage", designs, draw, summary,
+    (
+        Rule("least coverage of 95% intervals from marginals: {part}", "coverage", split="quantity",
+             quantities="estimates",
+             design="designs x prices x relations x rows"),
+        Rule("mean width of intervals from marginals over the oracle's", "width / oracle", "width", WIDTH_CAP),
+    ),
+    axes=named, by=("quantity",), figure=scatter("n", {"coverage": 0.95, "width / oracle": WIDTH_CAP},
+                                                 ["quantity", "amount"]),
+    notes=(
         "Each row is the estimate of its quantity that is covered least. Truth is the count of the rows, or what the "
-        f"population expects. At least {least:.4f} is asked for. Designs rerun at ten times the replicates: "
-        f"{failed}.",
+        "population expects.",
         "Width is the largest mean width over that of an interval that knows the population and the law of the noise, "
         "among counts of three half widths or more, and shares of 25 rows or more whose denominator is six standard "
         "deviations of its noise or more, with Gaussian noise.",
         "A share whose denominator has no row in the population is no number, and is left out.",
-    ]
-    write_table(table, "marginals_coverage", arguments, notes, figure_of(table))
-    what = "designs x prices x relations x rows"
-    claims = [
-        least_coverage(
-            f"least coverage of 95% intervals from marginals: {quantity}", part, by=BY, quantities="estimates",
-            design=what,
-        )
-        for quantity, part in table.groupby("quantity", sort=False)
-    ]  # fmt: skip
-    return [*claims, largest_width("mean width of intervals from marginals over the oracle's", table, by=BY)]
-
-
-if __name__ == "__main__":
-    run(options("tables.marginals_coverage", __doc__, replicates=5000))
+    ),
+)  # fmt: skip

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 import dpinfer as dpi
 from dpinfer.statistics.inference import Released
 from dpinfer.tables.marginal_inference import centered_margins, subsets_of
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
+from validation.common.rules import Claim
 
 CENSUS = (2, 5, 7, 16, 4, 9, 2, 12, 6, 10)
 """Levels of ten columns like those of a census: over 96 million cells."""
@@ -218,7 +218,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("mean squared error of simulated releases of marginals over its formula", "six pairs of four columns",
               f"{ratio:.4f}", abs(ratio - 1) <= 5 * error, error=f"{error:.4f}"),
     ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("tables.marginals_error", __doc__, replicates=20_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -17,8 +18,9 @@ from dpinfer.kernel.stage import Context
 from dpinfer.statistics.inference import Released
 from dpinfer.statistics.moment_inference import intervals
 from dpinfer.tables.marginal_inference import centered_margins, count_estimates
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure
+from validation.common.rules import Claim, Rule
+from validation.common.study import Drawn, Study
 
 PRICES = {"ZCDP(0.1)": dpi.ZCDP(0.1), "ZCDP(1)": dpi.ZCDP(1.0), "PureDP(3)": dpi.PureDP(3.0)}
 RELATIONS = ("add_remove", "replace_one")
@@ -41,50 +43,56 @@ def rows_of_anes() -> tuple[dict[str, np.ndarray], dpi.Schema]:
     return {name: frame[name].to_numpy() for name in LEVELS}, dpi.Schema(declared)
 
 
-def measure(price: str, neighbors: str, arguments: Options) -> list[dict[str, Any]]:
-    """Return a row for each marginal: its least coverage, and its error."""
+@cache
+def prepared(price: str, neighbors: str) -> tuple[Any, Any, np.ndarray, Context]:
+    """The question, what is measured, its exact sums, and what is public."""
     cells, schema = rows_of_anes()
-    size = len(cells["vote"])
-    question = dpi.marginals(dpi.workload(list(LEVELS)))
+    size, question = len(cells["vote"]), dpi.marginals(dpi.workload(list(LEVELS)))
     measured = question.measurement(PRICES[price], schema=schema, neighbors=neighbors)  # type: ignore[arg-type]
     rows: MarginalSum = measured.rows
     exact = np.array(rows.finish(rows.add(Batch(cells, size))[0].tolist()), dtype=np.float64)
-    rng = np.random.default_rng([arguments.seed, len(price), len(neighbors)])
     context = Context(schema, neighbors, PRICES[price], size if neighbors == "replace_one" else None)  # type: ignore[arg-type]
+    return question, measured, exact, context
+
+
+def told(cell: tuple[str, str], values: np.ndarray) -> Any:
+    """What releases tell of all margins."""
+    _, measured, _, context = prepared(*cell)
     steps = np.asarray(measured.steps)
-    truth = centered_margins(Released(context, rows, measured.names, measured.law, steps, exact[None]))
-    plan = question.plan(schema)
-    covered: dict[tuple[int, ...], Any] = dict.fromkeys(plan.workload, 0.0)
-    squared: dict[tuple[int, ...], float] = dict.fromkeys(plan.workload, 0.0)
-    done = 0
-    while done < arguments.replicates:
-        count = min(arguments.replicates - done, 500)
-        values = exact + measured.law.rvs(count, rng) * steps
-        found = centered_margins(Released(context, rows, measured.names, measured.law, steps, values))
-        for subset in plan.workload:
-            estimates = count_estimates(found, subset, population=False, nobs=context.nobs)
-            ends, right = intervals(estimates, 0.05)[:, :, 0], np.rint(truth.table(subset)[0])
+    return centered_margins(Released(context, measured.rows, measured.names, measured.law, steps, values))
+
+
+def draw(cell: tuple[str, str], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Which cells are covered, and the mean squared error, of each marginal."""
+    question, measured, exact, context = prepared(*cell)
+    plan, truth = question.plan(context.schema), told(cell, exact[None])
+    parts: dict[str, list[np.ndarray]] = {}
+    for start in range(0, replicates, 500):
+        count = min(replicates - start, 500)
+        found = told(cell, exact + measured.law.rvs(count, rng) * np.asarray(measured.steps))
+        for names, subset in zip(plan.marginals, plan.workload, strict=True):
+            ends = intervals(count_estimates(found, subset, population=False, nobs=context.nobs), 0.05)[:, :, 0]
+            right = np.rint(truth.table(subset)[0])
             inside = (ends[..., 0] <= right + 1e-6) & (right - 1e-6 <= ends[..., 1])
-            covered[subset] = covered[subset] + inside.sum(axis=0)
-            squared[subset] += float(((found.table(subset) - right) ** 2).mean(axis=1).sum())
-        done += count
+            squared = ((found.table(subset) - right) ** 2).mean(axis=1) / truth.cell_variance(subset)
+            parts.setdefault(" x ".join(names), []).append(np.column_stack([squared, inside]).astype(np.float32))
+    return {name: np.concatenate(found) for name, found in parts.items()}
+
+
+def summary(cell: tuple[str, str], drawn: Drawn) -> list[dict[str, Any]]:
+    """Return a row for each marginal: its least coverage, and its error."""
+    question, _, exact, context = prepared(*cell)
+    plan, truth = question.plan(context.schema), told(cell, exact[None])
+    subsets = {" x ".join(names): subset for names, subset in zip(plan.marginals, plan.workload, strict=True)}
     return [
-        {
-            "marginal": " x ".join(names),
-            "price": price,
-            "neighbors": neighbors,
-            "cells": truth.cells(subset),
-            "coverage": float((covered[subset] / arguments.replicates).min()),
-            "standard error": truth.cell_variance(subset) ** 0.5,
-            "error / formula": (squared[subset] / arguments.replicates / truth.cell_variance(subset)) ** 0.5,
-            "replicates": arguments.replicates,
-            "run": "first",
-        }
-        for names, subset in zip(plan.marginals, plan.workload, strict=True)
-    ]
+        {"marginal": name, "cells": found.shape[1] - 1, "coverage": float(found[:, 1:].mean(axis=0).min()),
+         "standard error": truth.cell_variance(subsets[name]) ** 0.5,
+         "error / formula": float(found[:, 0].mean() ** 0.5)}
+        for name, found in drawn.items()
+    ]  # fmt: skip
 
 
-def figure_of() -> Figure:
+def figure_of(_: pd.DataFrame) -> Figure:
     """One marginal, as counted and as released with intervals."""
     cells, schema = rows_of_anes()
     data = dpi.PublicData(pd.DataFrame(cells), schema, rng=np.random.default_rng(4))
@@ -107,28 +115,21 @@ def figure_of() -> Figure:
     return figure
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure, write table and figure."""
-    rows = [row for price, relation in product(PRICES, RELATIONS) for row in measure(price, relation, arguments)]
-    table = pd.DataFrame(rows)
-    least = RULES.least_coverage(arguments.replicates, 0.95)
-    table["held"] = table["coverage"] >= least
-    notes = [
-        f"28 pairs of eight columns, {np.prod([high - low + 1 for low, high in LEVELS.values()]):,} cells in all, 944 "
-        f"rows. coverage is that of the least covered cell of the marginal; at least {least:.4f} is asked for. "
-        "error / formula: root mean squared error of the unbiased cells over their standard error.",
-    ]
-    write_table(table, "marginals_real", arguments, notes, figure_of())
-    far = float((table["error / formula"] - 1).abs().max())
-    return [
-        least_coverage(
-            "least coverage of 95% intervals of cells of all pairs of anes96", table,
-            by=["marginal", "price", "neighbors"], quantities="cells", design="28 marginals x 3 prices x 2 relations",
-        ),
-        Claim("root mean squared error of cells of anes96 over its formula, furthest from 1", "the same",
-              f"{far:.4f}", far <= 0.1, replicates=arguments.replicates),
-    ]  # fmt: skip
+def error_claim(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State how far errors are from their formula."""
+    far, count = float((table["error / formula"] - 1).abs().max()), int(table["replicates"].max())
+    what = "root mean squared error of cells of anes96 over its formula, furthest from 1"
+    return [Claim(what, "the same", f"{far:.4f}", far <= max(0.1, 2 / np.sqrt(count)), replicates=count)]
 
 
-if __name__ == "__main__":
-    run(options("tables.marginals_real", __doc__, replicates=5000))
+STUDY = Study(
+    "marginals_real", [*product(PRICES, RELATIONS)], draw, summary,
+    (Rule("least coverage of 95% intervals of cells of all pairs of anes96", "coverage", quantities="cells",
+          design="28 marginals x 3 prices x 2 relations"),),
+    axes=lambda cell: dict(zip(("price", "neighbors"), cell, strict=True)), by=("marginal",), figure=figure_of,
+    also=error_claim, quick=2,
+    notes=(f"28 pairs of eight columns, {np.prod([high - low + 1 for low, high in LEVELS.values()]):,} cells in all, "
+           f"944 "
+           "rows. coverage is that of the least covered cell of the marginal. error / formula: root mean squared error "
+           "of the unbiased cells over their standard error.",),
+)  # fmt: skip

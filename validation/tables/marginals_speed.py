@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from validation.common.claims import Claim
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import Options, limits, new_figure, write_table
+from validation.common.rules import Claim
 from validation.engines.many_rows import FULL, bare_scan, load, timed
 
 LEVELS = (2, 3, 4, 5, 6, 8, 8, 8, 10, 10)
@@ -131,7 +131,3 @@ def drawn(table: pd.DataFrame) -> Figure:
     axes.legend(frameon=False, fontsize=8, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-if __name__ == "__main__":
-    run(options("tables.marginals_speed", __doc__, replicates=5))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
-from dpinfer.statistics.noise import Components
 from dpinfer.statistics.nulls import batch_pvalues
 from dpinfer.tables.chi_squared_inference import CountModel, GoodnessOfFit, Independence
 from dpinfer.tables.marginal_inference import TableNoise
-from validation.common.cells import measured_again
-from validation.common.claims import RULES, Claim, largest_size
-from validation.common.outputs import Options, limits, new_figure, options, write_table
-from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, releases_of
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study
+from validation.tables.marginal_designs import PRICES, RELATIONS, Population, Releases, named, releases_of
 
 DRAWS, SIZES, LEVEL = 199, (100, 1000, 20_000), 0.05
 _ALL = (("a", "b"), ("a", "c"), ("b", "c"))
@@ -40,10 +36,7 @@ def populations() -> list[Population]:
 
 def noise_of(drawn: Releases, subset: tuple[int, ...]) -> TableNoise:
     """Return the noise of the cells of one column or two, as `MarginalTables.noise` does."""
-    parts = drawn.found.components(subset)
-    rows, columns = (parts[(one,)] for one in subset) if len(subset) == 2 else (parts[subset],) * 2
-    shape = tuple(drawn.population.shape[i] for i in subset)
-    return TableNoise(shape, Components(parts[()], rows, columns, parts[subset]), drawn.found.sources(subset))
+    return TableNoise(drawn.found, subset, drawn.found.sources(subset))
 
 
 def models(drawn: Releases) -> dict[str, tuple[CountModel, np.ndarray]]:
@@ -60,32 +53,6 @@ def models(drawn: Releases) -> dict[str, tuple[CountModel, np.ndarray]]:
     return found
 
 
-def measure(
-    design: tuple[Population, str, str, str, int], replicates: int, seed: int, run: str
-) -> list[dict[str, Any]]:
-    """Return the size of each test in a design."""
-    population, amount, measure_name, neighbors, n = design
-    rng = np.random.default_rng([seed, n])
-    drawn = releases_of(population, PRICES[amount][measure_name], neighbors, n, replicates, rng)
-    rows = []
-    for test, (model, values) in models(drawn).items():
-        pvalues = batch_pvalues(model, values, draws=DRAWS, rng=rng)
-        rows.append(
-            {
-                "test": test,
-                "design": population.name,
-                "amount": amount,
-                "measure": measure_name,
-                "neighbors": neighbors,
-                "n": n,
-                "size": float((pvalues <= LEVEL).mean()),
-                "replicates": replicates,
-                "run": run,
-            }
-        )
-    return rows
-
-
 def designs() -> list[tuple[Population, str, str, str, int]]:
     """Return every population at two prices, both relations and all sizes; Laplace and Gaussian noise take turns."""
     every = list(product(populations(), PRICES, RELATIONS, SIZES))
@@ -95,49 +62,20 @@ def designs() -> list[tuple[Population, str, str, str, int]]:
     return found
 
 
-def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
-    """Size of every test by the number of rows."""
-    names = list(dict.fromkeys(table["test"]))
-    figure, panels = new_figure(10, 3.4, 1, len(names), sharey=True)
-    rng = np.random.default_rng(0)
-    first = table[table["run"] == "first"]
-    for axes, test in zip(panels, names, strict=True):
-        for offset, (amount, colour) in enumerate(zip(PRICES, ("#f18f01", "#03396c"), strict=True)):
-            some = first[(first["test"] == test) & (first["amount"] == amount)]
-            place = np.log10(some["n"]) + 0.3 * (offset - 0.5) + rng.uniform(-0.1, 0.1, len(some))
-            axes.plot(place, some["size"], "o", ms=3, alpha=0.6, color=colour, label=f"{amount} budget")
-        limits(axes, LEVEL, allowed, "largest allowed")
-        axes.set(title=test, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("size at level .05")
-    panels[1].legend(fontsize=8, frameon=False, loc="lower left")
-    return figure
+def draw(design: tuple[Population, str, str, str, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Return p-values of each test."""
+    population, amount, measure, neighbors, n = design
+    drawn = releases_of(population, PRICES[amount][measure], neighbors, n, replicates, rng)
+    return {test: batch_pvalues(model, values, draws=DRAWS, rng=rng) for test, (model, values) in models(drawn).items()}
 
 
-BY = ["test", "design", "amount", "measure", "neighbors", "n"]
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure the grid, rerun what fails, write table and figure."""
-
-    def largest(count: int) -> float:
-        return RULES.largest_size(arguments.replicates, 1 - LEVEL, count)
-
-    table, count, failed = measured_again(
-        "marginals_tests", designs(), measure, lambda row, count: row["size"] > largest(count), arguments, every=13
-    )
-    allowed = largest(count)
-    notes = [
-        f"{count} sizes, {DRAWS} simulated tables behind each p-value; {failed} designs were rerun. At most "
-        f"{allowed:.4f} is allowed (Bonferroni). A test may be conservative: uneven margins, few rows, and much noise.",
-    ]
-    write_table(table, "marginals_tests", arguments, notes, figure_of(table, allowed))
-    claim = largest_size(
-        "largest size at .05 of chi-squared tests from marginals", table, "size", by=BY, level=LEVEL, held="held",
-        design="4 tables, n 100 to 20,000",
-    )  # fmt: skip
-    return [claim]
-
-
-if __name__ == "__main__":
-    run(options("tables.marginals_tests", __doc__, replicates=2000))
+STUDY = Study(
+    "marginals_tests", designs, draw,
+    lambda _, drawn: [{"test": test, "size": (pvalues <= LEVEL).mean()} for test, pvalues in drawn.items()],
+    (Rule("largest size at .05 of chi-squared tests from marginals", "size", "size", LEVEL,
+          design="4 tables, n 100 to 20,000"),),
+    axes=named, by=("test",), figure=scatter("n", {"size": LEVEL}, ["test", "amount"]),
+    notes=(f"{DRAWS} simulated tables behind each p-value. A test may be conservative: uneven margins, few rows, and "
+           f"much "
+           "noise.",),
+)  # fmt: skip

@@ -22,8 +22,8 @@ from dpinfer.descriptions.binomial_inference import binomial_interval, binomial_
 from dpinfer.release import NoiseLaw
 from dpinfer.release.laws import TULAP_GRID
 from dpinfer.statistics.nulls import Alternative
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from validation.common.outputs import Options, new_figure, write_table
+from validation.common.rules import Claim
 from validation.descriptions.proportion_exact import LEVEL, PROPORTIONS, SIZES, exact_probability
 
 PRICES = (dpi.PureDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5))
@@ -218,8 +218,3 @@ def run(arguments: Options) -> list[Claim]:
         Claim("least exact coverage, binomial test, 95%", grid, f"{least:.9f}", least >= LEVEL - 1e-12, error="exact"),
         Claim("largest exact size, binomial test, .05", grid, f"{largest:.9f}", largest <= 0.05 + 1e-12, error="exact"),
     ]
-
-
-if __name__ == "__main__":
-    for claim in run(options("tests.binomtest_exact", __doc__.splitlines()[0], replicates=1)):
-        print(claim)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
-from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Independence
-from validation.common.claims import Claim
-from validation.common.outputs import Options, options, write_figure, write_table
+from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Independence
+from validation.common.leaves import noise_at
+from validation.common.outputs import Options, lines
+from validation.common.rules import Claim
+from validation.common.study import Drawn, Study
 
 LEVEL = 0.05
 KNOWN_FROM = 10_000
@@ -60,16 +60,9 @@ POINTS = (
 )  # fmt: skip
 
 
-def noise_of(cells: int, rho: float) -> CountNoise:
-    """The noise of a price on so many cells under replace_one."""
-    schema = dpi.Schema(c=dpi.Category([str(k) for k in range(cells)]))
-    measured = dpi.table("c").measurement(dpi.ZCDP(rho), schema=schema, neighbors="replace_one")
-    return CountNoise(NoiseLaw("gaussian", measured.law.scales[:1]), measured.steps[0])
-
-
 def model_of(point: Point, kind: str) -> GoodnessOfFit | Independence:
     """The test that a point is about."""
-    noise = noise_of(point.null.size, point.rho)
+    noise = noise_at(dpi.ZCDP(point.rho), "replace_one")
     return Independence((2, 2), noise, point.n, kind) if point.independence else GoodnessOfFit(
         point.null, noise, point.n, kind
     )  # fmt: skip
@@ -80,40 +73,37 @@ def tables(n: int, cells: np.ndarray, noise: CountNoise, size: int, rng: np.rand
     return rng.multinomial(n, cells, size=size) + noise.rvs((size, cells.size), rng)
 
 
-def power_of(statistic, null: np.ndarray, moved: np.ndarray) -> float:
-    """Share of statistics under the alternative above the null's quantile."""
-    return float(np.mean(statistic(moved) > np.quantile(statistic(null), 1 - LEVEL)))
+def draw(point: Point, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Statistics under the hypothesis and under the alternative, and p-values of the test on the rows."""
+    noise = noise_at(dpi.ZCDP(point.rho), "replace_one")
+    null = tables(point.n, point.null, noise, NULL_DRAWS * replicates, rng)
+    moved = tables(point.n, point.null + point.shift, noise, replicates, rng)
+    exact = rng.multinomial(point.n, point.null + point.shift, size=replicates).astype(float)
+    found = {"ordinary": _ordinary(point, exact)}
+    for kind in STATISTICS:
+        statistic = model_of(point, kind).statistic
+        found[kind] = np.column_stack([statistic(moved), statistic(null).reshape(replicates, -1)])
+    return found
 
 
-def known_powers(arguments: Options) -> pd.DataFrame:
-    """Power at every known point: with the null simulated, with its limit, and of both statistics."""
-    rows = []
-    for place, point in enumerate(tqdm(POINTS, desc="powers")):
-        rng = np.random.default_rng(arguments.seed + place)
-        noise = noise_of(point.null.size, point.rho)
-        null = tables(point.n, point.null, noise, NULL_DRAWS * arguments.replicates, rng)
-        moved = tables(point.n, point.null + point.shift, noise, arguments.replicates, rng)
-        models = {kind: model_of(point, kind) for kind in ("projected", "pearson")}
-        powers = {kind: power_of(model.statistic, null, moved) for kind, model in models.items()}
-        limit = stats.chi2.isf(LEVEL, models["projected"].dof)
-        exact = rng.multinomial(point.n, point.null + point.shift, size=arguments.replicates).astype(float)
-        ordinary = np.mean(_ordinary(point, exact) <= LEVEL)
-        rows.append(
-            {
-                "design": point.name,
-                "n": point.n,
-                "rho": point.rho,
-                "projected": powers["projected"],
-                "projected, asymptotic": np.mean(models["projected"].statistic(moved) > limit),
-                "pearson": powers["pearson"],
-                "without privacy": ordinary,
-                "limit": stats.ncx2.sf(limit, models["projected"].dof, noncentrality(point, noise)),
-                "known": point.known,
-                "of": point.kind,
-                "error": np.sqrt(point.known * (1 - point.known) * (1.2 / arguments.replicates + 1 / KNOWN_FROM)),
-            }
-        )
-    return pd.DataFrame(rows)
+def beyond(found: np.ndarray) -> np.ndarray:
+    """Whether statistics under the alternative, the first column, are above the quantile of the others."""
+    return found[:, 0] > np.quantile(found[:, 1:], 1 - LEVEL)
+
+
+def summary(point: Point, drawn: Drawn) -> dict:
+    """Power with the null simulated, with its limit, and of both statistics."""
+    model = model_of(point, "projected")
+    limit, count = stats.chi2.isf(LEVEL, model.dof), len(drawn["ordinary"])
+    length = noncentrality(point, noise_at(dpi.ZCDP(point.rho), "replace_one"))
+    return {
+        "projected": beyond(drawn["projected"]).mean(),
+        "projected, asymptotic": np.mean(drawn["projected"][:, 0] > limit),
+        "pearson": beyond(drawn["pearson"]).mean(),
+        "without privacy": np.mean(drawn["ordinary"] <= LEVEL),
+        "limit": stats.ncx2.sf(limit, model.dof, length), "known": point.known, "of": point.kind,
+        "error": np.sqrt(point.known * (1 - point.known) * (1.2 / count + 1 / KNOWN_FROM)),
+    }  # fmt: skip
 
 
 def noncentrality(point: Point, noise: CountNoise) -> float:
@@ -144,80 +134,51 @@ LOSSES = (
 )
 
 
-def losses(arguments: Options) -> pd.DataFrame:
-    """Power of the projected statistic, and what earlier ones lose against it, by number of rows."""
-    rows = []
-    for place, (name, null_cells, shift, rho) in enumerate(tqdm(LOSSES, desc="losses")):
-        noise = noise_of(null_cells.size, rho)
-        for n in CURVE:
-            rng = np.random.default_rng(arguments.seed + 100 * place + n)
-            null = tables(n, null_cells, noise, NULL_DRAWS * arguments.replicates, rng)
-            moved = tables(n, null_cells + shift, noise, arguments.replicates, rng)
-            cov = n * (np.diag(null_cells) - np.outer(null_cells, null_cells)) + noise.variance * np.eye(
-                null_cells.size
-            )
-            whole = np.linalg.inv(cov)
-
-            def unprojected(values: np.ndarray, n: int = n, p: np.ndarray = null_cells, w: np.ndarray = whole):
-                return np.einsum("ri,ij,rj->r", values - n * p, w, values - n * p)
-
-            powers = {
-                "projected": power_of(GoodnessOfFit(null_cells, noise, n).statistic, null, moved),
-                "Pearson, simulated null": power_of(
-                    GoodnessOfFit(null_cells, noise, n, "pearson").statistic, null, moved
-                ),
-                "unprojected": power_of(unprojected, null, moved),
-            }
-            rows += [
-                {"design": name, "rho": rho, "n": n, "statistic": kind, "power": power,
-                 "lost against projected": powers["projected"] - power}
-                for kind, power in powers.items()
-            ]  # fmt: skip
-    return pd.DataFrame(rows)
+def draw_losses(cell: tuple[tuple, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Three statistics under the hypothesis and under the alternative."""
+    (_, cells, shift, rho), n = cell
+    noise = noise_at(dpi.ZCDP(rho), "replace_one")
+    whole = np.linalg.inv(n * (np.diag(cells) - np.outer(cells, cells)) + noise.variance * np.eye(cells.size))
+    statistics = {
+        "projected": GoodnessOfFit(cells, noise, n).statistic,
+        "Pearson, simulated null": GoodnessOfFit(cells, noise, n, "pearson").statistic,
+        "unprojected": lambda values: np.einsum("ri,ij,rj->r", values - n * cells, whole, values - n * cells),
+    }
+    null = tables(n, cells, noise, NULL_DRAWS * replicates, rng)
+    moved = tables(n, cells + shift, noise, replicates, rng)
+    return {name: np.column_stack([of(moved), of(null).reshape(replicates, -1)]) for name, of in statistics.items()}
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Power lost against the projected statistic, by number of rows, with its own power behind."""
-    figure = Figure(figsize=(11, 6.4), layout="constrained")
-    colours = {"Pearson, simulated null": "#f18f01", "unprojected": "#2a9d8f"}
-    for axes, (name, group) in zip(figure.subplots(2, 2).ravel(), table.groupby("design", sort=False), strict=True):
-        own = group[group["statistic"] == "projected"]
-        axes.fill_between(own["n"], 0, own["power"], color="#d9e3ea", lw=0, label="power of the projected statistic")
-        for kind, colour in colours.items():
-            some = group[group["statistic"] == kind]
-            axes.plot(some["n"], some["lost against projected"], "o-", color=colour, ms=4, label=f"lost by {kind}")
-        axes.axhline(0, color="black", lw=0.7)
-        axes.set(xscale="log", xlabel="rows", ylabel="power", ylim=(-0.15, 1.02))
-        axes.set_title(f"{name}, rho = {group['rho'].iloc[0]:g}", fontsize=10)
-    figure.axes[0].legend(fontsize=8, frameon=False, loc="upper left")
-    return figure
+def lost(_: tuple, drawn: Drawn) -> list[dict]:
+    """Power of each statistic, and what it loses against the projected one."""
+    powers = {name: float(beyond(found).mean()) for name, found in drawn.items()}
+    return [{"statistic": name, "power": power, "lost against projected": powers["projected"] - power}
+            for name, power in powers.items()]  # fmt: skip
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure the known powers and the losses; write tables and the figure."""
-    table = known_powers(arguments)
-    write_table(table, "chisquare_power", arguments, [
-        f"Level {LEVEL:g}, replace_one with public n; the null's quantile from {NULL_DRAWS} times as many draws. "
-        "`error` is the Monte Carlo standard error of the difference to the known value, itself taken to be from "
-        f"{KNOWN_FROM:,} replicates; `limit` is the power of the projected statistic from its noncentral limit.",
-    ])  # fmt: skip
-    lost = losses(arguments)
-    write_table(lost, "chisquare_power_lost", arguments, [
-        "Power at level .05 of three statistics with simulated nulls: unprojected weighs all d directions by the full "
-        "covariance, the noisy total among them. A negative loss is a gain over the projected statistic.",
-    ])  # fmt: skip
-    write_figure(figure_of(lost), "chisquare_power_lost", arguments)
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """Judge every known power."""
     return [
-        Claim(
-            f"power at .05 of the {row['of']} statistic; {row['known']:g} known",
-            f"{row['design']}, n = {row['n']:,}, rho = {row['rho']:g}",
-            f"{row[row['of']]:.4f}",
-            row[row["of"]] >= row["known"] - 3 * row["error"],
-            error=f"{row['error']:.4f}",
-        )
+        Claim(f"power at .05 of the {row['of']} statistic; {row['known']:g} known",
+              f"{row['design']}, n = {row['n']:,}, rho = {row['rho']:g}", f"{row[row['of']]:.4f}",
+              row[row["of"]] >= row["known"] - 3 * row["error"], error=f"{row['error']:.4f}")
         for row in table.to_dict("records")
-    ]
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("tests.chisquare_power", __doc__, replicates=20_000))
+STUDY = (
+    Study("chisquare_power", POINTS, draw, summary, also=claims, quick=7,
+          axes=lambda point: {"design": point.name, "n": point.n, "rho": point.rho},
+          notes=(f"Level {LEVEL:g}, replace_one with public n; the null's quantile from {NULL_DRAWS} times as many "
+                 f"draws. "
+                 "`error` is the Monte Carlo standard error of the difference to the known value, itself taken to be "
+                 f"from {KNOWN_FROM:,} replicates; `limit` is the power of the projected statistic from its noncentral "
+                 f"limit.",)),
+    Study("chisquare_power_lost", [*product(LOSSES, CURVE)], draw_losses, lost, by=("statistic",),
+          axes=lambda cell: {"design": cell[0][0], "rho": cell[0][3], "n": cell[1]},
+          figure=lambda table: lines(table, "design", "n", {"power": "k-", "lost against projected": "o-"},
+                                     color="statistic", log=True),
+          notes=("Power at level .05 of three statistics with simulated nulls: unprojected weighs all d directions by "
+                 "the full covariance, the noisy total among them. A negative loss is a gain over the projected "
+                 "statistic.",)),
+)  # fmt: skip

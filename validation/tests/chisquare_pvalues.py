@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
-from tqdm import tqdm
 
 import dpinfer as dpi
-from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import batch_pvalues
-from dpinfer.tables.chi_squared_inference import GoodnessOfFit, Homogeneity, Independence
-from validation.common.claims import Claim
-from validation.common.outputs import Options, new_figure, options, write_table
+from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
+from validation.common.leaves import noise_at
+from validation.common.outputs import Options, lines
+from validation.common.rules import Claim, Rule
+from validation.common.study import Drawn, Study
 
 DRAWS = 999
 PRICE = dpi.ZCDP(0.00125)
@@ -74,107 +74,61 @@ DESIGNS = (
 )
 
 
-def noise_of(shape: tuple[int, ...]) -> CountNoise:
-    """The noise of the price on such a table under replace_one."""
-    columns = {f"c{place}": dpi.Category([str(k) for k in range(levels)]) for place, levels in enumerate(shape)}
-    measured = dpi.table(list(columns)).measurement(PRICE, schema=dpi.Schema(columns), neighbors="replace_one")
-    return CountNoise(NoiseLaw(measured.law.family, measured.law.scales[:1]), measured.steps[0])
-
-
-def draw(design: Design, replicates: int, seed: int) -> dict[str, np.ndarray]:
+def draw(design: Design, rng: np.random.Generator, replicates: int) -> Drawn:
     """P-values (replicates,) of each method."""
-    rng = np.random.default_rng(seed)
-    noise = noise_of(design.shape)
+    noise = noise_at(PRICE, "replace_one")
     counts = design.counts(replicates, rng)
     values = counts + noise.rvs(counts.shape, rng)
-    found = {"naive": design.naive(values)}
-    for kind in ("projected", "pearson"):
-        found[kind] = batch_pvalues(design.model(noise, kind), values, draws=DRAWS, rng=rng)
-    return found
+    ours = {kind: batch_pvalues(design.model(noise, kind), values, draws=DRAWS, rng=rng) for kind in STATISTICS}
+    return {"naive": design.naive(values), **ours}
 
 
-def figure_of(drawn: dict[Design, dict[str, np.ndarray]]) -> Figure:
-    """Sorted p-values against uniform quantiles."""
-    figure, panels = new_figure(11, 7, 2, 3, sharex=True, sharey=True)
-    colours = {"naive": "firebrick", "projected": "#03396c", "pearson": "#f18f01"}
-    ordered = sorted(drawn, key=lambda design: design.n)
-    for axes, design in zip(panels.ravel(), ordered, strict=True):
-        for method, pvalues in drawn[design].items():
-            place = (np.arange(pvalues.size) + 0.5) / pvalues.size
-            label = f"{method}, size {np.mean(pvalues <= 0.05):.3f}"
-            axes.plot(place, np.sort(pvalues), color=colours[method], lw=1.6, label=label)
-        axes.plot([0, 1], [0, 1], color="black", lw=0.7, ls=":")
-        axes.set_title(f"{design.name}, n = {design.n:,}", fontsize=10)
-        axes.legend(fontsize=8, frameon=False, loc="upper left")
-    for axes in panels[-1]:
-        axes.set_xlabel("uniform quantile")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("p-value under the null")
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Draw every design; write the table and the figure."""
-    drawn = {
-        design: draw(design, arguments.replicates, arguments.seed + place)
-        for place, design in enumerate(tqdm(DESIGNS, desc="p-values"))
-    }
+def summary(design: Design, drawn: Drawn) -> list[dict]:
+    """Sizes, and whether p-values are uniform; Monte Carlo ones are spread evenly over their steps."""
     rows = []
-    for design, methods in drawn.items():
-        for method, pvalues in methods.items():
-            rows.append(
-                {
-                    "test": design.name,
-                    "n": design.n,
-                    "method": method,
-                    "size at .05": np.mean(pvalues <= 0.05),
-                    "size at .01": np.mean(pvalues <= 0.01),
-                    "KS p-value": stats.kstest(_spread(pvalues, method), "uniform").pvalue,
-                }
-            )
-    table = pd.DataFrame(rows)
-    error = np.sqrt(0.05 * 0.95 / arguments.replicates)
-    notes = [
-        f"{PRICE}, replace_one, the number of rows public (sizes of two samples only through the noisy table); {DRAWS} "
-        f"simulated releases behind each of our p-values. Monte Carlo standard error of a size near .05: {error:.4f}. "
-        "The Kolmogorov-Smirnov test of a Monte Carlo p-value spreads it evenly over its step of 1/1000.",
-    ]
-    write_table(table, "chisquare_pvalues", arguments, notes, figure_of(drawn))
-    ours, naive = table[table["method"] != "naive"], table[table["method"] == "naive"]
-    fit = ours[ours["test"] == "goodness of fit"]
-    others = ours[ours["test"] != "goodness of fit"]
-    most = stats.binom.isf(LEVEL, arguments.replicates, 0.05) / arguments.replicates
-    first = naive[(naive["test"] == "goodness of fit") & (naive["n"] == 1000)]["size at .05"].iloc[0]
+    for method, pvalues in drawn.items():
+        step = 0.0 if method == "naive" else 1 / (DRAWS + 1)
+        spread = pvalues - step * np.random.default_rng(0).random(pvalues.size)
+        rows.append({
+            "test": design.name, "n": design.n, "method": method, "size at .05": np.mean(pvalues <= 0.05),
+            "size at .01": np.mean(pvalues <= 0.01), "KS p-value": stats.kstest(spread, "uniform").pvalue,
+            "quantiles": np.quantile(pvalues, np.linspace(0, 1, 101)),
+        })  # fmt: skip
+    return rows
+
+
+def figure_of(table: pd.DataFrame) -> Figure:
+    """Quantiles of p-values against uniform ones."""
+    long = table.explode("quantiles").astype({"quantiles": float})
+    long["uniform quantile"] = np.tile(np.linspace(0, 1, 101), len(table))
+    return lines(long, ["test", "n"], "uniform quantile", {"quantiles": "-"}, color="method", ylabel="p-value")
+
+
+def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
+    """State what is uniform, and what is not."""
+    ours, count = table[table["method"] != "naive"], table["replicates"].iloc[0]
+    fits = table["test"] == "goodness of fit"
+    first = table[fits & (table["method"] == "naive") & (table["n"] == 1000)]["size at .05"].iloc[0]
+    error = np.sqrt(first * (1 - first) / count)
+    least = ours.loc[fits, "KS p-value"].min()
     return [
-        Claim(
-            "size of the naive chi-squared test at .05; .74 expected",
-            "goodness of fit, d = 4, n = 1000, rho = .00125",
-            f"{first:.3f}",
-            abs(first - 0.74) < 0.02 + 4 * error,
-            error=f"{np.sqrt(first * (1 - first) / arguments.replicates):.3f}",
-        ),
-        Claim(
-            "least p-value of the Kolmogorov-Smirnov test that p-values are uniform (not rejected at 1e-4)",
-            "goodness of fit, d = 4, n = 1000 and 10,000, both statistics",
-            f"{fit['KS p-value'].min():.3g}",
-            (fit["KS p-value"] > LEVEL).all(),
-        ),
-        Claim(
-            "largest size at .05, independence and two samples",
-            "2x2, n = 1000 and 10,000, rho = .00125, both statistics",
-            f"{others['size at .05'].max():.4f}",
-            others["size at .05"].max() <= most,
-            error=f"{error:.4f}",
-        ),
-    ]
+        Claim("size of the naive chi-squared test at .05; .74 expected", "goodness of fit, d = 4, n = 1000, rho = "
+                                                                         ".00125",
+              f"{first:.3f}", abs(first - 0.74) < 0.02 + 4 * error, error=f"{error:.3f}"),
+        Claim("least p-value of the Kolmogorov-Smirnov test that p-values are uniform (not rejected at 1e-4)",
+              "goodness of fit, d = 4, n = 1000 and 10,000, both statistics", f"{least:.3g}", least > LEVEL),
+    ]  # fmt: skip
 
 
-def _spread(pvalues: np.ndarray, method: str) -> np.ndarray:
-    """A Monte Carlo p-value, spread evenly over its step, so that it has a density."""
-    if method == "naive":
-        return pvalues
-    return pvalues - np.random.default_rng(0).random(pvalues.size) / (DRAWS + 1)
-
-
-if __name__ == "__main__":
-    run(options("tests.chisquare_pvalues", __doc__, replicates=10_000))
+STUDY = Study(
+    "chisquare_pvalues", DESIGNS, draw, summary,
+    (Rule("largest size at .05, independence and two samples", "size at .05", "share", 0.05,
+          where=lambda table: (table["test"] != "goodness of fit") & (table["method"] != "naive"),
+          design="2x2, n = 1000 and 10,000, rho = .00125, both statistics"),),
+    axes=lambda design: {"test": design.name, "n": design.n}, by=("method",), quick=6, early=False, figure=figure_of,
+    also=claims,
+    notes=(f"{PRICE}, replace_one, the number of rows public (sizes of two samples only through the noisy table); "
+           f"{DRAWS} "
+           "simulated releases behind each of our p-values. The Kolmogorov-Smirnov test of a Monte Carlo p-value "
+           "spreads it evenly over its step of 1/1000.",),
+)  # fmt: skip

@@ -6,35 +6,26 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
-from dpinfer.release import NoiseLaw
-from dpinfer.statistics.noise import CountNoise
-from dpinfer.statistics.nulls import candidates
 from dpinfer.tables.chi_squared_inference import STATISTICS, GoodnessOfFit, Homogeneity, Independence
-from validation.common.cells import measured_again
-from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.leaves import DRAWS, LEVELS, beyond_of, noise_at, rows_by_level, size_rules
+from validation.common.outputs import scatter
+from validation.common.study import Drawn, Study
 
 Model = GoodnessOfFit | Independence | Homogeneity
 
-LEVELS = (2, 4, 10, 50)
+WIDTHS = (2, 4, 10, 50)
 SHAPES = ((2, 2), (3, 4), (5, 5))
 SIZES = (100, 1000, 10_000, 100_000)
 PRICES = (dpi.ZCDP(0.00125), dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(0.1), dpi.PureDP(1.0))
 NEIGHBORS = ("replace_one", "add_remove")
-ALPHAS = (0.05, 0.01)
-DRAWS = 199
 UNIFORM, RARE, DOMINANT = "uniform", "one of expectation 2", "margins of .98"
 LARGEST = 0.98
 LEAST = 2.0
 """Expected count of the smallest cell of an uneven design."""
 SHARED = 10
 """Replicates that share simulated releases where the hypothesis leaves nothing open: their law is one."""
-STAGES = (30, 70)
-"""Draws after which p-values that can no longer be small are left; the others get them all."""
 _AT_ONCE = 400_000
 
 
@@ -61,29 +52,19 @@ class Design:
             found.append(np.append(np.full(levels - 1, (1 - last) / (levels - 1)), last))
         return found
 
-    def noise(self) -> CountNoise:
-        """The noise that the price brings to such a table."""
-        columns = {
-            f"c{place}": dpi.Category([str(k) for k in range(levels)]) for place, levels in enumerate(self.shape)
-        }
-        measured = dpi.table(list(columns)).measurement(
-            self.price, schema=dpi.Schema(columns), neighbors=self.neighbors
-        )
-        return CountNoise(NoiseLaw(measured.law.family, measured.law.scales[:1]), measured.steps[0])
-
     def model(self, kind: str) -> Model:
         """The test; the number of rows is public under replace_one."""
         public = self.n if self.neighbors == "replace_one" else None
         if self.test == "goodness of fit":
-            return GoodnessOfFit(self.shares[0], self.noise(), public, kind)
+            return GoodnessOfFit(self.shares[0], noise_at(self.price, self.neighbors), public, kind)
         if self.test == "independence":
-            return Independence(self.shape, self.noise(), public, kind)  # type: ignore[arg-type]
-        return Homogeneity(self.shape, self.noise(), None, kind)  # type: ignore[arg-type]
+            return Independence(self.shape, noise_at(self.price, self.neighbors), public, kind)  # type: ignore[arg-type]
+        return Homogeneity(self.shape, noise_at(self.price, self.neighbors), None, kind)  # type: ignore[arg-type]
 
 
 def grid() -> list[Design]:
     """Every design."""
-    shapes: list[tuple[str, tuple[int, ...]]] = [("goodness of fit", (d,)) for d in LEVELS]
+    shapes: list[tuple[str, tuple[int, ...]]] = [("goodness of fit", (d,)) for d in WIDTHS]
     shapes += [("independence", shape) for shape in SHAPES]
     designs = [
         Design(test, shape, cells, n, price, neighbors)
@@ -112,22 +93,24 @@ def draw_truth(design: Design, size: int, rng: np.random.Generator) -> np.ndarra
     else:
         cells = design.shares[0] if len(design.shape) == 1 else np.outer(*design.shares).ravel()
         counts = rng.multinomial(design.n, cells, size=size)
-    return counts + design.noise().rvs(counts.shape, rng)
+    return counts + noise_at(design.price, design.neighbors).rvs(counts.shape, rng)
 
 
-def rejections(design: Design, replicates: int, seed: int) -> dict[str, np.ndarray]:
-    """Number of p-values at most each level, for both statistics on the same releases."""
-    rng = np.random.default_rng(seed)
+def draw(design: Design, rng: np.random.Generator, replicates: int) -> Drawn:
+    """P-values of both statistics, from the same releases."""
     models = {kind: design.model(kind) for kind in STATISTICS}
-    found = {kind: np.zeros(len(ALPHAS), dtype=int) for kind in STATISTICS}
+    found: dict[str, list[np.ndarray]] = {kind: [] for kind in STATISTICS}
     simple = isinstance(models[STATISTICS[0]], GoodnessOfFit) and design.neighbors == "replace_one"
     most = max(_AT_ONCE // (DRAWS * int(np.prod(design.shape))), 1) * SHARED
     for start in range(0, replicates, most):
         values = draw_truth(design, min(most, replicates - start), rng)
-        beyond = shared_beyond(models, values, rng) if simple else staged_beyond(models, values, rng)
+        if simple:
+            beyond = shared_beyond(models, values, rng)
+        else:
+            beyond = {kind: beyond_of(one, values, rng) for kind, one in models.items()}
         for kind, counts in beyond.items():
-            found[kind] += [((1 + counts) / (DRAWS + 1) <= alpha + 1e-12).sum() for alpha in ALPHAS]
-    return found
+            found[kind].append((1 + counts) / (DRAWS + 1))
+    return {kind: np.concatenate(parts) for kind, parts in found.items()}
 
 
 def shared_beyond(models: dict[str, Model], values: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -138,122 +121,27 @@ def shared_beyond(models: dict[str, Model], values: np.ndarray, rng: np.random.G
     return {kind: reaches(statistics[kind], one.statistic(values)).sum(axis=1) for kind, one in models.items()}
 
 
-def staged_beyond(models: dict[str, Model], values: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Number of draws beyond each statistic; a release is left as soon as no level can be reached any more.
-
-    Where several fits have to be tried the largest number counts, as in the test.
-    """
-    most = int(max(ALPHAS) * (DRAWS + 1) - 1 + 1e-9)
-    found = {}
-    for kind, model in models.items():
-        found[kind] = np.zeros(len(values), dtype=int)
-        for one in candidates(model, values):
-            observed, beyond = one.model.statistic(values[one.where]), np.zeros(len(one.where), dtype=int)
-            for size in np.diff((0, *STAGES, DRAWS)):
-                open_ = np.flatnonzero((beyond <= most) & (found[kind][one.where] <= most))
-                if open_.size:
-                    fitted = _of(one.fitted, open_)
-                    drawn = one.model.statistic(one.model.draw(fitted, int(size), rng))
-                    beyond[open_] += reaches(drawn, observed[open_]).sum(axis=1)
-            found[kind][one.where] = np.maximum(found[kind][one.where], beyond)
-    return found
-
-
-def _of(fitted: object, some: np.ndarray) -> object:
-    """Part of the fits of many releases."""
-    return tuple(part[some] for part in fitted) if isinstance(fitted, tuple) else fitted[some]  # type: ignore[index]
-
-
 def reaches(drawn: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """Whether drawn statistics (R, B) are at least as large as the observed ones (R,), ties included."""
     return drawn >= observed[:, None] * (1 - 1e-9)
 
 
-def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
+def summary(_: Design, drawn: Drawn) -> list[dict]:
     """A row per statistic and level."""
-    found = rejections(design, replicates, seed)
-    return [
-        {
-            "test": design.test,
-            "levels": "x".join(map(str, design.shape)),
-            "cells": design.cells,
-            "n": design.n,
-            "price": str(design.price),
-            "neighbors": design.neighbors,
-            "statistic": kind,
-            "level": alpha,
-            "size": found[kind][place] / replicates,
-            "replicates": replicates,
-            "run": run,
-        }
-        for kind in STATISTICS
-        for place, alpha in enumerate(ALPHAS)
-    ]
+    return [{"statistic": kind, **row} for kind, pvalues in drawn.items() for row in rows_by_level(pvalues)]
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Size at .05 of every cell, by number of rows, for each test and statistic."""
-    first = table[(table["run"] == "first") & (table["level"] == ALPHAS[0])]
-    tests = list(first["test"].unique())
-    figure, panels = new_figure(11, 4.2, 1, len(tests), sharey=True)
-    allowed = largest_allowed(ALPHAS[0], int(first["replicates"].iloc[0]), len(table[table["run"] == "first"]))
-    rng = np.random.default_rng(0)
-    for axes, test in zip(panels, tests, strict=True):
-        for offset, (kind, colour) in enumerate(zip(STATISTICS, ("#03396c", "#f18f01"), strict=True)):
-            some = first[(first["test"] == test) & (first["statistic"] == kind)]
-            place = np.log10(some["n"]) + 0.3 * (offset - 0.5) + rng.uniform(-0.1, 0.1, len(some))
-            axes.plot(place, some["size"], "o", ms=3, alpha=0.6, color=colour, label=kind)
-        limits(axes, ALPHAS[0], allowed, "largest allowed")
-        axes.set(title=test, xlabel="rows", xticks=np.log10(SIZES), xticklabels=[f"{n:,}" for n in SIZES])
-    panels[0].set_ylabel("size at level .05")
-    panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure the grid, rerun what fails, write table and figure."""
-
-    def allowed(alpha: float, tests: int) -> float:
-        return largest_allowed(alpha, arguments.replicates, tests)
-
-    table, tests, failed = measured_again(
-        "chisquare_size", grid(), measure, lambda row, tests: row["size"] > allowed(row["level"], tests), arguments,
-        every=37,
-    )  # fmt: skip
-    keys = ["test", "levels", "cells", "n", "price", "neighbors", "statistic", "level"]
-    last = table.drop_duplicates(keys, keep="last")
-    low = last[(last["level"] == ALPHAS[0]) & (last["size"] < 0.04)]
-    notes = [
-        f"{tests} sizes, {DRAWS} simulated releases behind each p-value. Largest size allowed: "
-        + ", ".join(f"{allowed(alpha, tests):.4f} at {alpha:g}" for alpha in ALPHAS)
-        + f" (Bonferroni: an exact test is flagged anywhere with probability {FAMILYWISE:g} at most). Designs that "
-        f"failed at first and were run again at ten times the replicates: {failed}.",
-        "Below .04 at level .05: "
-        + "; ".join(
-            f"{test}, {kind}: {len(group)} of {len(last[(last.test == test) & (last.statistic == kind)]) // 2} cells, "
-            f"least {group['size'].min():.4f}"
-            for (test, kind), group in low.groupby(["test", "statistic"])
-        )
-        + ".",
-        f"Goodness of fit with a public n: {SHARED} replicates share their simulated releases, which are of one law.",
+STUDY = Study(
+    "chisquare_size", grid, draw, summary,
+    size_rules("largest size at {level:g}: {{part}}", "d 2 to 50, n 100 to 100,000", split="test", long=True),
+    axes=lambda design: {"test": design.test, "levels": "x".join(map(str, design.shape)), "cells": design.cells,
+                         "n": design.n, "price": str(design.price), "neighbors": design.neighbors},
+    by=("statistic",), quick=12,
+    figure=lambda table: scatter("n", {"size": LEVELS[0]}, ["test", "statistic"])(table[table["level"] == LEVELS[0]]),
+    notes=(
+        f"{DRAWS} simulated releases behind each p-value. Goodness of fit with a public n: {SHARED} replicates share "
+        "their simulated releases, which are of one law.",
         "n is public under replace_one, and noisy under add_remove; in homogeneity the sizes of the samples are fixed "
         "and known through the noisy table alone.",
-    ]
-    write_table(table, "chisquare_size", arguments, notes, figure_of(table))
-    return [
-        largest_size(
-            f"largest size at {alpha:g}: {test}",
-            group[group["level"] == alpha],
-            "size",
-            by=["levels", "cells", "n", "price", "neighbors", "statistic"],
-            level=alpha,
-            held="held",
-            design="d 2 to 50, n 100 to 100,000",
-        )
-        for test, group in table.groupby("test", sort=False)
-        for alpha in ALPHAS
-    ]
-
-
-if __name__ == "__main__":
-    run(options("tests.chisquare_size", __doc__, replicates=10_000))
+    ),
+)  # fmt: skip

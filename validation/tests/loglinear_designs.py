@@ -13,7 +13,7 @@ from dpinfer.tables.loglinear import LogLinear, cells_of_table
 from dpinfer.tables.loglinear_fit import LogLinearModel, NoisyCells
 
 
-def product(*margins: list[float]) -> np.ndarray:
+def independent(*margins: list[float]) -> np.ndarray:
     """Shares of the cells of independent factors."""
     found = np.ones(1)
     for margin in margins:
@@ -74,7 +74,7 @@ class Design:
         exact = n * self.shares[None] if counts is None else counts
         found = cells_of_table(plan, exact.astype(float), measured.law, steps, None, nobs)
         if counts is not None:
-            found.values[:] += found.noise.rvs((len(counts),), np.random.default_rng(seed))
+            found.values[:] += found.noise.rvs(counts.shape, np.random.default_rng(seed))
         return found
 
     def model(
@@ -87,7 +87,7 @@ class Design:
 
 
 THREE = (2, 3, 2)
-EVEN = product([0.5, 0.5], [0.4, 0.3, 0.3], [0.6, 0.4])
-RARE = product([0.9, 0.1], [0.8, 0.15, 0.05], [0.5, 0.5])
-PEAK = product([0.97, 0.03], [0.98, 0.01, 0.01], [0.95, 0.05])
-SCORES = product([0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4])
+EVEN = independent([0.5, 0.5], [0.4, 0.3, 0.3], [0.6, 0.4])
+RARE = independent([0.9, 0.1], [0.8, 0.15, 0.05], [0.5, 0.5])
+PEAK = independent([0.97, 0.03], [0.98, 0.01, 0.01], [0.95, 0.05])
+SCORES = independent([0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4])

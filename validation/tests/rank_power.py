@@ -14,20 +14,17 @@ Their critical values are simulated here with the sizes of the groups known, to 
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise, product
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.distributions.rank_statistics import GroupRanks, RankAssociation, SignedRanks
 from dpinfer.distributions.ranks import best_leaves, best_sides
-from validation.common.cells import kept_all
-from validation.common.claims import Claim, least_coverage
 from validation.common.leaves import DRAWS, beyond_of, noise_at, normal_shares
-from validation.common.outputs import Options, new_figure, options, write_figure, write_table
+from validation.common.outputs import lines
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study
 
 LEVEL = 0.05
 SIZES = (50, 100, 200, 400, 800, 1600)
@@ -38,8 +35,7 @@ EFFECT, SPREAD = 0.5, 0.1
 """Shift of the last group, in standard deviations; standard deviation of the values within bounds [0, 1]."""
 
 TESTS = {"mannwhitneyu": 2, "kruskal": 3, "wilcoxon": 1}
-FEW = 5
-"""Replicates behind a coverage over those behind a power."""
+POWERS = ("counts", "noise on the statistic", "no privacy")
 
 COVERED = ((200, dpi.ZCDP(0.5)), (1000, dpi.ZCDP(0.05)), (1000, dpi.PureDP(1.0)), (20_000, dpi.GDP(0.1)))
 SHIFTS = (0.0, 1.0)
@@ -102,27 +98,32 @@ def counted(test: str, values: np.ndarray, leaves: int) -> np.ndarray:
     return np.bincount(flat.ravel(), minlength=len(values) * width).reshape(len(values), width).astype(float)
 
 
-def power_of(test: str, n: int, epsilon: float, replicates: int, seed: int) -> dict:
-    """Powers at .05 of our test under PureDP, of theirs, and of the test without privacy, by the same simulation."""
-    rng = np.random.default_rng(seed)
+def draw(cell: tuple[float, str, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """P-values of our test under PureDP; statistics of theirs, and without privacy, shifted and not."""
+    epsilon, test, n = cell
     noise = noise_at(dpi.PureDP(epsilon), "replace_one")
     leaves = best_leaves(noise.variance)
-    found: dict = {"test": test, "n": n, "epsilon": epsilon, "leaves": leaves}
     null, shifted = (values_of(test, n, shift, replicates, rng) for shift in (0.0, EFFECT))
     counts = counted(test, shifted, leaves)
     model = SignedRanks(noise, n) if test == "wilcoxon" else GroupRanks(noise, shape=(TESTS[test], leaves))
     beyond = beyond_of(model, counts + noise.rvs(counts.shape, rng), rng)
-    found["counts"] = float(((1 + beyond) / (DRAWS + 1) <= LEVEL + 1e-12).mean())
-    private = partial(peer_statistic, test, epsilon=epsilon, rng=rng)
-    for name, statistic in (("noise on the statistic", private), ("no privacy", partial(plain_statistic, test))):
-        critical = np.quantile(statistic(values=null), 1 - LEVEL)
-        found[name] = float((statistic(values=shifted) > critical).mean())
-    return found | {"replicates": replicates}
+    theirs = [peer_statistic(test, values, epsilon, rng) for values in (null, shifted)]
+    plain = [plain_statistic(test, values) for values in (null, shifted)]
+    return {"counts": (1 + beyond) / (DRAWS + 1), "noise on the statistic": np.stack(theirs, axis=1),
+            "no privacy": np.stack(plain, axis=1)}  # fmt: skip
 
 
-def covers(n: int, price: object, shift: float, replicates: int, seed: int) -> list[dict]:
-    """Coverage of 95% intervals of the three effect sizes."""
-    rng, noise = np.random.default_rng(seed), noise_at(price, "add_remove")
+def summary(_: tuple, drawn: Drawn) -> dict:
+    """Powers at .05; critical values are quantiles under the hypothesis."""
+    others = {name: float((found[:, 1] > np.quantile(found[:, 0], 1 - LEVEL)).mean())
+              for name, found in drawn.items() if name != "counts"}  # fmt: skip
+    return {"counts": float((drawn["counts"] <= LEVEL + 1e-12).mean()), **others}
+
+
+def draw_effects(cell: tuple, rng: np.random.Generator, replicates: int) -> Drawn:
+    """Ends of 95% intervals of the three effect sizes, and their truths."""
+    (n, price), shift = cell
+    noise = noise_at(price, "add_remove")
     leaves, sides = best_leaves(noise.variance), best_sides(noise.variance)
     p, q = normal_shares(leaves, 0.5 + shift * SPREAD, SPREAD), normal_shares(leaves, 0.5, SPREAD)
     middle = np.cumsum(q) - q / 2
@@ -142,68 +143,39 @@ def covers(n: int, price: object, shift: float, replicates: int, seed: int) -> l
         ),
         "Spearman": (RankAssociation(noise, shape=(sides, sides)), a @ grid @ b / root, (grid.ravel(),)),
     }  # fmt: skip
-    rows = []
+    ends = {}
     for name, (model, truth, laws) in cases.items():
         drawn = np.concatenate([rng.multinomial(n // len(laws), law, size=replicates) for law in laws], axis=1)
         found = model.effect(drawn + noise.rvs(drawn.shape, rng), 0.05)  # type: ignore[attr-defined]
-        inside = (found.lower <= truth) & (truth <= found.upper)
-        row = {"effect": name, "n": n, "price": str(price), "shift": shift, "truth": float(truth)}
-        row |= {"coverage": float(inside.mean()), "width": float((found.upper - found.lower).mean())}
-        rows.append(row | {"replicates": replicates})
-    return rows
+        ends[name] = np.column_stack([found.lower, found.upper, np.full(replicates, float(truth))])
+    return ends
 
 
-def figure_of(table: pd.DataFrame) -> Figure:
-    """Power by number of rows."""
-    figure, panels = new_figure(10, 5.4, 2, 3, sharex=True, sharey=True)
-    colours = {"counts": "#03396c", "noise on the statistic": "#f18f01", "no privacy": "black"}
-    for (epsilon, test), axes in zip(product(EPSILONS, TESTS), panels.ravel(), strict=True):
-        some = table[(table["test"] == test) & (table["epsilon"] == epsilon)]
-        for name, colour in colours.items():
-            axes.plot(some["n"], some[name], "o-", ms=3, color=colour, label=name)
-        axes.set(xscale="log", ylim=(0, 1.03))
-        axes.set_title(f"{test}, epsilon = {epsilon:g}", fontsize=9)
-    for axes in panels[1]:
-        axes.set_xticks(SIZES, [str(n) for n in SIZES])
-        axes.set_xticks([], minor=True)
-        axes.set_xlabel("rows")
-    panels[0, 0].set_ylabel("power at .05")
-    panels[1, 0].set_ylabel("power at .05")
-    panels[0, 0].legend(fontsize=8, frameon=False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure powers and coverage, write tables and the figure."""
-    cells = list(product(EPSILONS, TESTS, SIZES))
-    parts = {
-        f"power-{place}": partial(power_of, test, n, epsilon, arguments.replicates, arguments.seed + place)
-        for place, (epsilon, test, n) in enumerate(cells)
-    }
-    table = pd.DataFrame(kept_all("rank_power", parts, arguments))
-    asked = [(n, price, shift) for (n, price), shift in product(COVERED, SHIFTS)]
-    covering = {
-        f"coverage-{place}": partial(covers, *one, FEW * arguments.replicates, arguments.seed + 1000 + place)
-        for place, one in enumerate(asked)
-    }
-    effects = pd.DataFrame([row for part in kept_all("rank_power", covering, arguments) for row in part])
-    write_table(table, "rank_power", arguments, [
-        f"Groups of equal sizes, the last shifted by {EFFECT:g} standard deviations; PureDP, replace_one, n public. "
-        f"Noise on the statistic: Couch et al. (2019), delta {DELTA:g} for the first test; its critical values, and "
-        "those without privacy, are quantiles of as many draws under the hypothesis.",
-    ])  # fmt: skip
-    write_table(effects, "rank_effects", arguments, ["95% intervals, add_remove."])
-    write_figure(figure_of(table), "rank_power", arguments)
+def effects(_: tuple, drawn: Drawn) -> list[dict]:
+    """A row for each effect size."""
     return [
-        least_coverage(
-            "least coverage of 95% intervals of rank effects",
-            effects,
-            by=["effect", "n", "price", "shift"],
-            held=None,
-            design="n 200 to 20,000, normal values",
-        )
-    ]
+        {"effect": name, "truth": truth[0], "coverage": float(((lower <= truth) & (truth <= upper)).mean()),
+         "width": float((upper - lower).mean())}
+        for name, (lower, upper, truth) in ((name, found.T) for name, found in drawn.items())
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("tests.rank_power", __doc__, replicates=1000))
+STUDY = (
+    Study(
+        "rank_power", [*product(EPSILONS, TESTS, SIZES)], draw, summary, most=1000, quick=12,
+        axes=lambda cell: {"test": cell[1], "n": cell[2], "epsilon": cell[0],
+                           "leaves": best_leaves(noise_at(dpi.PureDP(cell[0]), "replace_one").variance)},
+        figure=lambda table: lines(table, ["test", "epsilon"], "n", dict.fromkeys(POWERS, "o-"), log=True,
+                                   ylabel="power at .05"),
+        notes=(f"Groups of equal sizes, the last shifted by {EFFECT:g} standard deviations; PureDP, replace_one, n "
+               f"public. Noise on the statistic: Couch et al. (2019), delta {DELTA:g} for the first test; its "
+               f"critical values, and "
+               "those without privacy, are quantiles of as many draws under the hypothesis.",),
+    ),
+    Study(
+        "rank_effects", [*product(COVERED, SHIFTS)], draw_effects, effects,
+        (Rule("least coverage of 95% intervals of rank effects", "coverage", design="n 200 to 20,000, normal values"),),
+        axes=lambda cell: {"n": cell[0][0], "price": str(cell[0][1]), "shift": cell[1]}, by=("effect",),
+        notes=("95% intervals, add_remove.",),
+    ),
+)  # fmt: skip

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.distributions.rank_statistics import (
@@ -18,10 +16,9 @@ from dpinfer.distributions.rank_statistics import (
     TwoDistributions,
 )
 from dpinfer.distributions.ranks import best_leaves, best_sides
-from validation.common.cells import measured_again
-from validation.common.claims import FAMILYWISE, Claim, largest_allowed, largest_size
-from validation.common.leaves import DRAWS, LAWS, beyond_of, noise_at, shares_of
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.leaves import DRAWS, LAWS, LEVELS, beyond_of, noise_at, rows_by_level, shares_of, size_rules
+from validation.common.outputs import scatter
+from validation.common.study import Drawn, Study
 
 Model = GroupRanks | TwoDistributions | SignedRanks | GivenDistribution | RankAssociation
 
@@ -30,10 +27,6 @@ PRICES = (dpi.PureDP(0.1), dpi.ZCDP(0.5), dpi.GDP(0.1), dpi.PureDP(1.0), dpi.ZCD
 """In turns: the loud prices of all three measures, and the quiet ones."""
 
 NEIGHBORS = ("add_remove", "replace_one")
-ALPHAS = (0.05, 0.01)
-
-CELL = ["test", "rows", "values", "price", "neighbors"]
-_BATCH = 1000
 
 
 @dataclass(frozen=True)
@@ -100,80 +93,22 @@ def grid() -> list[Design]:
     return found
 
 
-def measure(design: Design, replicates: int, seed: int, run: str) -> list[dict]:
-    """A row per level."""
-    rng, model = np.random.default_rng(seed), design.model()
-    beyond = []
-    for start in range(0, replicates, _BATCH):
-        size = min(_BATCH, replicates - start)
-        counts = rng.multinomial(design.sizes, design.shares, size=(size, len(design.sizes))).reshape(size, -1)
-        beyond.append(beyond_of(model, counts + model.noise.rvs(counts.shape, rng), rng))
-    pvalues = (1 + np.concatenate(beyond)) / (DRAWS + 1)
-    named = {
-        "test": design.test,
-        "rows": " ".join(map(str, design.sizes)),
-        "values": design.law,
-        "price": str(design.price),
-        "neighbors": design.neighbors,
-        "alternative": design.alternative,
-        "leaves": design.leaves,
-    }
-    return [
-        named | {"level": level, "size": float((pvalues <= level + 1e-12).mean()), "replicates": replicates, "run": run}
-        for level in ALPHAS
-    ]
+def draw(design: Design, rng: np.random.Generator, replicates: int) -> Drawn:
+    """P-values (replicates,)."""
+    model = design.model()
+    counts = rng.multinomial(design.sizes, design.shares, size=(replicates, len(design.sizes))).reshape(replicates, -1)
+    return {"p": (1 + beyond_of(model, counts + model.noise.rvs(counts.shape, rng), rng)) / (DRAWS + 1)}
 
 
-def figure_of(table: pd.DataFrame, allowed: float) -> Figure:
-    """Size at .05 of every cell, by test and number of rows."""
-    first = table[(table["run"] == "first") & (table["level"] == ALPHAS[0])]
-    figure, axes = new_figure(9.5, 4)
-    rng = np.random.default_rng(0)
-    tests = list(first["test"].unique())
-    rows = first["rows"].map(lambda text: sum(map(int, text.split())))
-    for offset, (n, colour) in enumerate(zip(SIZES, ("#f18f01", "#6497b1", "#03396c"), strict=True)):
-        some = first[rows == n]
-        place = some["test"].map(tests.index) + 0.25 * (offset - 1) + rng.uniform(-0.08, 0.08, len(some))
-        axes.plot(place, some["size"], "o", ms=3.5, alpha=0.7, color=colour, label=f"{n:,} rows")
-    limits(axes, ALPHAS[0], allowed, "largest allowed")
-    axes.set_xticks(range(len(tests)), tests)
-    axes.set_ylabel("size at level .05")
-    axes.legend(fontsize=8, frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.12))
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Measure the grid, rerun what fails, write table and figure."""
-
-    def allowed(level: float, tests: int) -> float:
-        return largest_allowed(level, arguments.replicates, tests)
-
-    table, tests, failed = measured_again(
-        "rank_sizes", grid(), measure, lambda row, tests: row["size"] > allowed(row["level"], tests), arguments,
-        every=19,
-    )  # fmt: skip
-    notes = [
-        f"{tests} sizes, {DRAWS} simulated releases behind each p-value. Largest size allowed: "
-        + ", ".join(f"{allowed(level, tests):.4f} at {level:g}" for level in ALPHAS)
-        + f" (Bonferroni: an exact test is flagged anywhere with probability {FAMILYWISE:g} at most). Designs that "
-        f"failed at first and were run again at ten times the replicates: {failed}.",
-        "Leaves are those that the price asks for. n is public under replace_one, sizes of groups never are.",
-    ]
-    write_table(table, "rank_sizes", arguments, notes, figure_of(table, allowed(ALPHAS[0], tests)))
-    return [
-        largest_size(
-            f"largest size at {level:g}: {test}",
-            group[group["level"] == level],
-            "size",
-            by=CELL,
-            level=level,
-            held="held",
-            design="n 50 to 100,000, groups up to 1 to 20, ties, heavy tails",
-        )
-        for test, group in table.groupby("test", sort=False)
-        for level in ALPHAS
-    ]
-
-
-if __name__ == "__main__":
-    run(options("tests.rank_sizes", __doc__, replicates=5000))
+STUDY = Study(
+    "rank_sizes", grid, draw, lambda _, drawn: rows_by_level(drawn["p"]),
+    size_rules("largest size at {level:g}: {{part}}", "n 50 to 100,000, groups up to 1 to 20, ties, heavy tails",
+               split="test", long=True),
+    axes=lambda design: {"test": design.test, "rows": " ".join(map(str, design.sizes)), "values": design.law,
+                         "price": str(design.price), "neighbors": design.neighbors,
+                         "alternative": design.alternative, "leaves": design.leaves},
+    quick=8, figure=lambda table: scatter("test", {"size": LEVELS[0]}, "values")(table[table["level"] == LEVELS[0]]),
+    notes=(f"{DRAWS} simulated releases behind each p-value. Leaves are those that the price asks for. n is public "
+           f"under "
+           "replace_one, sizes of groups never are.",),
+)  # fmt: skip

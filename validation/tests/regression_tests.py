@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -17,10 +14,9 @@ from dpinfer.privacy import Privacy
 from dpinfer.regression.gram import GramFit, GramProblem, fit_gram
 from dpinfer.regression.gram_inference import LinearRestrictions, gram_values, joint_loadings, score_joint
 from dpinfer.statistics.tails import joint_pvalue
-from validation.common.cells import kept_all
-from validation.common.claims import Claim, largest_size
-from validation.common.leaves import DRAWS, LEVELS, rejections
-from validation.common.outputs import Options, limits, new_figure, options, write_figure, write_table
+from validation.common.leaves import DRAWS, LEVELS, rejections, size_rules
+from validation.common.outputs import lines, scatter
+from validation.common.study import Drawn, Study
 
 Array = NDArray[np.float64]
 
@@ -30,7 +26,7 @@ PRICES = (dpi.ZCDP(0.005), dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 CLEAR = (dpi.ZCDP(5.0), dpi.ZCDP(20.0))
 """Prices at which the noise of the error variance of 100 rows is about as large as it: run with these alone."""
 
-FALSE_ALARM = 1e-4
+POWER_ROWS = 1000
 EFFECTS = (0.0, 0.05, 0.1, 0.15, 0.2)
 TOGETHER = 2_000_000
 
@@ -120,29 +116,15 @@ def symmetric(triangles: Array, width: int) -> Array:
     return full
 
 
-def cell(kind: Kind, n: int, price: Privacy, sums: Array, rng: np.random.Generator) -> dict:
-    """Shares of rejections by the simulated null and by the limiting distribution, one release for each data set."""
+def tested(kind: Kind, price: Privacy, sums: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Rejections (R, 2) by the simulated null, p-values by the limiting distribution, and kappa."""
     model, measured = kind.model(price)
     noise = measured.law.rvs(len(sums), rng) * np.asarray(measured.steps)
     gram = sums + symmetric(noise, sums.shape[-1])
     fit = fit_gram(model.problem, gram, gram[:, 0, 0])
     statistic, df = score_joint(fit, model.restrictions, model.targets[None])
     limiting = limiting_pvalues(fit, model, statistic, df)
-    rejected = rejections(model, gram_values(gram, gram[:, 0, 0]), rng, 4000)
-    row = {
-        "regressors": kind.name,
-        "slopes": kind.slopes,
-        "tested": kind.tested,
-        "neighbors": kind.neighbors,
-        "n": n,
-        "price": str(price),
-        "kappa": float(np.median(fit.kappa)),
-    }
-    for place, level in enumerate(LEVELS):
-        row[f"size at {level:g}"] = float(rejected[:, place].mean())
-    for level in LEVELS:
-        row[f"limiting at {level:g}"] = float((limiting <= level).mean())
-    return {**row, "replicates": len(sums)}
+    return rejections(model, gram_values(gram, gram[:, 0, 0]), rng, 4000), limiting, fit.kappa
 
 
 def limiting_pvalues(fit: GramFit, model: LinearRestrictions, statistic: Array, df: Array) -> Array:
@@ -155,108 +137,60 @@ def limiting_pvalues(fit: GramFit, model: LinearRestrictions, statistic: Array, 
     )
 
 
-def sizes(kind: Kind, n: int, replicates: int, seed: int) -> list[dict]:
-    """Every price on the same data sets."""
-    rng = np.random.default_rng([seed, n, KINDS.index(kind)])
+def draw(cell: tuple[Kind, int], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Every price on the same data sets: rejections at both levels, limiting p-values, and kappa."""
+    kind, n = cell
     sums = kind.draw(rng, n, replicates)
     prices = (*PRICES, *CLEAR) if n == SIZES[0] else PRICES
-    return [cell(kind, n, price, sums, rng) for price in prices]
+    return {str(price): np.column_stack(tested(kind, price, sums, rng)) for price in prices}
 
 
-def power(effect: float, n: int, replicates: int, seed: int) -> list[dict]:
-    """Power of the joint test of two slopes of three, beside the ordinary F test on the rows."""
-    kind = Kind("uniform", 3, 2, "add_remove", effect=effect)
-    rng = np.random.default_rng([seed, n, round(1000 * effect)])
-    sums = kind.draw(rng, n, replicates)
-    rows = []
-    for price in PRICES[1:]:
-        found = cell(kind, n, price, sums, rng)
-        model, _ = kind.model(price)
-        exact = fit_gram(GramProblem(0 * model.problem.noise, *model_columns(model)), sums, sums[:, 0, 0])
-        statistic, df = score_joint(exact, model.restrictions, model.targets[None])
-        ordinary = float((stats.f.sf(statistic / 2, 2, df) <= LEVELS[0]).mean())
-        rows.append(
-            {
-                "n": n,
-                "slope": effect,
-                "price": str(price),
-                "simulated null": found["size at 0.05"],
-                "limiting": found["limiting at 0.05"],
-                "ordinary F test": ordinary,
-                "replicates": replicates,
-            }
-        )
-    return rows
-
-
-def model_columns(model: LinearRestrictions) -> tuple[Array, Array]:
-    """Regressors and response of a regression."""
-    return model.problem.design, model.problem.response
-
-
-def largest(replicates: int, level: float, tests: int) -> float:
-    """Share of rejections that a test of a true hypothesis exceeds with probability `FALSE_ALARM` over all tests."""
-    return float(stats.binom.isf(FALSE_ALARM / tests, replicates, level)) / replicates
-
-
-def figure_of(table: pd.DataFrame, powers: pd.DataFrame, bound: float) -> Figure:
-    """Size against kappa, and power against the slopes."""
-    figure, (left, right) = new_figure(10.5, 4.3, 1, 2)
-    left.plot(table["kappa"], table["limiting at 0.05"], "x", color="#f18f01", ms=5, label="limiting distribution")
-    left.plot(table["kappa"], table["size at 0.05"], "o", color="#03396c", ms=4, label="simulated null")
-    limits(left, 0.05, bound, "most allowed")
-    left.set(xscale="symlog", xlabel="kappa (median)", ylabel="share rejected at .05")
-    left.set_title("True hypotheses: 2 or 5 restrictions")
-    largest_n = powers["n"].max()
-    for color, (price, group) in zip(
-        ("#03396c", "#6497b1", "#f18f01"), powers[powers["n"] == largest_n].groupby("price", sort=False), strict=True
-    ):
-        right.plot(group["slope"], group["simulated null"], "o-", ms=4, lw=1.2, color=color, label=str(price))
-    group = powers[(powers["n"] == largest_n) & (powers["price"] == powers["price"].iloc[0])]
-    right.plot(group["slope"], group["ordinary F test"], "k--", lw=1, label="ordinary F test on the rows")
-    right.axhline(0.05, color="black", lw=0.6)
-    right.set(xlabel="two tested slopes", ylabel="power at .05", ylim=(0, 1.02), title=f"n = {largest_n:,}")
-    for axes in (left, right):
-        axes.legend(fontsize=8, frameon=False)
-    return figure
-
-
-def run(arguments: Options) -> list[Claim]:
-    """Run the grid and the power study, write tables and the figure."""
-    asked = {
-        f"size-{place}-{n}": partial(sizes, kind, n, arguments.replicates, arguments.seed)
-        for place, kind in enumerate(KINDS)
-        for n in SIZES
-    }
-    table = pd.DataFrame([row for part in kept_all("regression_tests", asked, arguments) for row in part])
-    fewer = max(arguments.replicates // 4, 50)
-    effects = {f"power-{effect:g}": partial(power, effect, 1000, fewer, arguments.seed) for effect in EFFECTS}
-    powers = pd.DataFrame([row for part in kept_all("regression_tests", effects, arguments) for row in part])
-    bounds = {level: largest(arguments.replicates, level, len(LEVELS) * len(table)) for level in LEVELS}
-    notes = [
-        f"Simulated null of {DRAWS} draws. A true hypothesis may be rejected in at most "
-        + " and ".join(f"{bound:.4f} (at {level:g})" for level, bound in bounds.items())
-        + f" of the releases: false alarm {FALSE_ALARM:g} over all cells and levels together.",
-        "The limiting test refers the same score statistic to F, and counts Laplace noise by its own law.",
-    ]
-    write_table(table, "regression_tests", arguments, notes)
-    write_table(powers, "regression_tests_power", arguments, [])
-    write_figure(figure_of(table, powers, bounds[LEVELS[0]]), "regression_tests", arguments)
-    prices = len(PRICES) + len(CLEAR)
-    design = f"{len(table)} cells: n 100-10,000, 2 and 5 restrictions, {len(KINDS)} designs, {prices} prices"
+def summary(_: tuple[Kind, int], drawn: Drawn) -> list[dict]:
+    """Shares of rejections by the simulated null and by the limiting distribution."""
     return [
-        largest_size(
-            f"largest size at {level:g} of the joint F test with simulated null (limiting distribution: "
-            f"{table[f'limiting at {level:g}'].max():.3f})",
-            table,
-            f"size at {level:g}",
-            by=["regressors", "slopes", "tested", "neighbors", "n", "price"],
-            level=level,
-            design=design,
-        )
-        for level in LEVELS
-    ]
+        {"price": price, "kappa": float(np.median(found[:, 3])),
+         **{f"size at {level:g}": float(found[:, place].mean()) for place, level in enumerate(LEVELS)},
+         **{f"limiting at {level:g}": float((found[:, 2] <= level).mean()) for level in LEVELS}}
+        for price, found in drawn.items()
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    run(options("tests.regression_tests", __doc__.splitlines()[0], replicates=2000))
+def draw_power(effect: float, rng: np.random.Generator, replicates: int) -> Drawn:
+    """The joint test of two slopes of three at every price, beside the ordinary F test on the rows."""
+    kind = Kind("uniform", 3, 2, "add_remove", effect=effect)
+    sums, found = kind.draw(rng, POWER_ROWS, replicates), {}
+    for price in PRICES[1:]:
+        rejected, limiting, _ = tested(kind, price, sums, rng)
+        problem = kind.model(price)[0]
+        exact = fit_gram(GramProblem(0 * problem.problem.noise, problem.problem.design, problem.problem.response), sums,
+                         sums[:, 0, 0])  # fmt: skip
+        statistic, df = score_joint(exact, problem.restrictions, problem.targets[None])
+        ordinary = stats.f.sf(statistic / 2, 2, df) <= LEVELS[0]
+        found[str(price)] = np.column_stack([rejected[:, 0], limiting <= LEVELS[0], ordinary])
+    return found
+
+
+def powers(_: float, drawn: Drawn) -> list[dict]:
+    """A row for each price."""
+    names = ("simulated null", "limiting", "ordinary F test")
+    return [{"price": price, **dict(zip(names, found.mean(axis=0), strict=True))} for price, found in drawn.items()]
+
+
+STUDY = (
+    Study(
+        "regression_tests", [(kind, n) for kind in KINDS for n in SIZES], draw, summary,
+        size_rules("largest size at {level:g} of the joint F test with simulated null",
+                   "56 cells: n 100-10,000, 2 and 5 restrictions, 4 designs, 6 prices"),
+        axes=lambda cell: {"regressors": cell[0].name, "slopes": cell[0].slopes, "tested": cell[0].tested,
+                           "neighbors": cell[0].neighbors, "n": cell[1]},
+        by=("price",),
+        figure=scatter("kappa", {f"size at {LEVELS[0]:g}": LEVELS[0],
+                                               f"limiting at {LEVELS[0]:g}": LEVELS[0]},
+                                     "regressors"),
+        notes=(f"Simulated null of {DRAWS} draws. The limiting test refers the same score statistic to F, and counts "
+               "Laplace noise by its own law.",),
+    ),
+    Study("regression_tests_power", EFFECTS, draw_power, powers, by=("price",), most=1250,
+          axes=lambda effect: {"n": POWER_ROWS, "slope": effect},
+          figure=lambda table: lines(table, "price", "slope", {"simulated null": "o-", "ordinary F test": "k--"})),
+)  # fmt: skip

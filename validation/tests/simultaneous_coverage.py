@@ -6,27 +6,24 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
+from dpinfer.privacy import NEIGHBORS
 from dpinfer.procedures.cell_sums import describe
 from dpinfer.statistics.inference import Released, joint_level
-from dpinfer.statistics.moment_inference import batch_moments
+from dpinfer.statistics.moment_inference import MomentInference
 from dpinfer.tables.chi_squared_inference import Independence, residual_table
 from dpinfer.tables.loglinear_fit import fit_loglinear
 from dpinfer.tables.loglinear_inference import LogLinearInference
-from validation.common.cells import measured
-from validation.common.claims import RULES, Claim, least_coverage
-from validation.common.outputs import Options, limits, new_figure, options, write_table
+from validation.common.outputs import scatter
+from validation.common.rules import Rule
+from validation.common.study import Drawn, Study
 from validation.tests.loglinear_designs import EVEN, THREE, Design
 
 PRICES = (dpi.ZCDP(0.05), dpi.ZCDP(0.5), dpi.PureDP(1.0))
 SIZES = (500, 5000)
-RELATIONS = ("add_remove", "replace_one")
 QUANTITIES = ("cells of a table", "means of groups", "residuals", "log-linear coefficients")
-CELL = ["quantity", "n", "price", "neighbors"]
 TABLE = Design("table", (3, 4), np.outer([0.5, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1]).ravel(), "a + b")
 GROUPS = (0.35, 0.3, 0.2, 0.1, 0.05)
 ALPHA = 0.05
@@ -49,8 +46,8 @@ def of_moments(ask: Any, schema: Any, price: Any, neighbors: str, exact: np.ndar
     estimates, told = describe(ask.plan(schema), released, target="population")
     count = len(told.names)  # errors of different cells are taken as independent: every release has the same level
     level = joint_level(np.eye(count), ALPHA)
-    named = {"names": told.names, "shift": told.shift, "factor": told.factor}
-    return tuple(batch_moments(estimates, alpha=alpha, **named).intervals for alpha in (level, ALPHA))
+    inference = MomentInference(told.names, estimates, told.shift, told.factor)
+    return tuple(inference.batch(alpha).intervals for alpha in (level, ALPHA))
 
 
 def table_cells(n: int, price: Any, neighbors: str, replicates: int, seed: list[int]) -> tuple:
@@ -89,7 +86,7 @@ def residuals(n: int, price: Any, neighbors: str, replicates: int, seed: list[in
     counts = np.random.default_rng(seed).multinomial(n, shares, size=replicates)
     cells = TABLE.cells(n, price, neighbors, counts, [*seed, 1])
     model = Independence((3, 4), cells.noise.law, cells.nobs)  # type: ignore[arg-type]
-    parts = [residual_table(model, one, alpha=ALPHA, simultaneous=True) for one in cells.values]  # noqa: PD011  (counts, and no Series)
+    parts = [residual_table(model, one, alpha=ALPHA, simultaneous=True) for one in cells.values]
     joint = np.stack([np.stack([part.lower, part.upper], axis=-1) for part in parts])
     single = residual_table(model, cells.values, alpha=ALPHA)
     truth = residual_table(model, n * shares).standardised
@@ -105,7 +102,7 @@ def coefficients(n: int, price: Any, neighbors: str, replicates: int, seed: list
     rows = np.eye(len(names))[1:]
     joint, single = np.empty((replicates, len(rows), 2)), np.empty((replicates, len(rows), 2))
     for place, one in enumerate(values):
-        found = LogLinearInference(model, one, names, None, nobs_is_public=False)
+        found = LogLinearInference(names, model, one)
         joint[place] = found.intervals(rows, joint_level(found.combinations(rows)[3], ALPHA))
         single[place] = found.intervals(rows, ALPHA)
     return joint, single, truth[1:]
@@ -114,57 +111,32 @@ def coefficients(n: int, price: Any, neighbors: str, replicates: int, seed: list
 STUDIES = dict(zip(QUANTITIES, (table_cells, group_means, residuals, coefficients), strict=True))
 
 
-def measure(cell: tuple[str, int, Any, str], place: int, replicates: int, seed: int) -> dict:
-    """Joint coverage, that of single intervals taken together, and how much wider joint ones are."""
+def draw(cell: tuple[str, int, Any, str], rng: np.random.Generator, replicates: int) -> Drawn:
+    """Whether all joint intervals hold, whether all single ones do, their widths, and how many they are."""
     quantity, n, price, neighbors = cell
-    joint, single, truth = STUDIES[quantity](n, price, neighbors, replicates, [seed, place])
+    joint, single, truth = STUDIES[quantity](
+        n, price, neighbors, replicates, [int(one) for one in rng.integers(2**31, size=2)]
+    )
     width = np.diff(joint, axis=-1)[..., 0], np.diff(single, axis=-1)[..., 0]
-    finite = np.isfinite(width[0]) & np.isfinite(width[1]) & (width[1] > 0)
-    return {
-        "quantity": quantity,
-        "n": n,
-        "price": str(price),
-        "neighbors": neighbors,
-        "intervals": len(truth),
-        "coverage": covers(joint, truth).all(axis=1).mean(),
-        "single, together": covers(single, truth).all(axis=1).mean(),
-        "width / single": (width[0][finite] / width[1][finite]).mean(),
-        "replicates": replicates,
-    }
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(np.isfinite(width[0]) & np.isfinite(width[1]) & (width[1] > 0), width[0] / width[1], np.nan)
+    return {"joint": covers(joint, truth).all(axis=1), "single": covers(single, truth).all(axis=1), "ratio": ratio}
 
 
-def figure_of(table: pd.DataFrame, least: float) -> Figure:
-    """Joint coverage of simultaneous intervals and of single ones."""
-    figure, axes = new_figure(7.5, 3.8)
-    place = np.arange(len(table))
-    axes.plot(place, table["single, together"], "x", color="#f18f01", label="single intervals, taken together")
-    axes.plot(place, table["coverage"], "o", ms=4, color="#03396c", label="simultaneous intervals")
-    limits(axes, 0.95, least, "least allowed")
-    each = len(table) // len(QUANTITIES)
-    axes.set_xticks(np.arange(len(QUANTITIES)) * each + (each - 1) / 2, QUANTITIES)
-    axes.set(ylabel="coverage of all at once")
-    axes.legend(fontsize=8, frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.85))
-    return figure
+def summary(_: tuple, drawn: Drawn) -> dict:
+    """Joint coverage, that of single intervals taken together, and how much wider joint ones are."""
+    return {"intervals": drawn["ratio"].shape[1], "coverage": drawn["joint"].mean(),
+            "single, together": drawn["single"].mean(), "width / single": np.nanmean(drawn["ratio"])}  # fmt: skip
 
 
-def run(arguments: Options) -> list[Claim]:
-    """Measure every cell, write the table and the figure."""
-    grid = list(product(QUANTITIES, SIZES, PRICES))
-    cells = [(*one, RELATIONS[(place + place // 3) % 2]) for place, one in enumerate(grid)]
-    table = measured("simultaneous_coverage", cells, measure, arguments)
-    least = RULES.least_coverage(arguments.replicates, 1 - ALPHA)
-    notes = [
-        f"Rule: joint coverage at least {least:.4f} at {arguments.replicates:,} replicates. `single, together` is the "
-        "share of releases in which all single 95% intervals hold; `width / single` compares mean widths."
-    ]
-    write_table(table, "simultaneous_coverage", arguments, notes, figure_of(table, least))
-    return [
-        least_coverage(
-            "least joint coverage of simultaneous 95% intervals", table, by=CELL, held=None,
-            design="cells of a table, means of groups, residuals, log-linear coefficients; two sizes, three prices",
-        )
-    ]  # fmt: skip
-
-
-if __name__ == "__main__":
-    run(options("tests.simultaneous_coverage", __doc__, replicates=5000))
+STUDY = Study(
+    "simultaneous_coverage",
+    [(*one, NEIGHBORS[(place + place // 3) % 2]) for place, one in enumerate(product(QUANTITIES, SIZES, PRICES))],
+    draw, summary,
+    (Rule("least joint coverage of simultaneous 95% intervals", "coverage",
+          design="cells of a table, means of groups, residuals, log-linear coefficients; two sizes, three prices"),),
+    axes=lambda cell: {"quantity": cell[0], "n": cell[1], "price": str(cell[2]), "neighbors": cell[3]},
+    figure=scatter("quantity", {"coverage": 0.95, "single, together": 0.95}, "price"),
+    notes=("`single, together` is the share of releases in which all single 95% intervals hold; `width / single` "
+           "compares mean widths.",),
+)  # fmt: skip

@@ -7,26 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.privacy.sensitivity import joint_sensitivity
+from dpinfer.privacy.sensitivity import Norm, joint_sensitivity
+from dpinfer.schema.cells import Coded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from fractions import Fraction
 
-    from numpy.typing import NDArray
-
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.cells import Coded
     from dpinfer.schema.schema import Schema
 
-    Array = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-    Places = NDArray[np.intp]
-    Flags = NDArray[np.bool_]
-    Cells = NDArray[Any] | Coded
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Places = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+Cells = NDArray[Any] | Coded
 
 
 CHUNK_ROWS = 32_768
@@ -155,13 +153,17 @@ class RowSum(ABC):
     def add(self, batch: Batch) -> Ints:
         """Map a batch to integers, force each unit's into the set that is priced, and add them up (sets, entries)."""
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Turn added-up integers (k,) into the m exact sums, by a linear map; by default they are the sums."""
+    def finish_sets(self, totals: Any) -> Any:
+        """Turn added-up integers of data sets (R, k) into sums (R, m), by a linear map; by default they are the sums.
+
+        Integers of Python stay exact; in simulation floats are faster.
+        """
         return totals
 
-    def finish_sets(self, totals: Array) -> Array:
-        """Do the same for many data sets (R, k) in simulation, in floating point."""
-        return totals
+    def finish(self, totals: list[int]) -> list[int]:
+        """Turn added-up integers (k,) into the m exact sums."""
+        found: list[int] = self.finish_sets(np.array([totals], dtype=object))[0].tolist()
+        return found
 
     def bounded(
         self,
@@ -199,12 +201,6 @@ class RowSum(ABC):
             weights=np.where(exact, product, np.nextafter(product, np.inf)),
             public=self.public(neighbors),
         )
-
-
-def require(right: bool, name: str, found: object, wanted: str | Iterable[str]) -> None:
-    """Refuse what is not right: `OptionError` before the charge."""
-    if not right:
-        raise OptionError(name, found, wanted)
 
 
 def _positive(name: str, given: Sequence[float], count: int) -> Array:

@@ -11,8 +11,8 @@ import cloudpickle
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.kernel.rows.base import RowSum
-from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.kernel.rows.base import Array, Flags, Ints, Places, RowSum
+from dpinfer.privacy.sensitivity import Norm, norm_above
 from dpinfer.schema.region import Region
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from dpinfer.kernel.rows.base import Array, Flags, Ints, Places
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
@@ -191,8 +189,7 @@ class BlockSum(RowSum):
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:  # noqa: ARG002
         """Bound on the change of all counts: in each histogram a block, or pair, leaves one bin and enters another."""
-        moved = Fraction(2 * self._histograms)
-        return (moved if norm == "l1" else _root(moved),)
+        return (norm_above(2 * self._histograms, norm),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,7 +295,7 @@ class BlockMoments(BlockSum):
     @property
     def reach(self) -> int:
         """Bound on the norm of an integer vector: the ball, and what rounding adds."""
-        slack = (Fraction(sqrt_above(Fraction(self.size), binary)) if self.norm == "l2" else Fraction(self.size)) / 2
+        slack = norm_above(self.size, self.norm) / 2
         return BLOCK_UNIT - (-slack.numerator // slack.denominator)
 
     def pattern(self, norm: Norm) -> Array:
@@ -331,8 +328,7 @@ class BlockMoments(BlockSum):
             raise NotProvedError(f"block estimates are in a ball of norm {self.norm}: {norm} noise is not proved")
         reach = Fraction(self.reach)
         if norm == "l2":
-            total = _root(Fraction(9, 2) * reach**2) if self.size > 1 else 2 * reach
-            return total, _root(Fraction(2))
+            return norm_above(Fraction(9, 2) * reach**2, norm) if self.size > 1 else 2 * reach, norm_above(2, norm)
         return 2 * reach * (1 + Fraction(1, _LAPLACE_PRODUCTS) if self.size > 1 else 1), Fraction(2)
 
     def add(self, batch: BlockValues) -> Ints:  # type: ignore[override]
@@ -358,10 +354,6 @@ def octave(values: Array, width: float, count: int) -> Places:
         found = np.floor(-np.log2(np.maximum(values, 0.0) / width))
     bins: Places = np.clip(np.nan_to_num(found, nan=count - 1), 0, count - 1).astype(np.intp)
     return bins
-
-
-def _root(squared: Fraction) -> Fraction:
-    return Fraction(sqrt_above(squared, binary))
 
 
 def packed(estimator: Callable[[Any], Any]) -> bytes:

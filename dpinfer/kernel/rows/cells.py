@@ -16,10 +16,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dpinfer.errors import OptionError, type_of
-from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
-from dpinfer.kernel.rows.features import MARGIN, Boxes, FeatureSum, Reach, feature_box
-from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.privacy.sensitivity import joint_sensitivity
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Cells, Flags, Ints, Places, RowSum
+from dpinfer.kernel.rows.features import MARGIN, Boxes, Features, FeatureSum, Reach, box_of
+from dpinfer.privacy.sensitivity import Norm, joint_sensitivity, norm_above
 from dpinfer.schema.cells import Coded
 from dpinfer.schema.columns import clamped_values
 from dpinfer.schema.grid import UNIT
@@ -27,9 +26,6 @@ from dpinfer.schema.grid import UNIT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.kernel.rows.base import Array, Cells, Flags, Ints, Places
-    from dpinfer.kernel.rows.features import Features
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
@@ -81,12 +77,12 @@ class CellSum(FeatureSum):
         """The number 1 in each integer sum (G d,)."""
         return np.full(self.size * self.width, float(self.unit))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return tuple(sorted({*self.features.columns, *(name for axis in self.axes for name in axis.columns)}))
 
-    @property
+    @cached_property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make it impossible that a row is in no cell."""
         whole = self.schema.people is None and self.features.where is None and all(axis.covers for axis in self.axes)
@@ -210,6 +206,8 @@ class CellSum(FeatureSum):
 
     def _cells(self, raw: Mapping[str, Cells], count: int) -> tuple[Places, Flags | None]:
         """Cell of each row, and which rows are in one; None where all are."""
+        if not self.axes:
+            return np.zeros(count, dtype=np.intp), None
         quick = self._looked_up(raw)
         quick = self._by_value(raw) if quick is None else quick
         if quick is not None:
@@ -239,7 +237,7 @@ class CellSum(FeatureSum):
             place = axis.place(values)
             keep &= (place >= 0) & (place < axis.size)
             cells = cells + np.where(keep, place * stride, self.size)[coded.positions]
-        return np.minimum(cells, self.size, out=cells) if self.axes else None
+        return np.minimum(cells, self.size, out=cells)
 
     def _looked_up(self, raw: Mapping[str, Cells]) -> Places | None:
         """Cells of an array of whole numbers by one look-up; the same as the long way, which reads them as floats."""
@@ -336,7 +334,7 @@ class PersonSum(CellSum):
         add up to at most 1 over cells, so that the stacked sums lie in the convex hull of A in one cell and of zero:
         see `docs/people.md`. The box of features is that around all boxes that a row's features are forced into.
         """
-        low, high = feature_box(self.features.basis)
+        low, high = (one[:, 0] for one in box_of(self.features.basis.blocks))
         for curve in self.boxes.curves:
             places = list(curve.places)
             low[places] = np.minimum(low[places], curve.lower.min(axis=1))
@@ -445,13 +443,8 @@ class QuerySum(CountedSum):
             raise OptionError("queries", f"the queries {', '.join(self.names[:5])}", right)
         return found * self.schema.rows_per_unit
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Return the queries' exact sums, in steps, from the counts of all cells."""
-        combined: list[int] = (self.matrix.astype(object) @ np.array(totals, dtype=object)).tolist()
-        return combined
-
-    def finish_sets(self, totals: Array) -> Array:
-        """Do the same for many data sets (R, G)."""
+    def finish_sets(self, totals: Any) -> Any:
+        """Return the queries' sums, in steps, from the counts of all cells (R, G)."""
         return totals @ self.matrix.T
 
 
@@ -468,7 +461,7 @@ def query_change(matrix: Ints, *, neighbors: Neighbors, norm: Norm, every_row: b
     if neighbors == "replace_one":
         apart = _widest_l1(columns) if norm == "l1" else _widest_squared(columns, lengths)
         largest = apart if every_row else max(apart, largest)
-    return Fraction(largest) if norm == "l1" else binary(sqrt_above(Fraction(largest), binary))
+    return norm_above(largest, norm)
 
 
 def _widest_squared(columns: Ints, lengths: Ints) -> int:

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.kernel.rows.base import RowSum
+from dpinfer.kernel.rows.base import Array, Cells, Flags, RowSum
 from dpinfer.privacy.sensitivity import Norm, RowBounds
-from dpinfer.schema.columns import limits_of
-from dpinfer.schema.grid import UNIT, Curve, groups_of, widened
+from dpinfer.schema.grid import UNIT, Basis, Block, Curve, groups_of, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dpinfer.kernel.rows.base import Array, Cells, Flags
-    from dpinfer.schema.grid import Basis, Block
+    from dpinfer.schema.columns import Column
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
@@ -66,17 +64,20 @@ class Features:
     clip: RowClip | None = None
     count_clamped: bool = False
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
         return tuple(sorted({*self.basis.columns, *(self.where.columns if self.where else ())}))
 
     @cached_property
+    def _declared(self) -> dict[str, Column]:
+        return {name: self.schema[name] for name in self.columns}
+
+    @cached_property
     def keeps_every_row(self) -> bool:
         """Whether declared policies make a zero row impossible, so that the count of rows is the public n."""
-        schema = self.schema
-        whole = self.where is None and self.clip is None and schema.people is None
-        return whole and not any(schema[c].may_drop for c in self.columns)
+        whole = self.where is None and self.clip is None and self.schema.people is None
+        return whole and not any(column.may_drop for column in self._declared.values())
 
     @property
     def schema(self) -> Schema:
@@ -167,19 +168,19 @@ class Features:
         too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,) are
         1.0 for kept rows in which a value was clamped, all zero unless asked for.
         """
-        size, schema = len(next(iter(raw.values()))), self.basis.schema
+        size, declared = len(next(iter(raw.values()))), self._declared
         rows = np.empty((self.basis.width, size)) if out is None else out
         keep, outside = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
         with np.errstate(all="ignore"):
-            coerced = {name: schema[name].coerce(raw[name]) for name in self.columns}
+            coerced = {name: column.coerce(raw[name]) for name, column in declared.items()}
             values: dict[str, Array] = {}
             for name in self._evaluated:
-                value, (lower, upper) = coerced[name], limits_of(schema[name])
+                value, (lower, upper) = coerced[name], declared[name].limits
                 keep &= np.isfinite(value)
                 if self.count_clamped:
                     outside |= (value < lower) | (value > upper)
                 values[name] = np.fmin(np.fmax(value, lower), upper)  # NaN to the lower bound
-            levels = {name: schema[name].level_index(values[name]) for name in self.basis.factors}
+            levels = {name: declared[name].level_index(values[name]) for name in self.basis.factors}
             start = 0
             for block, bare in zip(self.basis.blocks, self._bare, strict=True):
                 mine = rows[start : start + block.width]
@@ -267,7 +268,7 @@ class Boxes:
         found = []
         for places in groups_of(self.basis.blocks):
             if places != (0,):
-                box = _box([self.basis.blocks[place] for place in places])
+                box = box_of([self.basis.blocks[place] for place in places])
                 found.append(known.get(places) or Curve(None, places, np.array([-np.inf, np.inf]), *box))
         return tuple(found)
 
@@ -294,14 +295,11 @@ class Boxes:
         return Reach(float(length ** (1 / power) * MARGIN), float(spread ** (1 / power) * MARGIN))
 
 
-def feature_box(basis: Basis) -> tuple[Array, Array]:
-    """Lower and upper bound of each feature (d,) of a row that counts; those of the constant are 1."""
-    lower, upper = _box(basis.blocks)
-    return lower[:, 0], upper[:, 0]
+def box_of(blocks: Sequence[Block]) -> tuple[Array, Array]:
+    """Lower and upper bound of each feature (k, 1) of a row that counts: any combination of values within their bounds.
 
-
-def _box(blocks: Sequence[Block]) -> tuple[Array, Array]:
-    """Lower and upper bound of each feature (k, 1): every combination of values within their bounds."""
+    Those of the constant are 1.
+    """
     lower = [(block.expression.lower - block.center) / block.half for block in blocks]
     upper = [(block.expression.upper - block.center) / block.half for block in blocks]
     return widened(np.array(lower)[:, None], np.array(upper)[:, None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -10,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpinfer.checks import require
 from dpinfer.errors import NotProvedError
-from dpinfer.kernel.rows.base import Batch, require
+from dpinfer.kernel.rows.base import Array, Batch, Ints, Places
 from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
 from dpinfer.kernel.rows.products import upper_pattern
-from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.privacy.sensitivity import Norm, norm_above
 from dpinfer.schema.grid import GRID_BITS, UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
-    from dpinfer.kernel.rows.base import Array, Ints, Places
+    from dpinfer.kernel.rows.base import Array, Batch, Ints, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
 
@@ -199,10 +199,10 @@ class RoundFrame:
 
     def _size(self, z: Array, lift: Array | None) -> Array:
         """Measure rows (m,), coordinate after coordinate: numbers that are not whole have one order of addition."""
-        squared = _squares(z)
+        squared = _added(np.square, z)
         if self.norm == "l2":
             return squared if lift is None else squared * (lift * lift)
-        absolute = _absolutes(z)
+        absolute = _added(np.abs, z)
         products = (absolute * absolute + squared) * (0.5 / self.ratio)
         if lift is not None:
             absolute, products = absolute * lift, products * (lift * lift)
@@ -210,19 +210,11 @@ class RoundFrame:
         return largest
 
 
-def _squares(numbers: Array) -> Array:
-    """Sum squares of columns (k, m), coordinate after coordinate."""
+def _added(function: Callable[[Array], Array], numbers: Array) -> Array:
+    """Add up what a function gives of columns (k, m), coordinate after coordinate."""
     found = np.zeros(numbers.shape[1])
     for one in numbers:
-        found += one * one
-    return found
-
-
-def _absolutes(numbers: Array) -> Array:
-    """Sum absolute values of columns (k, m), coordinate after coordinate."""
-    found = np.zeros(numbers.shape[1])
-    for one in numbers:
-        found += np.abs(one)
+        found += function(one)
     return found
 
 
@@ -287,7 +279,7 @@ class Term:
     cut: float | None = None
     weighed: bool = False
 
-    def check(self) -> None:
+    def check(self, frame: RoundFrame) -> None:
         """Refuse a term that is none."""
         named = type(self.name) is str and bool(self.name)
         require(named, "name", type(self.name).__name__, "the name of what is summed")
@@ -298,6 +290,8 @@ class Term:
         require(type(self.power) is int and 0 <= self.power <= 2, "power", self.power, "0, 1 or 2")
         right = type(self.place) is int and 0 <= self.place < MOST_COORDINATES
         require(right, "place", self.place, f"a whole number below {MOST_COORDINATES}")
+        right = self.of != "label" or self.place < frame.labels
+        require(right, "place", self.place, f"a place among {frame.labels} labels")
         if self.cut is not None:
             require(self.kind in _CUT, "cut", self.kind, "None: only vectors are shortened")
             right = type(self.cut) is float and 1 / UNIT <= self.cut <= _LONGEST
@@ -312,7 +306,72 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class RoundSum(FeatureSum):
+class _FrameSum(FeatureSum):
+    """What is added up of the rows that a frame maps: terms, or bins, each of which is a part of its own."""
+
+    frame: RoundFrame
+
+    if TYPE_CHECKING:
+
+        @property
+        def _listed(self) -> tuple[Term, ...] | tuple[Bins, ...]:
+            """The terms, or the bins."""
+
+        @property
+        def _sizes(self) -> list[int]:
+            """How many sums each of them has."""
+
+        @property
+        def _whole_units(self) -> bool:
+            """Whether rows of a person are added up before anything else is done with them."""
+
+    @property
+    def features(self) -> Features:
+        """What rows are mapped to first."""
+        return self.frame.features
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Each term, or place that is binned, is a part."""
+        return tuple(one.name for one in self._listed)
+
+    @property
+    def part_of(self) -> Places:
+        """Which part each sum belongs to (m,)."""
+        return np.repeat(np.arange(len(self._listed)), self._sizes)
+
+    def _check_listed(self, name: str, kind: type, most: int, wanted: str) -> None:
+        """Refuse a frame that is none, and terms or bins that are none, or too many."""
+        require(type(self.frame) is RoundFrame, "frame", type(self.frame).__name__, "a RoundFrame")
+        self.frame.check()
+        listed: Any = self._listed
+        right = type(listed) is tuple and 1 <= len(listed) <= most and all(type(one) is kind for one in listed)
+        require(right, name, type(listed).__name__, wanted)
+        for one in listed:
+            one.check(self.frame)
+        names = [one.name for one in listed]
+        require(len({*names}) == len(names), name, names, "different names")
+        require(sum(self._sizes) <= _MOST_SUMS, name, f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
+
+    def add(self, batch: Batch) -> Ints:
+        """Sum what units add (sets, entries); see `RowSum.add`."""
+        rows, _ = self.features.encode(batch.cells)
+        people = self._whole_units and self.schema.rows_per_unit > 1
+        each, found = batch.size // batch.sets, np.zeros((batch.sets, self.entries), dtype=np.int64)
+        most = batch.size if people else BLOCK_ROWS
+        for place in range(batch.sets):
+            for start in range(place * each, (place + 1) * each, most):
+                mine = slice(start, min(start + most, (place + 1) * each))
+                found[place] += self.summed(rows[:, mine], _owners(batch, mine) if people else None)
+        return found
+
+    @abstractmethod
+    def summed(self, rows: Array, owned: Ints | None) -> Ints:
+        """Sum what integer features (d, m) add (entries,); ``owned`` (m,) says whose rows these are."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoundSum(_FrameSum):
     """Sums of what each row adds to one round: vectors, matrices and numbers, of which the sizes pay prices.
 
     A row whose sizes pay more than 1, and a slack, for all terms together adds nothing. The prices, tables and maps are
@@ -320,13 +379,11 @@ class RoundSum(FeatureSum):
     person pays for what all their rows add up to.
     """
 
-    frame: RoundFrame
     terms: tuple[Term, ...]
 
     @property
-    def features(self) -> Features:
-        """What rows are mapped to first."""
-        return self.frame.features
+    def _listed(self) -> tuple[Term, ...]:
+        return self.terms
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -348,32 +405,11 @@ class RoundSum(FeatureSum):
 
     def check(self) -> None:
         """Refuse a frame or terms that are none, and more sums than can be held."""
-        require(type(self.frame) is RoundFrame, "frame", type(self.frame).__name__, "a RoundFrame")
-        self.frame.check()
-        terms = self.terms if type(self.terms) is tuple else ()
-        right = 1 <= len(terms) <= _MOST_TERMS and all(type(one) is Term for one in terms)
-        require(right, "terms", type(self.terms).__name__, f"1 to {_MOST_TERMS} terms")
-        for term in terms:
-            term.check()
-        place = max((term.place for term in terms if term.of == "label"), default=-1)
-        require(place < self.frame.labels, "place", place, f"a place among {self.frame.labels} labels")
-        names = [term.name for term in terms]
-        require(len({*names}) == len(names), "terms", names, "different names")
-        require(sum(self._sizes) <= _MOST_SUMS, "terms", f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
+        self._check_listed("terms", Term, _MOST_TERMS, f"1 to {_MOST_TERMS} terms")
         if self._whole_units and self.schema.rows_per_unit * self.frame.size > _LONGEST:
             raise NotProvedError(f"cut= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
 
     # Bounds
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Each term is a part."""
-        return tuple(term.name for term in self.terms)
-
-    @property
-    def part_of(self) -> Places:
-        """Which term each sum belongs to (m,)."""
-        return np.repeat(np.arange(len(self.terms)), self._sizes)
 
     def pattern(self, norm: Norm) -> Array:
         """Noise is in proportion to the number 1; off the diagonal less under Gaussian noise, as in `GramSum`."""
@@ -400,8 +436,7 @@ class RoundSum(FeatureSum):
             _factor(term, neighbors, norm) / (Fraction(term.price) * Fraction(weight) ** power)
             for term, weight in zip(self.terms, weights.tolist(), strict=True)
         ]
-        bound = (1 + SLACK) * max(shares)
-        return rows * (bound if norm == "l1" else binary(sqrt_above(bound, binary)))
+        return rows * norm_above((1 + SLACK) * max(shares), norm)
 
     @cached_property
     def _upper(self) -> tuple[Places, Places]:
@@ -430,22 +465,13 @@ class RoundSum(FeatureSum):
 
     # Integers
 
-    def add(self, batch: Batch) -> Ints:
-        """Sum what units add (sets, m); see `RowSum.add`.
+    def summed(self, rows: Array, owned: Ints | None = None) -> Ints:
+        """Sum the whole numbers of each term over units, or their products: exact in any order.
 
         Whole numbers are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
         """
-        rows, _ = self.features.encode(batch.cells)
-        found = np.zeros((batch.sets, self.entries), dtype=np.int64)
-        people = self._whole_units and self.schema.rows_per_unit > 1
-        for place, mine in _pieces(batch, batch.size if people else BLOCK_ROWS):
-            found[place] += self.summed(self.integers(rows[:, mine], _owners(batch, mine) if people else None))
-        return found
-
-    def summed(self, integers: list[Array]) -> Ints:
-        """Sum the whole numbers of each term over units, or their products: exact in any order."""
         sums = []
-        for whole, term in zip(integers, self.terms, strict=True):
+        for whole, term in zip(self.integers(rows, owned), self.terms, strict=True):
             if term.kind not in _SQUARED:
                 sums.append(whole.sum(axis=1))
                 continue
@@ -544,7 +570,7 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     people = owned if term.kind in _SQUARED else None
     if owned is not None and people is None:
         whole = _by_person(whole, owned)
-    squared = _squares(whole) / unit**2
+    squared = _added(np.square, whole) / unit**2
     if norm == "l1":
         absolute: Array = np.abs(whole).sum(axis=0) / unit
         size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
@@ -556,7 +582,7 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
 
 def _lengths(whole: Array, norm: Norm) -> Array:
     """Return the length (m,) of each column (k, m)."""
-    return np.sqrt(_squares(whole)) if norm == "l2" else _absolutes(whole)
+    return np.sqrt(_added(np.square, whole)) if norm == "l2" else _added(np.abs, whole)
 
 
 def _by_person(whole: Array, owned: Ints) -> Array:
@@ -572,19 +598,10 @@ def _owners(batch: Batch, mine: slice) -> Ints:
     return found
 
 
-def _pieces(batch: Batch, most: int) -> Iterator[tuple[int, slice]]:
-    """Yield slices of at most so many rows of each data set of a batch."""
-    each = batch.size // batch.sets
-    for place in range(batch.sets):
-        for start in range(place * each, (place + 1) * each, most):
-            yield place, slice(start, min(start + most, (place + 1) * each))
-
-
 _BINNED = ("size", "residual", "difference", "linear", "coordinate", "label", "person")
 
 _MOST_PLACES = 512
 _MOST_BINS = 2**14
-_MOST_COUNTS = 2**20
 
 _STEPS = 2.0**12
 """Parts of 1 in which lengths of people's vectors are measured."""
@@ -645,7 +662,7 @@ class Bins:
         require(right, "place", self.place, f"a whole number below {places}")
         if self.term is not None:
             require(type(self.term) is Term, "term", type(self.term).__name__, "a Term")
-            self.term.check()
+            self.term.check(frame)
         right = (self.of == "person") == (self.term is not None and self.term.cut is not None)
         require(right, "term", self.of, "a vector that is cut for people, and None for anything else")
 
@@ -705,19 +722,17 @@ def _count_names(place: str, width: int, starts: range) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class RoundCounts(FeatureSum):
+class RoundCounts(_FrameSum):
     """Counts rows in one bin of each place, and in the groups of bins that it belongs to, one on each level.
 
     Rows that are dropped are in none, and a group may be left out.
     """
 
-    frame: RoundFrame
     places: tuple[Bins, ...]
 
     @property
-    def features(self) -> Features:
-        """What rows are mapped to first."""
-        return self.frame.features
+    def _listed(self) -> tuple[Bins, ...]:
+        return self.places
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -731,28 +746,9 @@ class RoundCounts(FeatureSum):
 
     def check(self) -> None:
         """Refuse a frame or bins that are none, and more counts than can be held."""
-        require(type(self.frame) is RoundFrame, "frame", type(self.frame).__name__, "a RoundFrame")
-        self.frame.check()
-        places = self.places if type(self.places) is tuple else ()
-        right = 1 <= len(places) <= _MOST_PLACES and all(type(one) is Bins for one in places)
-        require(right, "places", type(self.places).__name__, f"bins of 1 to {_MOST_PLACES} numbers")
-        for one in places:
-            one.check(self.frame)
-        names = [one.name for one in places]
-        require(len({*names}) == len(names), "places", names, "different names")
-        require(sum(self._sizes) <= _MOST_COUNTS, "places", f"{sum(self._sizes):,} counts", f"at most {_MOST_COUNTS:,}")
+        self._check_listed("places", Bins, _MOST_PLACES, f"bins of 1 to {_MOST_PLACES} numbers")
 
     # Bounds
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Each place is a part."""
-        return tuple(one.name for one in self.places)
-
-    @property
-    def part_of(self) -> Places:
-        """Which place each count belongs to (m,)."""
-        return np.repeat(np.arange(len(self.places)), self._sizes)
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
         """Bound on the change of each place: a row is in one count of each level, and a replaced row in two or none.
@@ -760,9 +756,10 @@ class RoundCounts(FeatureSum):
         Rows of a person count one by one, unless it is the person who is in a bin.
         """
         moved = [one.levels * (1 if neighbors == "add_remove" else 2) for one in self.places]
-        rows = [1 if one.of == "person" else self.schema.rows_per_unit for one in self.places]
-        bounds = (binary(one if norm == "l1" else sqrt_above(binary(one), binary)) for one in moved)
-        return tuple(many * one for many, one in zip(rows, bounds, strict=True))
+        each = self.schema.rows_per_unit
+        rows = [1 if one.of == "person" else each for one in self.places]
+        bounds = {one: norm_above(one, norm) for one in {*moved}}
+        return tuple(many * bounds[one] for many, one in zip(rows, moved, strict=True))
 
     @property
     def _sizes(self) -> list[int]:
@@ -776,27 +773,17 @@ class RoundCounts(FeatureSum):
         """Number of bins of all places."""
         return sum(one.size for one in self.places)
 
-    def add(self, batch: Batch) -> Ints:
-        """Count rows by bin (sets, entries); see `RowSum.add`."""
-        rows, _ = self.features.encode(batch.cells)
-        people = self.schema.rows_per_unit > 1 and any(one.of == "person" for one in self.places)
-        found = np.zeros((batch.sets, self.entries), dtype=np.int64)
-        for place, mine in _pieces(batch, batch.size if people else BLOCK_ROWS):
-            looked, owned = self.frame.look(rows[:, mine]), _owners(batch, mine) if people else None
-            found[place] += np.concatenate([one.counts(looked, owned, self.frame.norm) for one in self.places])
-        return found
+    @property
+    def _whole_units(self) -> bool:
+        return any(one.of == "person" for one in self.places)
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Return the counts of all levels from those of the bins."""
-        found: list[int] = self._levels(np.array([totals], dtype=object))[0].tolist()
-        return found
+    def summed(self, rows: Array, owned: Ints | None = None) -> Ints:
+        """Count the rows, or people, in each bin."""
+        looked = self.frame.look(rows)
+        return np.concatenate([one.counts(looked, owned, self.frame.norm) for one in self.places])
 
-    def finish_sets(self, totals: Array) -> Array:
-        """Return the same for many data sets (R, entries)."""
-        found: Array = self._levels(totals)
-        return found
-
-    def _levels(self, totals: NDArray[Any]) -> NDArray[Any]:
+    def finish_sets(self, totals: Any) -> Any:
+        """Return the counts of all levels from those of the bins (R, entries)."""
         ends = np.cumsum([one.size for one in self.places])
         parts = zip(self.places, np.split(totals, ends[:-1], axis=1), strict=True)
         levels = [

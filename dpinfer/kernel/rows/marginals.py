@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, names_of, type_of
-from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch, RowSum
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Flags, Ints, Places, RowSum
 from dpinfer.kernel.rows.cells import MOST_SUMS, CellSum
 from dpinfer.kernel.rows.features import Features, FeatureSum
 from dpinfer.privacy.exact import binary, sqrt_above
+from dpinfer.privacy.sensitivity import Norm, norm_above
 from dpinfer.schema.columns import ROWS_KEPT, Integer, Real, cell_classes, class_places, octave_ends
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.rows.base import Array, Flags, Ints, Places
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.axes import Axis
     from dpinfer.schema.schema import Schema
@@ -183,7 +182,7 @@ class MarginalSum(FeatureSum):
             apart = self._apart(costs, lengths)
             found = apart if self.keeps_every_row else max(apart, found)
         rows = self.schema.rows_per_unit
-        return rows * (found if norm == "l1" else binary(sqrt_above(found, binary)))
+        return rows * norm_above(found, norm)
 
     def _apart(self, costs: list[Fraction], lengths: list[Fraction]) -> Fraction:
         """Bound on the (squared) distance between two rows, of subsets with these lengths."""
@@ -245,17 +244,8 @@ class MarginalSum(FeatureSum):
             found.append(np.bincount(place, minlength=batch.sets * size).reshape(batch.sets, size))
         return np.concatenate(found, axis=1).astype(np.int64, copy=False)
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Return the exact sums from the counts of all blocks."""
-        found: list[int] = self._summed(np.array([totals], dtype=object))[0].tolist()
-        return found
-
-    def finish_sets(self, totals: Array) -> Array:
-        """Do the same for many data sets (R, k)."""
-        return np.asarray(self._summed(totals))
-
-    def _summed(self, totals: Any) -> Any:
-        """Margins of the blocks, contrasted where contrasts are asked for (R, m)."""
+    def finish_sets(self, totals: Any) -> Any:
+        """Return the margins of all blocks, contrasted where contrasts are asked for, from their counts (R, k)."""
         sizes = np.cumsum([prod(self.shape[i] for i in block) for block in self.blocks])
         tables = dict(zip(self.blocks, np.split(totals, sizes[:-1], axis=1), strict=True))
         for subset in largest_of(self.subsets):
@@ -267,8 +257,11 @@ class MarginalSum(FeatureSum):
             table = margin_of(tables[whole], whole, subset, self.shape)
             if self.contrasts:
                 table = table.reshape(-1, *(self.shape[i] for i in subset))
-                for axis in range(1, table.ndim):
-                    table = _contrasted(table, axis)
+                for axis in range(1, table.ndim):  # levels before a level, less as many times that level
+                    levels = np.moveaxis(table, axis, -1)
+                    steps = np.arange(1, levels.shape[-1]).astype(table.dtype)
+                    sums = np.cumsum(levels, axis=-1)[..., :-1] - steps * levels[..., 1:]
+                    table = np.moveaxis(sums, -1, axis)
             found.append(table.reshape(len(totals), -1))
         return np.concatenate(found, axis=1)
 
@@ -287,15 +280,6 @@ def largest_of(subsets: tuple[Subset, ...]) -> tuple[Subset, ...]:
         if not any({*subset} <= {*one} for one in found):
             found.append(subset)
     return tuple(one for one in subsets if one in found)
-
-
-def _contrasted(table: Any, axis: int) -> Any:
-    """Turn levels along an axis (m) into contrasts (m - 1): those before a level, less as many times that level."""
-    levels = np.moveaxis(table, axis, -1)
-    steps = np.arange(1, levels.shape[-1])
-    if table.dtype == object:
-        steps = steps.astype(object)
-    return np.moveaxis(np.cumsum(levels, axis=-1)[..., :-1] - steps * levels[..., 1:], -1, axis)
 
 
 def _covering(subsets: tuple[Subset, ...], shape: tuple[int, ...]) -> tuple[Subset, ...]:
@@ -371,8 +355,8 @@ class ColumnCounts(RowSum):
         another. It may also come to count, or no longer, among the rows. Each of the c counts that change does so by 1:
         L1 norm c, L2 norm sqrt c. A person with at most m rows moves the counts by at most m times that.
         """
-        moved = Fraction((1 if neighbors == "add_remove" else 2) * len(self.schema) + self.counts_rows)
-        return self.schema.rows_per_unit * (moved if norm == "l1" else Fraction(sqrt_above(moved, binary)))
+        moved = (1 if neighbors == "add_remove" else 2) * len(self.schema) + self.counts_rows
+        return self.schema.rows_per_unit * norm_above(moved, norm)
 
     def add(self, batch: Batch) -> Ints:
         """Count cells by class (sets, m), and the rows of which none drops the row: read as by all other sums."""

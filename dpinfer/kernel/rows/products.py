@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError
-from dpinfer.kernel.rows.base import CHUNK_ROWS, Batch
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Cells, Flags, Ints, Places
 from dpinfer.kernel.rows.cells import CellSum
-from dpinfer.kernel.rows.features import FeatureSum
-from dpinfer.privacy.sensitivity import RowBounds, gram_sensitivity
+from dpinfer.kernel.rows.features import Features, FeatureSum
+from dpinfer.privacy.sensitivity import Norm, RowBounds, gram_sensitivity
 from dpinfer.schema.grid import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dpinfer.kernel.rows.base import Array, Cells, Flags, Ints, Places
-    from dpinfer.kernel.rows.features import Features
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
 
 
@@ -54,14 +51,10 @@ class GramSum(FeatureSum):
     features: Features
     split: bool = False
 
-    @property
-    def _clamped(self) -> bool:
-        return self.features.count_clamped
-
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What each sum is."""
-        return (*upper_names(self.features.basis.names), *(["clamped rows"] if self._clamped else []))
+        return (*upper_names(self.features.basis.names), *(["clamped rows"] if self.features.count_clamped else []))
 
     @property
     def units(self) -> Array:
@@ -74,7 +67,7 @@ class GramSum(FeatureSum):
     def parts(self) -> tuple[str, ...]:
         """Parts that can have shares of the price."""
         pieces = ("X'X", "X'y", "y'y") if self.split else ("products",)
-        return (*pieces, *(["clamped rows"] if self._clamped else []))
+        return (*pieces, *(["clamped rows"] if self.features.count_clamped else []))
 
     @property
     def part_of(self) -> Places:
@@ -82,11 +75,11 @@ class GramSum(FeatureSum):
         row, column = np.triu_indices(self.features.basis.width)
         last = self.features.basis.width - 1
         piece = np.where(column == last, np.where(row == last, 2, 1), 0) if self.split else np.zeros_like(row)
-        return np.append(piece, np.full(int(self._clamped), len(self.parts) - 1))
+        return np.append(piece, np.full(int(self.features.count_clamped), len(self.parts) - 1))
 
     def pattern(self, norm: Norm) -> Array:
         """Off the diagonal products have less noise under Gaussian noise: they count twice in the Frobenius norm."""
-        return np.append(upper_pattern(self.features.basis.width, norm), [1.0] * self._clamped)
+        return np.append(upper_pattern(self.features.basis.width, norm), [1.0] * self.features.count_clamped)
 
     def public(self, neighbors: Neighbors) -> Flags:
         """Under replace_one the number of rows is public, where no row can be zero."""
@@ -100,7 +93,7 @@ class GramSum(FeatureSum):
         A split is proved for one numeric response measured last: y is one feature in [-UNIT, UNIT].
         """
         bounds = self.features.bounds
-        marks = [Fraction(bounds.rows * UNIT * UNIT)] if self._clamped else []
+        marks = [Fraction(bounds.rows * UNIT * UNIT)] if self.features.count_clamped else []
         if not self.split:
             return (gram_sensitivity(bounds, neighbors=neighbors, norm=norm), *marks)
         response = self.features.basis.blocks[-1]
@@ -135,7 +128,7 @@ class GramSum(FeatureSum):
                 mine = slice(place * each, (place + 1) * each)
                 # np.dot, unlike the operator @, lets other threads run meanwhile.
                 found[place, : len(upper[0])] = np.dot(encoded[:, mine], encoded[:, mine].T)[upper]
-                if self._clamped:
+                if self.features.count_clamped:
                     found[place, -1] = int(clamped[mine].sum()) * UNIT * UNIT
         finally:
             buffer.fill(0.0)  # the thread keeps the room, and no row in it

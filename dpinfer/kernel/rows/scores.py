@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpinfer.errors import OptionError
-from dpinfer.kernel.rows.base import CHUNK_ROWS
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Ints
 from dpinfer.schema.columns import clamped_values
 
 if TYPE_CHECKING:
-    from dpinfer.kernel.rows.base import Array, Batch, Ints
     from dpinfer.privacy.units import Neighbors
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema

@@ -13,8 +13,8 @@ from dpinfer.errors import OptionError, SchemaError, type_of
 from dpinfer.kernel.rows.cells import CellSum, CountedSum, named_cells
 from dpinfer.kernel.rows.features import Features
 from dpinfer.privacy.exact import binary, sqrt_above
-from dpinfer.schema.axes import BinsAxis
-from dpinfer.schema.columns import Integer, Real, clamped_values, limits_of
+from dpinfer.schema.axes import Axis, BinsAxis
+from dpinfer.schema.columns import Integer, Real, clamped_values
 from dpinfer.schema.grid import constant_basis
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dpinfer.kernel.rows.base import Array, Cells, Flags, Places
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.privacy.units import Neighbors
-    from dpinfer.schema.axes import Axis
     from dpinfer.schema.nodes import Expression
     from dpinfer.schema.schema import Schema
 
@@ -92,7 +91,7 @@ class TreeSum(CountedSum):
         column = self.schema[self.name]
         if not isinstance(column, Real | Integer):
             raise SchemaError(f"{self.name!r} is not numeric: quantiles need a Real or an Integer")
-        lower, upper = limits_of(column)
+        lower, upper = column.limits
         if not 1 / _WIDEST <= upper - lower <= _WIDEST:
             right = f"{1 / _WIDEST:g} to {_WIDEST:g}"
             raise SchemaError(f"{self.name!r}: quantiles need bounds that are {right} apart, not {upper - lower:g}")
@@ -170,15 +169,14 @@ class TreeSum(CountedSum):
         one = largest if norm == "l1" else binary(sqrt_above(largest))
         return one * self.schema.rows_per_unit
 
-    def finish(self, totals: list[int]) -> list[int]:
-        """Return the exact counts of all nodes, group by group and from the root down, from those of the leaves."""
-        held = np.array(totals, dtype=object).reshape(self.size, len(self.edges) - 1)
-        levels = [np.zeros((self.size, self.leaves), dtype=object)]
+    def finish_sets(self, totals: Any) -> Any:
+        """Return the counts of all nodes, group by group and from the root down, from those of the leaves (R, k)."""
+        held = totals.reshape(-1, len(self.edges) - 1)
+        levels = [np.zeros((len(held), self.leaves), dtype=held.dtype)]
         levels[0][:, : held.shape[1]] = held
         while levels[0].shape[1] > 1:
-            levels.insert(0, levels[0].reshape(self.size, -1, 2).sum(axis=2))
-        found: list[int] = np.concatenate(levels, axis=1).ravel().tolist()
-        return found
+            levels.insert(0, levels[0].reshape(len(held), -1, 2).sum(axis=2))
+        return np.concatenate(levels, axis=1).reshape(len(totals), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +233,7 @@ class PointRows:
                 place = axis.place(values)
                 keep &= place >= 0
                 group = group * axis.size + place
-            lower, upper = limits_of(column)
+            lower, upper = column.limits
             if isinstance(column, Integer):
                 offset = values[tree.name] - lower
             else:  # halved first: the length of the bounds may be beyond the largest float

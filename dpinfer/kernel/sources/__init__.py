@@ -30,8 +30,15 @@ import pyarrow.dataset as pads
 from dpinfer.errors import DataError
 from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.sources.base import Pass, Slice, Source, Table
-from dpinfer.kernel.sources.files import open_dataset, open_path
-from dpinfer.kernel.sources.reader import OnceSource, StreamSource, known_table, open_table, types_of
+from dpinfer.kernel.sources.reader import (
+    OnceSource,
+    StreamSource,
+    known_table,
+    open_dataset,
+    open_path,
+    open_table,
+    types_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from dpinfer.kernel.rows.base import CHUNK_ROWS
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dpinfer.schema.cells import Coded
     from dpinfer.schema.schema import Schema
-
-    Cells = NDArray[Any] | Coded
 
 
 _lock, _users, _before = threading.Lock(), list[object](), list[Any]()

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special, stats
 
 from dpinfer.kernel.rows.features import Features
-from dpinfer.kernel.rows.iterations import Interpolant, RoundFrame, RoundSum, Term
+from dpinfer.kernel.rows.iterations import Bins, Interpolant, RoundCounts, RoundFrame, RoundSum, Term
 from dpinfer.schema import Boolean, Real, Schema
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.grid import UNIT
@@ -258,6 +258,24 @@ WRONG = {
     "logit, Hessian too dear": lambda **o: binary(price=16.0, **o),
 }
 """Prices that some rows cannot pay."""
+
+
+def _frame_of(features, norm="l2"):
+    width = features.basis.width
+    maps = np.random.default_rng(width).integers(-(2**24), 2**24, (width + 2, width))
+    return RoundFrame(features, maps, (24,) * (width + 2), norm=norm, ratio=0.8)
+
+
+def round_of(features, norm="l2"):
+    """A round of every kind of term, of any features."""
+    terms = Term("score", "vector", 0.5), Term("gram", "matrix", 2.0), Term("meat", "outer", 0.3)
+    return RoundSum(_frame_of(features, norm), (*terms, Term("tail", "number", 0.1), Term("square", "mass", 0.1)))
+
+
+def counts_of(features):
+    """Counts by size and by a coordinate, of any features."""
+    places = Bins("size", "size", 2.0 ** np.arange(4)), Bins("z", "coordinate", np.linspace(-1, 1, 8)[1:], 3)
+    return RoundCounts(_frame_of(features), places)
 
 
 def integer_rows(rows, size, rng):

@@ -6,8 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,12 +15,11 @@ from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.marginals import ClassCounts, OctaveRows
-from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema import Boolean, Category, Date, Integer, Real, Schema
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.columns import clamped_values
+from tests.kernel.rows.batches import added, batch_of
 
 SCHEMA = Schema(
     x=Real(-3, 11, missing_codes=[-9]),
@@ -45,35 +42,23 @@ COUNTED = {
 }
 
 
-def batch_of(rows, schema=SCHEMA, sets=1):
-    cells = {}
-    for name in schema:
-        cells[name] = np.empty(len(rows), dtype=object)
-        cells[name][:] = [row[name] for row in rows]
-    return Batch(cells, len(rows), sets=sets)
-
-
-def added(counted, rows):
-    return counted.add(batch_of(rows))[0]
-
-
 @given(ROWS)
 def test_each_row_is_in_one_class_of_each_column_and_kept_as_in_fits(rows):
     counted = COUNTED["classes"]
-    counts = added(counted, rows)
+    counts = added(counted, *rows)
     parts = np.split(counts[:-1], np.cumsum(counted.sizes)[:-1])
     assert all(part.sum() == len(rows) for part in parts)
-    cells = batch_of(rows).cells
+    cells = batch_of(COUNTED["classes"], rows).cells
     _, keep = clamped_values(SCHEMA, SCHEMA, cells, len(rows))
     assert counts[-1] == keep.sum()
     everything = CellSum(Features(basis_of(["x", "k", "b", "c", "g == 'a'", "d"], SCHEMA)))
-    assert everything.add(batch_of(rows))[0, 0] == counts[-1] * everything.unit
+    assert everything.add(batch_of(everything, rows))[0, 0] == counts[-1] * everything.unit
 
 
 @given(ROWS)
 def test_bounds_are_those_that_fits_clamp_to(rows):
-    counts = dict(zip(COUNTED["classes"].names, added(COUNTED["classes"], rows), strict=True))
-    cells = batch_of(rows).cells
+    counts = dict(zip(COUNTED["classes"].names, added(COUNTED["classes"], *rows), strict=True))
+    cells = batch_of(COUNTED["classes"], rows).cells
     for name in ("x", "k", "d"):
         read = SCHEMA[name].coerce(cells[name])
         read = read[np.isfinite(SCHEMA[name].meaning(cells[name]))]
@@ -88,19 +73,19 @@ def test_bounds_are_those_that_fits_clamp_to(rows):
 @given(ROWS)
 def test_one_row_moves_each_count_by_one_and_as_many_as_are_priced(name, rows):
     counted = COUNTED[name]
-    alone = [added(counted, [row]) for row in rows]
+    alone = [added(counted, row) for row in rows]
     for one, other in zip(alone, alone[1:] + alone[:1], strict=True):
         assert np.abs(one).sum() <= counted.change(np.ones(1), "add_remove", "l1")
         assert np.abs(one - other).sum() <= counted.change(np.ones(1), "replace_one", "l1")
         assert np.abs(one - other).max() <= 1
-    np.testing.assert_array_equal(added(counted, rows), np.sum(alone, axis=0))
+    np.testing.assert_array_equal(added(counted, *rows), np.sum(alone, axis=0))
 
 
 def test_the_sensitivities_are_reached_and_stated_exactly():
     good = {"x": 1, "k": 1, "b": True, "c": 1, "g": "a", "d": "2020-02-01"}
     bad = dict.fromkeys(SCHEMA, None) | {"c": None}
     counted = ClassCounts(SCHEMA)
-    one, other = added(counted, [good]), added(counted, [bad])
+    one, other = added(counted, good), added(counted, bad)
     assert one.sum() == 7
     assert np.abs(one - other).sum() == 13
     weights = np.ones(1)
@@ -132,48 +117,6 @@ def test_octaves_hold_the_numbers_between_their_ends():
         2,
     ]
     assert OctaveRows(Schema(k=Integer(-3, 5)), -30, 60).ends("k").tolist() == [-3, -2, -1, 1, 2, 4, 5]
-
-
-@pytest.mark.parametrize("name", COUNTED)
-def test_data_sets_side_by_side_are_counted_apart(name):
-    rng = np.random.default_rng(4)
-    rows = [{column: ODD[rng.integers(len(ODD))] for column in SCHEMA} for _ in range(12)]
-    found = COUNTED[name].add(batch_of(rows, sets=3))
-    np.testing.assert_array_equal(found, [added(COUNTED[name], rows[start : start + 4]) for start in (0, 4, 8)])
-
-
-def storages():
-    plain = pd.DataFrame(
-        {
-            "x": [1.0, -4.0, 12.0, np.nan, -9.0, np.inf],
-            "k": [0.0, 5.0, 6.0, np.nan, 2.0, -1.0],
-            "g": ["a", "b", "z", None, "9", "1"],
-        }
-    )
-    table = pa.Table.from_pandas(plain, preserve_index=False)
-    coded = [c.dictionary_encode() if pa.types.is_string(c.type) else c for c in table.columns]
-    return {
-        "pandas": plain,
-        "objects": plain.astype(object),
-        "nullable": plain.assign(
-            x=plain["x"].astype("Float64"), k=plain["k"].astype("Int64"), g=plain["g"].astype("string")
-        ),
-        "text": plain.astype(str).where(plain.notna(), None),
-        "categorical": plain.assign(g=plain["g"].astype("category")),
-        "arrow": table,
-        "dictionaries": pa.table(coded, names=table.column_names),
-        "polars": pl.from_arrow(table),
-        "float32": plain.astype({"x": np.float32, "k": np.float32}),
-    }
-
-
-@pytest.mark.parametrize("storage", storages())
-def test_every_storage_gives_the_same_classes(storage):
-    schema = Schema(
-        x=Real(-3, 11, missing_codes=[-9]), k=Integer(0, 5), g=Category(["a", "b"], codes=[1, 2], missing_codes=[9])
-    )
-    counts = exact_sums(ClassCounts(schema), open_source(storages()[storage]))
-    assert counts == [1, 1, 1, 2, 1, 3, 1, 1, 1, 0, 3, 2, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from math import prod
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +14,6 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.marginals import EXACT_COLUMNS, MOST_CELLS, MarginalSum
-from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema import Boolean, Category, Integer, Schema
 from dpinfer.schema.axes import BinsAxis, LevelsAxis
@@ -170,7 +167,7 @@ def test_contrasts_are_helmerts_and_rows_are_orthogonal():
 
 
 @settings(max_examples=30)
-@given(st.lists(st.integers(2, 5), min_size=2, max_size=5), st.booleans(), st.integers(0, 10**6))
+@given(st.lists(st.integers(2, 4), min_size=2, max_size=4), st.booleans(), st.integers(0, 10**6))
 def test_sums_are_those_of_the_whole_table(levels, contrasts, seed):
     rng = np.random.default_rng(seed)
     size = min(len(levels), 3)
@@ -204,23 +201,6 @@ def test_a_row_without_a_value_in_some_column_is_in_no_marginal():
     assert sums == counted.finish(counted.add(Batch(kept, 2))[0].tolist())
     assert sums[0] == 2
     assert not counted.keeps_every_row
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_every_storage_gives_the_same_sums(threads):
-    rng = np.random.default_rng(5)
-    schema = Schema(g=Category(["a", "b", "c"]), h=Integer(0, 6), k=Boolean())
-    axes = tuple(LevelsAxis(schema, name) for name in schema)
-    counted = MarginalSum(Features(constant_basis(schema)), axes, closure([(0, 1), (1, 2), (0, 2)]))
-    frame = pd.DataFrame(
-        {"g": rng.choice(["a", "b", "c", "x"], 5000), "h": rng.integers(0, 7, 5000), "k": rng.random(5000) < 0.3}
-    )
-    found = [
-        exact_sums(counted, open_source(one), threads=threads, chunk_rows=chunk)
-        for one in (frame, pa.Table.from_pandas(frame), frame.astype({"g": "category"}), frame.astype(object))
-        for chunk in (None, 617)
-    ]
-    assert all(one == found[0] for one in found)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
 from dpinfer.kernel.rows.features import Features, RowClip
-from dpinfer.kernel.rows.iterations import Bins, RoundCounts, RoundFrame, RoundSum, Term
 from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
@@ -27,6 +25,8 @@ from dpinfer.schema.axes import BinsAxis, LevelsAxis
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.expressions import compile_expression
 from dpinfer.schema.grid import UNIT
+from tests.kernel.rows.batches import added, batch_of, raw_of
+from tests.kernel.rows.round_cases import counts_of, round_of
 
 DROPPING = Schema(x=Real(-3, 11), u=Real(0, 1), y=Real(0, 50), g=Category(["a", "b", "c"]))
 KEEPING = Schema(
@@ -79,26 +79,6 @@ def spoiled(basis, values):
     return replace(basis, blocks=tuple(blocks))
 
 
-def raw_of(rows, cells):
-    """Columns of object cells."""
-    found = {}
-    for name in rows.columns:
-        found[name] = np.empty(len(cells), dtype=object)
-        found[name][:] = [one[name] for one in cells]
-    return found
-
-
-def batch_of(rows, cells, **options):
-    return Batch(raw_of(rows, cells), len(cells), **options)
-
-
-def added(rows, *cells, **options):
-    """Return the exact sums of some rows as whole Python numbers."""
-    found = rows.add(batch_of(rows, cells, **options))
-    assert found.dtype == np.int64
-    return found[0].astype(object)
-
-
 def changed(first, second, neighbors):
     return first if neighbors == "add_remove" else first - second
 
@@ -136,7 +116,7 @@ def table(kind, basis, counted):
 def test_rows_are_forced_into_the_boxes_that_are_priced(texts, centred, garbage, cells):
     basis = basis_of(texts, DROPPING, centred=centred)
     rows = CellSum(Features(spoiled(basis, garbage)))
-    found = rows.encode(raw_of(rows, [cells]), 1)[1][:, 0]
+    found = rows.encode(raw_of(rows.columns, [cells]), 1)[1][:, 0]
     if not found[0]:
         assert not found.any()
         return
@@ -247,7 +227,7 @@ def features_of(formula, schema, clip=None, garbage=None):
 def test_any_cells_give_entries_within_the_unit(formula, clip, keeping, garbage, cells):
     schema = KEEPING if keeping else DROPPING
     right, wrong = features_of(formula, schema, clip), features_of(formula, schema, clip, garbage)
-    found = wrong.encode(raw_of(wrong, cells))[0].astype(np.int64)
+    found = wrong.encode(raw_of(wrong.columns, cells))[0].astype(np.int64)
     assert np.abs(found).max() <= UNIT
     gone = ~found.any(axis=0)
     if clip is None:
@@ -289,24 +269,6 @@ def test_cross_products_pay_for_wrong_features(formula, clip, split, keeping, we
 
 
 # Rounds
-
-
-def frame_of(features, norm="l2"):
-    width = features.basis.width
-    maps = np.random.default_rng(width).integers(-(2**24), 2**24, (width + 2, width))
-    return RoundFrame(features, maps, (24,) * (width + 2), norm=norm, ratio=0.8)
-
-
-def round_of(features, norm="l2"):
-    terms = Term("score", "vector", 0.5), Term("gram", "matrix", 2.0), Term("meat", "outer", 0.3)
-    return RoundSum(frame_of(features, norm), (*terms, Term("tail", "number", 0.1), Term("square", "mass", 0.1)))
-
-
-def counts_of(features):
-    cuts = np.linspace(-1, 1, 8)[1:]
-    return RoundCounts(
-        frame_of(features), (Bins("size", "size", 2.0 ** np.arange(4)), Bins("z", "coordinate", cuts, 3))
-    )
 
 
 @pytest.mark.slow

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dpinfer.kernel.rows.products import ReplicateSum
 from dpinfer.resampling.bootstrap import BootstrapPlan
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.grid import UNIT
+from tests.kernel.rows.batches import objects
 
 SCHEMA = Schema(
     x=Real(-4, 12),
@@ -21,12 +20,6 @@ SCHEMA = Schema(
 
 def rows_of(columns=(), statistic="mean", *, replicates=3, **options):
     return BootstrapPlan(SCHEMA, tuple(columns), statistic, replicates, **options).rows
-
-
-def objects(cells):
-    out = np.empty(len(cells), dtype=object)
-    out[:] = cells
-    return out
 
 
 def encode(rows, **cells):
@@ -101,37 +94,3 @@ def test_weights_and_replicates_are_stated():
     rows = rows_of(["x"], replicates=4, weights="public", seed=17)
     assert isinstance(rows, ReplicateSum)
     assert (rows.replicates, rows.weights, rows.seed) == (4, "public", 17)
-
-
-CELLS = {
-    "x": st.sampled_from([-4, 12, 4.0, np.nan, np.inf, -np.inf, 1e300, 5e-324, None, "?", -1e9]) | st.floats(-4, 12),
-    "u": st.sampled_from([0, 1, None, "?", np.nan, 7]) | st.floats(0, 1),
-    "k": st.sampled_from([0, 16, 3, 2.5, 10**20, -1, None, True]),
-    "b": st.sampled_from([True, False, None, "maybe", 0, 1.0]),
-    "g": st.sampled_from(["a", "b", "c", "z", None, 3]),
-}
-ASKED = [
-    rows_of(["x", "log(1 + k)", "x * u"]),
-    rows_of(["g", "b", "x > 3"], "proportion"),
-    rows_of(["x", "k", "u"], "cov"),
-    rows_of(statistic="x ~ g * k + b"),
-    rows_of(statistic="log(5 + x) ~ g + u", where="k > 2 and b"),
-]
-
-
-@given(st.data(), st.sampled_from(ASKED))
-def test_no_cell_takes_a_row_beyond_its_bound_and_rows_do_not_touch_each_other(data, rows):
-    cells = {name: data.draw(st.lists(CELLS[name], min_size=4, max_size=4)) for name in rows.columns}
-    found = encode(rows, **cells)
-    squared = rows.features.bounds.squared
-    for place, row in enumerate(found):
-        if rows.products:
-            first, second = np.triu_indices(rows.features.basis.width)
-            norm = sum(int(one) ** 2 * (1 if i == j else 2) for one, i, j in zip(row, first, second, strict=True))
-            assert norm <= squared**2
-        else:
-            assert sum(int(one) ** 2 for one in row) <= squared
-        assert row[0] in (0, rows.unit)
-        assert row[0] or set(row) == {0}
-        alone = encode(rows, **{name: [values[place]] for name, values in cells.items()})
-        assert alone[0].tolist() == row.tolist()

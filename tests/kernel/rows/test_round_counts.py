@@ -13,11 +13,11 @@ from dpinfer.errors import OptionError
 from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.iterations import Bins, RoundCounts, RoundFrame, Term
-from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.stage import Context, Stage, Sum
-from dpinfer.kernel.sums import exact_sums
+from dpinfer.kernel.stage import Context, Slot, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.grid import UNIT
+from tests.kernel.asked import ask
+from tests.kernel.rows.batches import batch_of
 from tests.kernel.rows.round_bounds import CELLS, cells_of, frame_of
 from tests.kernel.rows.round_cases import LINKS, SCHEMA, features, maps_of
 
@@ -62,13 +62,6 @@ def test_a_number_is_in_the_bin_that_a_search_finds(cuts):
     numbers = around(cuts)
     found = Bins("it", "linear", cuts).bins(numbers)
     assert found.tolist() == np.searchsorted(cuts, numbers, side="right").tolist()
-
-
-def raw_of(cells):
-    found = {name: np.empty(len(cells), dtype=object) for name in COUNTS.columns}
-    for name, column in found.items():
-        column[:] = [row[name] for row in cells]
-    return Batch(found, len(cells))
 
 
 def counted(rows, batch):
@@ -124,7 +117,7 @@ def test_the_first_half_of_each_group_tells_the_other():
     relative=st.lists(st.floats(1e-3, 1e3), min_size=5, max_size=5),
 )
 def test_no_neighbours_are_farther_apart_than_is_paid_for(first, second, relative):
-    alone = [counted(COUNTS, raw_of([one])) for one in (first, second)]
+    alone = [counted(COUNTS, batch_of(COUNTS, [one])) for one in (first, second)]
     for neighbors, change in zip(NEIGHBORS, (alone[0], alone[0] - alone[1]), strict=True):
         for norm, shift in SHIFTS.items():
             for weights in (None, relative):
@@ -159,52 +152,40 @@ def test_shares_of_the_price(price, neighbors):
     assert scales[0] == pytest.approx(factor * alone.law.scales[0] * alone.steps[0], rel=1e-6)
 
 
-def test_counts_do_not_depend_on_order_cuts_and_threads():
-    rng = np.random.default_rng(5)
-    frame = frame_of(50_001, rng)
-    right = exact_sums(COUNTS, open_source(frame), threads=1)
-    assert right[-1] == 50_001
-    shuffled = open_source(frame.sample(frac=1, random_state=2))
-    assert exact_sums(COUNTS, shuffled, threads=2, chunk_rows=4999) == right
-    gone = exact_sums(COUNTS, open_source(frame.drop(index=7)))
-    one = exact_sums(COUNTS, open_source(frame.iloc[[7]]))
-    assert [a + b for a, b in zip(gone, one, strict=True)] == right
-
-
 def test_dropped_rows_are_in_no_bin():
-    assert not COUNTS.add(raw_of([{"x": None, "u": 0.5, "b": True, "y": True}])).any()
+    assert not COUNTS.add(batch_of(COUNTS, [{"x": None, "u": 0.5, "b": True, "y": True}])).any()
 
 
 def test_a_private_run_counts():
     frame = frame_of(4000, np.random.default_rng(6))
 
-    class Asked(dpi.Procedure):
-        procedures = ("round counts",)
-
-        def text(self, schema):
-            return "counts"
-
-        def stage(self, place, context, released):
-            return Stage(Sum(COUNTS))
-
-        def infer(self, release=None):
-            return self._asked_of(release)[0].array
-
+    asked = ask(Stage(Sum(COUNTS)), slots=(Slot(most=len(COUNTS.names)),))
     data = dpi.PrivateData(frame, SCHEMA, dpi.Ledger.in_memory(dpi.ZCDP(0.5)))
-    release = Asked().bind(data).measure(dpi.ZCDP(0.5))
+    release = data.run(asked, dpi.ZCDP(0.5))
     assert data.ledger.spent == dpi.ZCDP(0.5)
     right = counted(COUNTS, Batch(cells_of(frame, COUNTS), len(frame)))
-    assert np.abs(Asked().infer(release) - right.astype(float)).max() < 30  # ten standard deviations
-    assert "the number of rows by length (8 bins)" in Asked().explain(
-        dpi.ZCDP(0.5), schema=SCHEMA, neighbors="add_remove"
-    )
+    assert np.abs(release.array - right.astype(float)).max() < 30  # ten standard deviations
+    told = asked.explain(dpi.ZCDP(0.5), schema=SCHEMA, neighbors="add_remove")
+    assert "the number of rows by length (8 bins)" in told
 
 
 def in_bins(**changed):
     return replace(COUNTS, places=(replace(PLACES[2], **changed), PLACES[0]))
 
 
+class Few(RoundCounts):
+    def change(self, weights, neighbors, norm):
+        return Fraction(1, 10**9)
+
+
+class Many(Bins):
+    def found(self, looked):
+        return np.zeros(10**6, dtype=np.intp)
+
+
 WRONG = {
+    "a subclass": Few(FRAME, PLACES),
+    "bins of a subclass": replace(COUNTS, places=(Many("length", "size", PLACES[0].cuts),)),
     "of what": in_bins(of="weight"),
     "no name": in_bins(name=""),
     "cuts of NaN": in_bins(cuts=np.array([0.0, np.nan, 1.0])),
@@ -242,19 +223,3 @@ def test_what_is_no_count_is_refused(name):
     context = Context(SCHEMA, "add_remove", dpi.ZCDP(0.1))
     with pytest.raises(OptionError):
         price_stage(Stage(Sum(WRONG[name])), dpi.ZCDP(0.1), context)
-
-
-def test_subclasses_are_refused():
-    class Few(RoundCounts):
-        def change(self, weights, neighbors, norm):
-            return Fraction(1, 10**9)
-
-    class Many(Bins):
-        def found(self, looked):
-            return np.zeros(10**6, dtype=np.intp)
-
-    context = Context(SCHEMA, "add_remove", dpi.ZCDP(0.1))
-    other = Many("length", "size", PLACES[0].cuts)
-    for rows in (Few(FRAME, PLACES), replace(COUNTS, places=(other,))):
-        with pytest.raises(OptionError):
-            price_stage(Stage(Sum(rows)), dpi.ZCDP(0.1), context)

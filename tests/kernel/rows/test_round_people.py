@@ -19,6 +19,7 @@ from dpinfer.kernel.sources import open_source
 from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS, ZCDP
+from tests.kernel.rows.batches import added
 from tests.kernel.rows.round_bounds import (
     ROWS,
     added_alone,
@@ -197,14 +198,8 @@ def test_people_of_any_cells_add_what_they_add_alone(cells, data):
     order = np.array(data.draw(st.permutations(range(len(owners)))))
     flat = [one for person in cells for one in person]
 
-    def added(places, persons):
-        raw = {name: np.empty(len(places), dtype=object) for name in rows.columns}
-        for name, column in raw.items():
-            column[:] = [flat[place][name] for place in places]
-        return rows.add(Batch(raw, len(places), persons=persons))[0].astype(object)
-
-    alone = [added(np.flatnonzero(owners == one), np.full((owners == one).sum(), 7)) for one in range(len(cells))]
-    assert added(order, owners[order]).tolist() == sum(alone).tolist()
+    alone = [added(rows, *one, persons=np.full(len(one), 7)) for one in cells]
+    assert added(rows, *(flat[place] for place in order), persons=owners[order]).tolist() == sum(alone).tolist()
     for neighbors in NEIGHBORS:
         assert share_of_bound(rows, alone, neighbors) <= 1
 
@@ -250,7 +245,7 @@ def test_what_is_not_proved_of_people_is_refused():
             price_stage(Stage(Sum(rows)), ZCDP(0.1), Context(PEOPLE, "add_remove", ZCDP(0.1)))
     matrix = Term("hessian", "matrix", 1.0, cut=1.0)
     with pytest.raises(OptionError, match="only vectors are shortened"):
-        matrix.check()
+        matrix.check(rows.frame)
 
 
 @pytest.mark.parametrize("name", ["logit with products, L1", "least squares, L1", "logit, weighted, L1"])
@@ -310,11 +305,8 @@ def test_no_people_are_counted_farther_apart_than_is_paid_for(people):
     rows = counts_with(PERSON, LENGTH, replace(PERSON, name="another", cuts=np.array([0.4, 0.5, 0.7]), levels=2))
     alone = []
     for cells in people:
-        raw = {name: np.empty(len(cells), dtype=object) for name in rows.columns}
-        for name, column in raw.items():
-            column[:] = [row[name] for row in cells]
-        added = rows.add(Batch(raw, len(cells), persons=np.zeros(len(cells), dtype=np.int64)))[0]
-        alone.append(np.array(rows.finish(added.tolist()), dtype=object))
+        sums = added(rows, *cells, persons=np.zeros(len(cells), dtype=np.int64))
+        alone.append(np.array(rows.finish(sums.tolist()), dtype=object))
     for neighbors, change in zip(NEIGHBORS, (alone[0], alone[0] - alone[1]), strict=True):
         for norm, power in (("l2", 2), ("l1", 1)):
             for weights in (None, [0.1, 2.0, 7.0]):

@@ -1,7 +1,8 @@
 """What rounds add up: scores, Hessians, products and numbers, the same integers whatever the order of rows."""
 
+from functools import cache
+
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,11 +11,10 @@ from scipy import special
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.iterations import Interpolant, RoundFrame, RoundSum, Term
-from dpinfer.kernel.sources import open_source
-from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.schema.basis import basis_of
 from dpinfer.schema.grid import UNIT
+from tests.kernel.rows.batches import added, raw_of
 from tests.kernel.rows.round_bounds import (
     ROWS,
     added_alone,
@@ -35,11 +35,6 @@ from tests.kernel.rows.round_cases import (
 
 NAN, INF = float("nan"), float("inf")
 BOTH = {**ROUNDS, **WRONG}
-
-
-def mostly(names, *fast):
-    """All names, of which some are slow tests."""
-    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 # What is summed
@@ -111,23 +106,23 @@ def test_a_row_that_is_dropped_adds_nothing():
     assert not binary().add(Batch(cells, 1)).any()
 
 
-@pytest.mark.parametrize("name", mostly(BOTH, "logit with products", "logit, L1", "least squares", "Poisson"))
-@settings(max_examples=15, deadline=None)
-@given(cells=st.lists(ROWS, min_size=1, max_size=5))
+@settings(max_examples=150, deadline=None)
+@given(name=st.sampled_from(list(BOTH)), cells=st.lists(ROWS, min_size=1, max_size=5))
 def test_any_cells_stay_in_the_set_and_add_up(name, cells):
-    rows = BOTH[name](scale=0.7)
-    raw = {one: np.empty(len(cells), dtype=object) for one in rows.columns}
-    for one, column in raw.items():
-        column[:] = [row[one] for row in cells]
-    encoded, _ = rows.frame.features.encode(raw)
-    integers = rows.integers(encoded)
+    rows = at_large(name)
+    integers = rows.integers(rows.frame.features.encode(raw_of(rows.columns, cells))[0])
     alone = [added_alone(rows, integers, place) for place in range(len(cells))]
-    assert rows.add(Batch(raw, len(cells)))[0].tolist() == sum(alone).tolist()
+    assert added(rows, *cells).tolist() == sum(alone).tolist()
     for neighbors in NEIGHBORS:
         assert share_of_bound(rows, alone, neighbors) <= 1
 
 
-# Order, cuts, strides and threads
+@cache
+def at_large(name):
+    return BOTH[name](scale=0.7)
+
+
+# Order, cuts and strides: sums of all kinds of rows are in `tests/kernel/test_sums.py`
 
 
 @pytest.mark.parametrize("name", ROUNDS)
@@ -151,31 +146,6 @@ def test_integers_of_a_row_do_not_depend_on_where_it_stands(name):
     for integers, places in others:
         for one, all_of_them in zip(integers, right, strict=True):
             np.testing.assert_array_equal(one, all_of_them[:, places])
-
-
-@pytest.mark.parametrize("name", mostly(ROUNDS, "logit with products", "logit with products, L1", "Poisson"))
-def test_sums_do_not_depend_on_order_cuts_and_threads(name):
-    rng = np.random.default_rng(12)
-    rows = ROUNDS[name](rng=rng, scale=0.5)
-    frame = frame_of(70_001, rng)
-    right = exact_sums(rows, open_source(frame), threads=1)
-    shuffled = frame.sample(frac=1, random_state=1)
-    assert exact_sums(rows, open_source(shuffled), threads=2) == right
-    for threads, chunk in [(1, 9973), (3, 32_768), (2, 4097)]:
-        assert exact_sums(rows, open_source(frame), threads=threads, chunk_rows=chunk) == right
-    strided = pd.concat([frame, frame]).sort_index(kind="stable").iloc[::2]
-    assert exact_sums(rows, open_source(strided), threads=1) == right
-    gone = frame.drop(index=777)
-    one = summed(rows, frame.iloc[[777]]).tolist()
-    assert [a + b for a, b in zip(exact_sums(rows, open_source(gone)), one, strict=True)] == right
-
-
-def test_data_sets_side_by_side_are_summed_apart():
-    rng = np.random.default_rng(13)
-    rows, frame = binary(meat=0.2), frame_of(3 * 5000, rng)
-    found = rows.add(Batch(cells_of(frame, rows), len(frame), sets=3))
-    parts = [summed(rows, frame.iloc[5000 * place : 5000 * (place + 1)]) for place in range(3)]
-    np.testing.assert_array_equal(found, parts)
 
 
 def test_sums_at_the_edge_of_the_floats_are_exact():

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.errors import NotProvedError
+from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.iterations import LARGEST, SLACK, Interpolant, RoundFrame, RoundSum, Term
+from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.regression.design import columns_of
 from dpinfer.schema.basis import basis_of
@@ -46,6 +48,7 @@ SCALES = [pytest.param(0.05, marks=pytest.mark.slow), 0.4, pytest.param(4.0, mar
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("scale", SCALES)
 def test_no_neighbours_are_farther_apart_than_is_paid_for(name, scale):
+    """Of rows that climb to a large price; and where no row pays more than 1, none is zeroed."""
     rng = np.random.default_rng(int(100 * scale))
     rows = BOTH[name](rng=rng, scale=scale)
     rows.check()
@@ -59,6 +62,9 @@ def test_no_neighbours_are_farther_apart_than_is_paid_for(name, scale):
         assert share_of_bound(rows, alone, neighbors) <= 1
         relative = 10 ** rng.uniform(-4, 4, len(rows.terms))
         assert share_of_bound(rows, alone[:5], neighbors, weights=relative.tolist()) <= 1
+    cheap = replace(rows, terms=tuple(replace(term, price=term.price / 1024) for term in rows.terms))
+    zeroed = [(free != forced).any() for free, forced in zip(cheap.integers(found), integers, strict=True)]
+    assert any(zeroed) == (name in WRONG and scale > 0.05)
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,19 +127,6 @@ def test_one_row_attains_its_price(name, scale):
     assert (share if rows.frame.norm == "l1" else np.sqrt(share)) >= 0.95
 
 
-@pytest.mark.parametrize("name", BOTH)
-@pytest.mark.parametrize("scale", SCALES)
-def test_rows_that_pay_right_prices_are_never_zeroed(name, scale):
-    rng = np.random.default_rng(7)
-    rows = BOTH[name](rng=rng, scale=scale)
-    found = searched(rows, rng)
-    cheap = replace(rows, terms=tuple(replace(term, price=term.price / 1024) for term in rows.terms))
-    zeroed = np.zeros(found.shape[1], dtype=bool)
-    for free, forced in zip(cheap.integers(found), rows.integers(found), strict=True):
-        zeroed |= (free != forced).any(axis=0)
-    assert zeroed.any() == (name in WRONG and scale > 0.05)
-
-
 @pytest.mark.parametrize(
     ("kind", "norm", "first", "second", "neighbors", "moved"),
     [
@@ -187,6 +180,22 @@ def test_noise_of_the_score_is_that_of_a_bound_alone_and_the_hessian_is_free():
     assert rows.usual_weights("replace_one", "l2") == pytest.approx([2, 0.3003 * 2**0.5], abs=1e-4)
     both = binary(norm="l1", ratio=1.0)
     assert both.usual_weights("replace_one", "l1").tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("people", [1, 3])
+def test_noise_of_a_round_is_that_of_its_bounds(neighbors, people):
+    """One unit of scaled score has noise of its own bound; a Hessian 0.3003 of that, and less off its diagonal."""
+    rows, schema = binary(size=3), SCHEMA if people == 1 else SCHEMA.with_people("id", people)
+    basis = replace(rows.frame.features.basis, schema=schema)
+    rows = replace(rows, frame=replace(rows.frame, features=Features(basis)))
+    priced = price_stage(Stage(Sum(rows)), dpi.ZCDP(0.5), Context(schema, neighbors, dpi.ZCDP(0.5)))
+    noise = np.array(priced.law.scales) * np.array(priced.steps) / people
+    signed = 1 if neighbors == "add_remove" else 2
+    assert priced.names[2:5] == ("score 3", "hessian 1 * 1", "hessian 1 * 2")
+    np.testing.assert_allclose(noise[:3], signed, rtol=3e-4)
+    np.testing.assert_allclose(noise[[3, 6, 8]], 0.30029 * signed**0.5, rtol=3e-4)
+    np.testing.assert_allclose(noise[[4, 5, 7]], 0.30029 * signed**0.5 / 2**0.5, rtol=3e-4)
 
 
 def test_what_is_not_proved_is_refused():

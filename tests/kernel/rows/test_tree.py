@@ -17,6 +17,7 @@ from dpinfer.kernel.sums import exact_sums
 from dpinfer.privacy.units import NEIGHBORS
 from dpinfer.procedures.options import axes_of
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
+from tests.kernel.rows.batches import objects
 
 SCHEMA = Schema(
     x=Real(-4, 12),
@@ -35,12 +36,6 @@ KEEPING = Schema(
 
 def tree_of(column="x", leaves=8, by=(), where=None, schema=SCHEMA):
     return CDF(column=column, resolution=leaves, axes=axes_of(by), where=where).rows(schema)
-
-
-def objects(cells):
-    out = np.empty(len(cells), dtype=object)
-    out[:] = cells
-    return out
 
 
 def frame_of(cells):
