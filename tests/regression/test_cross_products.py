@@ -7,6 +7,7 @@ import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from formulaic import model_matrix
+from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.errors import (
@@ -384,3 +385,13 @@ def test_explain_says_how_much_noise_lengthens_standard_errors(price):
     results = dpi.ols("y ~ x + z", data, method="gram").fit(price)
     found = results.bse[1:].mean() / results.bse_sampling[1:].mean() - 1
     assert found == pytest.approx(float(share) / 100, rel=0.1)
+
+
+def test_joint_tests_of_what_the_data_hold_are_chi_squared():
+    """Nothing but noise is random there, whose variance is known: the reference has no residual degrees of freedom."""
+    results = dpi.ols("income ~ age + educ", public(people()), method="gram", target="data").fit(dpi.ZCDP(1.0))
+    joint = results.with_inference("wald").wald_test("age = educ = 0", scalar=True)
+    distance = results.params[["age", "educ"]].to_numpy()
+    statistic = distance @ np.linalg.solve(results.cov_params().loc[["age", "educ"], ["age", "educ"]], distance)
+    assert joint.statistic == pytest.approx(statistic, rel=1e-6)
+    assert joint.pvalue == pytest.approx(stats.chi2.sf(statistic, 2), rel=1e-6)
