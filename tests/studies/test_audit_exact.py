@@ -228,8 +228,8 @@ def test_samplers_of_another_scale_fail(law, monkeypatch):
     """Passes by chance with probability below 1e-9."""
     from dpinfer.kernel import sampling
 
-    right = sampling._sample
-    monkeypatch.setattr(sampling, "_sample", lambda family, scale, size: right(family, 0.8 * scale, size))
+    right = sampling.exact_noise
+    monkeypatch.setattr(sampling, "exact_noise", lambda scales, gaussian: right(0.8 * scales, gaussian))
     assert min(test.pvalue for test in law_tests(law, 4000)) < 1e-10
 
 

@@ -89,7 +89,7 @@ def _replaced(target: Any, name: str, wrong: Callable[..., Any]) -> Any:
 
 def less_noise() -> Any:
     """Draw noise of .8 of its scale."""
-    return _replaced(sampling, "_sample", lambda right, family, scale, size: right(family, 0.8 * scale, size))
+    return _replaced(sampling, "exact_noise", lambda right, scales, gaussian: right(0.8 * scales, gaussian))
 
 
 def forgotten_column() -> Any:
@@ -134,11 +134,11 @@ def repeating_fork() -> Any:
     """Draw from a generator whose state a fork copies."""
     rng = np.random.default_rng()
 
-    def wrong(family: str, scale: float, size: int) -> list[int]:
-        drawn = rng.normal(0, scale, size) if family == "gaussian" else rng.laplace(0, scale, size)
+    def wrong(scales: np.ndarray, gaussian: bool) -> list[int]:
+        drawn = rng.normal(0, scales) if gaussian else rng.laplace(0, scales)
         return [int(value) for value in np.rint(drawn)]
 
-    return mock.patch.object(sampling, "_sample", wrong)
+    return mock.patch.object(sampling, "exact_noise", wrong)
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def share_twice() -> Iterator[None]:
 
 def coarse_noise() -> Any:
     """Draw noise on multiples of 8 steps, so that the remainder of the exact sum shows."""
-    return _replaced(sampling, "_sample", lambda right, *given: [value // 8 * 8 for value in right(*given)])
+    return _replaced(sampling, "exact_noise", lambda right, *given: [value // 8 * 8 for value in right(*given)])
 
 
 _MEAN = dpi.mean("income")
@@ -192,7 +192,7 @@ _BLOCKS = dpi.sample_aggregate(
 )
 
 BUGS = {
-    "noise times .8": Bug(less_noise, _MEAN, dpi.ZCDP(0.5), "draws:", "sampling._sample"),
+    "noise times .8": Bug(less_noise, _MEAN, dpi.ZCDP(0.5), "draws:", "sampling.exact_noise"),
     "sensitivity of one column forgotten": Bug(
         forgotten_column, dpi.mean(["income", "age"]), dpi.ZCDP(0.5), "change over bound", "Boxes.reach"
     ),
@@ -201,7 +201,7 @@ BUGS = {
         exact_count, _MEAN, dpi.ZCDP(0.5), "change over bound", "CellSum.public"
     ),
     "labels reused": Bug(reused_labels, _BLOCKS, dpi.ZCDP(0.5), "secret labels", "PrivateDraws.labels"),
-    "a fork that repeats noise": Bug(repeating_fork, _MEAN, dpi.PureDP(1.0), "forked process", "sampling._sample"),
+    "a fork that repeats noise": Bug(repeating_fork, _MEAN, dpi.PureDP(1.0), "forked process", "sampling.exact_noise"),
     "a row-dependent warning": Bug(row_warning, dpi.mean("age"), dpi.ZCDP(0.5), "warnings", "run.no_warnings"),
     "the fractional bits of a float released": Bug(
         fractional_bits, _MEAN, dpi.ZCDP(0.5), "released numbers are whole", "run.noisy"
@@ -209,6 +209,8 @@ BUGS = {
     "a share counted twice": Bug(
         share_twice, Halves(column="income"), dpi.ZCDP(0.5), "all stages over the price", "price.amounts"
     ),
-    "noise on a coarser grid than the sums": Bug(coarse_noise, _MEAN, dpi.ZCDP(0.5), "remainders", "sampling._sample"),
+    "noise on a coarser grid than the sums": Bug(
+        coarse_noise, _MEAN, dpi.ZCDP(0.5), "remainders", "sampling.exact_noise"
+    ),
 }
 """By name, in the order in which they are told."""
