@@ -169,7 +169,7 @@ def read_cdf(cdf: object, args: object) -> dict[str, Any]:
     ------
     OptionError
     """
-    numbers = tuple(args) if is_list(args) else None
+    numbers = tuple(args) if isinstance(args, tuple | list) else None
     if numbers is None or not all(map(FINITE.fits, numbers)):
         raise OptionError("args", args, "a tuple of finite numbers: shape parameters, location and scale, as in scipy")
     if isinstance(cdf, str):

@@ -201,8 +201,6 @@ def _record(value: Any, schema: Schema, known: Known) -> Any:
 
 def _columns_of(other: Schema, schema: Schema) -> Schema:
     """Return columns of the data by the names of a schema that declares them alike."""
-    if other is schema:
-        return schema
     if other.people != schema.people:
         raise OptionError("schema", other.unit, f"that of the data, whose unit is {schema.unit}")
     for name in other:

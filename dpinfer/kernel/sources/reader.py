@@ -7,8 +7,10 @@ impossible.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import os
+import re
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -279,8 +281,8 @@ def known_table(source: object) -> Table | None:
     """Recognise a table in memory, None if it is none; `DataError` if it has repeated column names."""
     if isinstance(source, pd.DataFrame):
         refuse_repeated([str(name) for name in source.columns])
-        # What is changed in the frame later does not reach these columns.
-        held = {str(name): source.iloc[:, place] for place, name in enumerate(source.columns)}
+        own = source.copy(deep=False)  # what is changed in the frame later does not reach these columns
+        held = {str(name): own.iloc[:, place] for place, name in enumerate(own.columns)}
         return MemoryTable(held, len(source))
     if isinstance(source, pa.Table):
         refuse_repeated(source.column_names)
@@ -749,12 +751,47 @@ def _header_of(path: str) -> tuple[list[str], str]:
     return names, rest.read()
 
 
+_ESCAPE = "\U0010fffd"
+"""What stands before a byte that is no text, and before itself."""
+
+
+class _ValidText:
+    """A stream in which bytes that are no UTF-8 are spelled out, one to one: at them a line of too many fields fails.
+
+    Each is spelled by itself, whatever stands in other lines, and different bytes stay different.
+    """
+
+    closed = False
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream, self._ready = stream, b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+
+    def read(self, size: int = _BLOCK) -> bytes:
+        """Return as many bytes at most, none at the end."""
+        while not self._ready:
+            chunk = self._stream.read(_BLOCK)
+            text = self._decoder.decode(chunk, final=not chunk)
+            if not text.isascii():
+                text = text.replace(_ESCAPE, 2 * _ESCAPE)
+                text = re.sub("[\udc80-\udcff]", lambda found: _ESCAPE + chr(ord(found[0]) - 0xDC00), text)
+            self._ready = text.encode()
+            if not chunk:
+                break
+        found, self._ready = self._ready[:size], self._ready[size:]
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+
 def _texts_of(path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Read columns of a file as text, which need not be valid."""
+    """Read columns of a file as text."""
     if not _header_of(path)[1]:
         return  # a header alone, for which the parser fails
     reader = pacsv.open_csv(
-        path,
+        _ValidText(pa.input_stream(path, compression="detect")),
         read_options=pacsv.ReadOptions(block_size=_BLOCK),
         parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip"),
         convert_options=pacsv.ConvertOptions(
