@@ -52,7 +52,7 @@ _COUNTS = {
     "bootstrap_source": (100, 5000, 250),
     "bootstrap_coverage": (10, 5000, 250), "marginals_error": (200, 20_000, 0), "marginals_real": (60, 5000, 0),
     "rank_power": (60, 5000, 0), "selection_laws": (4000, 1_000_000, 0), "threshold_error": (60, 5000, 0),
-    "quantile_split": (8, 400, 0), "good_instances": (8, 400, 0), "quantile_error": (3, 100, 0),
+    "quantile_split": (8, 400, 0), "good_instances": (60, 400, 0), "quantile_error": (3, 100, 0),
     "density_error": (20, 5000, 500),
     "cdf_band": (40, 5000, 500), "audit_table": (200, 20_000, 0), "audit_bugs": (600, 20_000, 0),
     "plan_accuracy": (20, 1000, 0),
