@@ -29,7 +29,6 @@ from dpinfer.results.printing import alike_flags
 from dpinfer.statistics.inference import Released
 
 if TYPE_CHECKING:
-    from dpinfer.descriptions.question import Proportion
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release, StageRelease
@@ -311,8 +310,5 @@ def expfam(
             raise OptionError("column", column, "a column, or two or more columns for the multivariate normal")
         return MultivariateNormal.asking(locals(), columns=columns)
     if family == "categorical":
-        given = locals()
-        from dpinfer.descriptions.question import Proportion  # noqa: PLC0415  (which is built on procedures)
-
-        return Proportion.asking(given, axes=axes_of(column))
+        return Proportion.asking(locals(), axes=axes_of(column))
     return ExpFam.asking(locals(), family=as_family(family))

@@ -499,7 +499,8 @@ _APART = 2**40
 """Between addresses of two parts: more rows than a row group has."""
 
 _BLOCK = 2**23
-"""Bytes of a CSV file that are parsed at once. A longer row ends the run."""
+"""Bytes of a CSV file that are parsed at once, spelled out (see `_ValidText`: up to six for one). A longer row
+ends the run."""
 
 
 def open_path(path: str | os.PathLike[str]) -> Source:
