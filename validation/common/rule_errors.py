@@ -14,7 +14,7 @@ NOMINAL = (0.05, 0.01, 0.1)
 
 TESTS = (1, 10, 100, 1000, 2000)
 FOUND = 0.9
-SETS = 2000
+SETS = 20_000
 
 
 def ends(share: float, nominal: float, tests: int) -> tuple[dict[int, float], float]:
