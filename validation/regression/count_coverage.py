@@ -125,7 +125,7 @@ STUDY = Study(
     axes=lambda cell: {"cell": cell.name},
     figure=scatter("cell", {"slopes": 0.95, "intercept": 0.95}, "noise is small"),
     notes=(
-        "A cell is law, model, rows, mean, rho, relation. Coverage and width are of all fits, whether or not the results "
+        "A cell is law, model, rows, mean, rho, relation. Coverage and width are of all fits, whether or not results "
         f"name a term. Slopes cover .95, the intercept {OF_INTERCEPT:g} less; where rows times mean times rho are at "
         f"least {SEEN:,}, the median width is asked to be at most {WIDEST:g} times that of an oracle, which knows the "
         "standard deviation of the estimator itself, and at most 5% of fits to be marked.",
