@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import frexp
 from typing import TYPE_CHECKING, Any
 
@@ -241,8 +241,9 @@ _OF = ("residual", "difference", "linear", "label")
 _MOST_TERMS = 64
 _MOST_SUMS = 2**20
 
-BLOCK_ROWS = 2**13
-"""Rows that are mapped at once."""
+BLOCK_ROWS = 2**12
+"""Rows that are mapped at once: what is made of them is then less than the rows of a batch, so that the C library keeps
+the memory from block to block instead of asking the system for new pages."""
 
 _FARTHEST = 2.0**37
 """Steps of a coordinate of a row's vector that is cut, at most: those of a person are added up exactly."""
@@ -477,7 +478,7 @@ class RoundSum(_FrameSum):
                 continue
             products = np.zeros((len(whole), len(whole)))
             for some in _columns_at_once(products.size, whole.shape[1]):
-                part = whole[:, some]
+                part = np.ascontiguousarray(whole[:, some])  # of which the library makes half of the products
                 products += np.dot(part, part.T)  # unlike the operator @, it lets other threads run meanwhile
             sums.append(products[self._upper])
         return np.concatenate(sums).astype(np.int64)
@@ -497,8 +498,8 @@ class RoundSum(_FrameSum):
             else:
                 unit, mine = self._unit(place), None
                 steps = _steps(term, looked, unit, owned)
-                shorter = np.minimum(term.cut * unit / np.maximum(_lengths(steps, norm), 1.0), 1.0)
-                whole = _rounded(steps * shorter)
+                steps *= np.minimum(term.cut * unit / np.maximum(_lengths(steps, norm), 1.0), 1.0)
+                whole = _rounded(steps)
             found.append(whole)
             paid += term.price * _size(term, whole, norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
@@ -535,7 +536,7 @@ def _steps(term: Term, looked: Looked, unit: float, owned: Ints | None) -> Array
     weight = looked.weight if term.weighed else looked.mass
     np.copyto(amount, 0.0, where=weight == 0.0)
     amount *= weight
-    steps = np.rint(np.clip(looked.z * amount * unit, -_FARTHEST, _FARTHEST))
+    steps = _rounded(looked.z * (amount * unit), _FARTHEST)
     return steps if owned is None else _by_person(steps, owned)
 
 
@@ -556,9 +557,9 @@ def _whole_numbers(term: Term, looked: Looked) -> Array:
     return _rounded(looked.z * (amount if looked.lift is None else amount * looked.lift))
 
 
-def _rounded(exact: Array) -> Array:
-    """Round to whole numbers in [-UNIT, UNIT], in place; NaN stays, at a size that nobody can pay."""
-    np.clip(exact, -UNIT, UNIT, out=exact)
+def _rounded(exact: Array, most: float = UNIT) -> Array:
+    """Round to whole numbers in [-most, most], in place; NaN stays, at a size that nobody can pay."""
+    np.clip(exact, -most, most, out=exact)
     return np.rint(exact, out=exact)
 
 
@@ -568,9 +569,12 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     Of people whose rows are given it is the size of what these add up to; of a sum of products, what theirs add up to.
     """
     people = owned if term.kind in _SQUARED else None
-    if owned is not None and people is None:
+    if owned is None or people is not None:
+        squared: Array = np.einsum("km,km->m", whole, whole)  # at most 2^38 in each coordinate: exact in any order
+    else:
         whole = _by_person(whole, owned)
-    squared = _added(np.square, whole) / unit**2
+        squared = _added(np.square, whole)
+    squared /= unit**2
     if norm == "l1":
         absolute: Array = np.abs(whole).sum(axis=0) / unit
         size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
@@ -679,41 +683,67 @@ class Bins:
             number = (looked.z if self.of == "coordinate" else looked.labels)[self.place]
         else:
             number = getattr(looked, self.of)
-        found = np.where(kept, self.bins(number), self.size)
+        found = self.bins(number)
+        np.copyto(found, self.size, where=~kept)
         return np.bincount(found, minlength=self.size + 1)[:-1].astype(np.int64)
 
     def bins(self, numbers: Array) -> Places:
         """Return how many cuts each number (m,) is not below.
 
-        No number is in a higher cell of an even grid than one above it. So only cuts in its own cell need a look; with
-        several of them in one cell there is a search.
+        No number is in a higher cell than one above it. So where every cell has one cut at most, only the cut in its
+        own cell needs a look; else there is a search.
         """
         if self._grid is None:
             found: Places = np.searchsorted(self.cuts, numbers, side="right")
             return found
-        below, only = self._grid
-        cell = self._cell(numbers)
-        found = below[cell]
+        cells, below, only = self._grid
+        cell = cells(numbers)
+        found = below.take(cell)
         found += numbers >= only.take(cell)
         return found
 
-    def _cell(self, numbers: Array) -> Places:
+    @cached_property
+    def _grid(self) -> tuple[Callable[[Array], Places], Places, Array] | None:
+        """Cells; of each how many cuts are in lower ones, and its own cut, or infinity; None if one has several."""
+        if len(self.cuts) < _FEW or not self.cuts[-1] - self.cuts[0] > 1 / LARGEST:
+            return None
+        middle, first = (partial(self._octaves, about=self.cuts[place]) for place in (len(self.cuts) // 2, 0))
+        for cells in (self._even, middle, first):
+            mine = cells(self.cuts)
+            if (np.diff(mine) > 0).all():
+                only = np.full(mine[-1] + 1, np.inf)
+                only[mine] = self.cuts
+                return cells, np.searchsorted(mine, np.arange(len(only))), only
+        return None
+
+    def _even(self, numbers: Array) -> Places:
+        """Cells of equal width from the first cut to the last."""
         steps = 2 * len(self.cuts)
-        place: Array = (numbers - self.cuts[0]) * (steps / (self.cuts[-1] - self.cuts[0]))
+        place: Array = numbers - self.cuts[0]
+        place *= steps / (self.cuts[-1] - self.cuts[0])
         np.fmin(np.fmax(place, 0.0, out=place), steps, out=place)
         return place.astype(np.intp)
 
-    @cached_property
-    def _grid(self) -> tuple[Places, Array] | None:
-        """Of each cell how many cuts are in lower ones, and its own cut, or infinity; None if one has several."""
-        if len(self.cuts) < _FEW or not self.cuts[-1] - self.cuts[0] > 1 / LARGEST:
-            return None
-        cells = self._cell(self.cuts)
-        if not (np.diff(cells) > 0).all():
-            return None
-        only = np.full(2 * len(self.cuts) + 1, np.inf)
-        only[cells] = self.cuts
-        return np.searchsorted(cells, np.arange(len(only))), only
+    def _octaves(self, numbers: Array, about: float) -> Places:
+        """Half octaves to both sides of a number: sign, exponent and first bit of the difference from it.
+
+        A difference is rounded, and the leading bits of a float, those of a negative one reversed, are cut off: neither
+        puts a number before one that is not below it.
+        """
+        low, high = _leading(self.cuts[[0, -1]] - about).tolist()
+        place = _leading(numbers - about)
+        np.minimum(np.maximum(place, low, out=place), high, out=place)
+        place -= low
+        return place
+
+
+def _leading(numbers: Array) -> Places:
+    """Return sign, exponent and first bit of each number, which is overwritten, as one whole number in their order."""
+    numbers += 0.0  # the zeros are one number
+    bits = numbers.view(np.int64)
+    bits ^= (bits >> 63) & np.int64(2**63 - 1)
+    bits >>= 51
+    return bits
 
 
 @lru_cache(maxsize=256)

@@ -40,7 +40,9 @@ def around(cuts):
     rng = np.random.default_rng(0)
     ends = np.r_[cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf)]
     span = np.abs(cuts).max() * 3
-    return np.r_[ends, rng.uniform(-span, span, 2000), rng.choice(cuts, 500) * rng.normal(size=500), 0.0, 1e100, -1e100]
+    return np.r_[
+        ends, rng.uniform(-span, span, 2000), rng.choice(cuts, 500) * rng.normal(size=500), 0.0, -0.0, 1e100, -1e100
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,8 @@ def around(cuts):
         np.linspace(1e9, 1e9 + 1e-4, 9),
         np.linspace(-1e29, 1e30, 9),
         2.0 ** np.arange(-20, 20),
+        *(centre + np.r_[-(2.0 ** -np.arange(15)), 0.0, 2.0 ** np.arange(-14, 1)] for centre in (0.0, 0.0042, -3e7)),
+        2.0 ** (np.arange(22) / 2) * 11.1,
         np.sort(np.random.default_rng(1).normal(size=100)),
         np.nextafter(1.0, 2) * np.arange(1, 10) / 3,
         np.arange(9) * 5e-324,
