@@ -35,9 +35,6 @@ COUNTS = RoundCounts(FRAME, PLACES)
 SHIFTS = {"l2": lambda one: one**2, "l1": lambda one: one}
 
 
-LARGE = (1e100, -1e100)
-
-
 def around(cuts):
     """Numbers at cuts, next to them, and anywhere."""
     rng = np.random.default_rng(0)
