@@ -26,7 +26,7 @@ from dpinfer.procedures import Procedure
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.keywords import instead_of as _instead_of
 from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
-from dpinfer.regression.linear import gram, ols
+from dpinfer.regression.linear import first_difference, gram, ols
 from dpinfer.release import Release, read_release
 from dpinfer.reporting.report import report
 from dpinfer.reporting.summary_table import summary_table
@@ -81,6 +81,7 @@ __all__ = [
     "expfam",
     "exponential_mechanism",
     "f_oneway",
+    "first_difference",
     "glm",
     "gram",
     "histogram",

@@ -21,7 +21,7 @@ from dpinfer.checks import require
 from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, kind_of, type_of
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
-from dpinfer.kernel.rows.features import Features, RowClip
+from dpinfer.kernel.rows.features import Features, RowClip, Within
 from dpinfer.kernel.rows.iterations import Bins, Interpolant, RoundCounts, RoundFrame, RoundSum, Term
 from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
@@ -111,7 +111,7 @@ _SUMS = (
 )
 _RECORDS = frozenset(
     {Sum, Largest, Above, Place, Resampled, Noise, *_SUMS, PointRows, ScoreSum, ReplicateSum, Blocks}
-    | {RoundFrame, Term, Bins, Interpolant, Features, RowClip, Basis, Block, Curve, Expression, Node, Region}
+    | {RoundFrame, Term, Bins, Interpolant, Features, RowClip, Within, Basis, Block, Curve, Expression, Node, Region}
     | {LevelsAxis, ConditionAxis, BinsAxis, MirroredAxis}
 )
 """A closed set, compared by exact type, so that no other code bounds or adds up rows."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpinfer.errors import CollinearDesignError, FormulaError, OptionError
-from dpinfer.kernel.rows.features import Features
+from dpinfer.errors import CollinearDesignError, FormulaError, OptionError, UnknownColumnError
+from dpinfer.kernel.rows.features import Features, Within
 from dpinfer.kernel.rows.iterations import RoundFrame
 from dpinfer.procedures.options import compiled_where
 from dpinfer.schema.basis import build_basis, represent
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["LARGEST_SUM", "Columns", "columns_of", "framed"]
+__all__ = ["EFFECTS", "LARGEST_SUM", "Columns", "columns_of", "framed"]
+
+EFFECTS = re.compile(r"(?<![\w.`])(EntityEffects\b|FirstDifference\s*\(([^()]*)\))")
+"""Terms that take out what is fixed of a person."""
 
 _FEW = 4.0
 """Whole numbers of so short a range lie evenly enough."""
@@ -70,6 +74,9 @@ class Columns:
         Bounded expression, not negative, by which rows count.
     offsets : tuple of Expression
         Added to the linear predictor as they are; see `offsets_of`.
+
+    Where the formula has a term for the effects of people, all columns are compared within people, and there is no
+    constant; see `effects_of`.
     """
 
     schema: Schema
@@ -79,18 +86,37 @@ class Columns:
     offsets: tuple[Expression, ...] = ()
 
     @cached_property
+    def _parted(self) -> tuple[str, Within | None]:
+        return effects_of(self.formula, self.schema)
+
+    @property
+    def within(self) -> Within | None:
+        """What rows are compared with, where it is the other rows of their person."""
+        return self._parted[1]
+
+    @cached_property
     def compiled(self) -> CompiledFormula:
         """Regressors and response; a Category of two levels counts as whether a row has the second."""
-        left, tilde, right = self.formula.partition("~")
+        compiled = self._compiled
+        if self.within is None:
+            return compiled
+        if compiled.design[0].name != "Intercept" or len(compiled.design) == 1:
+            raise FormulaError(self.formula, "has no regressors beside the effects of people", "write at least one")
+        return replace(compiled, design=compiled.design[1:], has_intercept=False)
+
+    @cached_property
+    def _compiled(self) -> CompiledFormula:
+        formula = self._parted[0]
+        left, tilde, right = formula.partition("~")
         name = left.strip().strip("`")
         column = self.schema[name] if tilde and name in self.schema else None
         if not isinstance(column, Category) or len(column.level_texts) != 2:
-            return two_sided(self.formula, self.schema)
+            return two_sided(formula, self.schema)
         regressors = compile_formula(f"~{right}", self.schema)
         label = f"{name}[{column.level_texts[1]}]"
         response = DesignColumn(label, name, constant_expression(1.0), ((name, (0.0, 1.0)),))
         used = tuple(sorted({*regressors.columns, name}))
-        return replace(regressors, text=self.formula, response=response, columns=used)
+        return replace(regressors, text=formula, response=response, columns=used)
 
     @property
     def response(self) -> DesignColumn:
@@ -155,12 +181,16 @@ class Columns:
     @cached_property
     def features(self) -> Features:
         """The row function."""
-        return Features(self.basis, compiled_where(self.where, self.schema))
+        return Features(self.basis, compiled_where(self.where, self.schema), within=self.within)
 
     @cached_property
     def maps(self) -> Array:
-        """Regressors, then response, as combinations of the features (p + 1, d)."""
-        return np.asarray(represent(self.basis, (*self.compiled.design, self.response)))
+        """Regressors, then response, as combinations of the features (p + 1, d).
+
+        Within people features are half a distance, which no constant moves.
+        """
+        found = np.asarray(represent(self.basis, (*self.compiled.design, self.response)))
+        return found if self.within is None else 2 * found * (np.arange(self.basis.width) > 0)
 
     @cached_property
     def offset(self) -> Array:
@@ -209,14 +239,18 @@ class Columns:
         maps = represent(basis, asked, independent=False)
         maps[:, 0] -= [(one.upper + one.lower) / 2 for one in columns]
         maps /= np.array([[max((one.upper - one.lower) / 2, 1e-300)] for one in columns])
-        return framed(Features(basis, self.features.where), np.vstack([maps, np.zeros((2, basis.width))]))
+        features = Features(basis, self.features.where, within=self.within)
+        return framed(features, np.vstack([maps, np.zeros((2, basis.width))]))
 
     def ranges(self, centres: Array, spreads: Array) -> dict[str, tuple[float, float]]:
         """Return where public values of each column lie, from its centre and spread on the scale of `boxed`.
 
-        A range that a bound would cut is moved inside, so that its values keep their spread.
+        A range that a bound would cut is moved inside, so that its values keep their spread. Within people it is half
+        of distances that is measured, about 0.
         """
         found = {}
+        if self.within is not None:
+            centres, spreads = np.zeros_like(centres), 2 * spreads
         for name, middle, spread in zip(self.spread_out, centres, spreads, strict=False):
             lower, upper = self.schema[name].limits
             half = (upper - lower) / 2
@@ -239,8 +273,10 @@ class Columns:
         return self._moved_features({})
 
     def _moved_features(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
-        rows, _ = Features(self.basis).encode(_raw(_evenly(self.schema, self.read), self.schema, ranges))
-        return np.asarray(rows / UNIT)
+        cells = _raw(_evenly(self.schema, tuple(sorted({*self.read, *self.features.columns}))), self.schema, ranges)
+        persons = np.arange(_SAMPLED) // max(self.schema.rows_per_unit, 1)
+        rows, _ = Features(self.basis, within=self.within).encode(cells, persons=persons)
+        return np.asarray(rows[:, rows[0] != 0] / UNIT)
 
     def public_rows(self, ranges: Mapping[str, tuple[float, float]]) -> Array:
         """Return regressors and response (p + 1, m) of the same rows."""
@@ -419,6 +455,39 @@ def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tupl
         if one.boolean:
             raise FormulaError(one.text, "is a condition", "an offset is a number")
     return tuple(found)
+
+
+def effects_of(formula: str, schema: Schema) -> tuple[str, Within | None]:
+    """Part a formula into the terms of rows and what takes the effects of people out.
+
+    Beside the other terms, ``EntityEffects`` measures all columns from the means of their person's rows, and
+    ``FirstDifference(time)`` from the person's row before, in the order of a column.
+
+    Raises
+    ------
+    FormulaError
+        If such a term is not one term of a sum, there are two of them, or the data have no people.
+    UnknownColumnError
+        If there is no such column to order rows by.
+    """
+    left, tilde, right = formula.partition("~")
+    found = [one for one in EFFECTS.finditer(right) if one[1] not in schema]
+    if not found:
+        return formula, None
+    terms = [one.strip() for one in re.split(r"\+(?![^()]*\))", right)]
+    told = found[0][1]
+    if len(found) > 1 or told not in terms:
+        raise FormulaError(formula, f"{told} is no term of its own", f"write it once: y ~ x + {told}")
+    if schema.rows_per_unit < 2:
+        instead = "give the data id= and max_rows= of two or more: then people, with all their rows, are protected"
+        raise FormulaError(formula, f"{told} asks for people with several rows", instead)
+    order = (found[0][2] or "").strip().strip("`") or None
+    if order is not None and order not in schema:
+        raise UnknownColumnError(order, schema, "formula")
+    if told != "EntityEffects" and (order is None or isinstance(schema[order], Category)):
+        raise FormulaError(told, "names no column of numbers or dates", "write FirstDifference(year)")
+    kept = " + ".join(one for one in terms if one != told) or "1"
+    return f"{left}{tilde} {kept}", Within(order)
 
 
 def framed(features: Features, rows: Array, *tables: Any, **options: Any) -> RoundFrame:

@@ -15,6 +15,7 @@ from dpinfer.kernel.rows.products import GramSum
 from dpinfer.procedures.keywords import INSTEAD, suggests
 from dpinfer.procedures.options import inferred, measured, refuse_simulated, where_notes
 from dpinfer.procedures.procedure import Estimated, Procedure, sizes_shown
+from dpinfer.regression.design import EFFECTS
 from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
 from dpinfer.regression.gram_inference import METHODS, batch_linear, gram_problem, linear_inference, linear_oracle
 from dpinfer.regression.near_empty import level_columns
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
     from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 
-__all__ = ["OLS", "Gram", "gram", "ols"]
+__all__ = ["OLS", "Gram", "first_difference", "gram", "ols"]
 
 _METHODS = ("auto", "newton", "gram")
 _OF_NEWTON: dict[str, Any] = {"ranges": True, "weights": None, "cov_type": None}
@@ -93,7 +94,9 @@ def ols(
     formula : str
         Such as ``"income ~ age + C(race)"``, in the grammar of statsmodels formulas. Transforms of a row are
         allowed (``log(1 + income)``, ``I(age**2)``, ``I(age > 30)``); functions of a whole column are refused.
-        Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``.
+        Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``. Where the data have people
+        with several rows (``id=``), the term ``EntityEffects`` gives each person an intercept of their own: the
+        within estimator of panel data. ``C(year)`` beside it gives each period one.
     data : PrivateData, PublicData, Release or Gram, optional
         Rows to measure, or a release that spans the columns. Nothing is read or spent here.
     method : {"auto", "newton", "gram"}
@@ -186,6 +189,8 @@ def ols(
         else:
             method = "gram" if (of_gram or inference == "simulated") and not of_newton else "newton"
     if method == "gram":
+        if isinstance(formula, str) and EFFECTS.search(formula):
+            raise OptionError("method", "gram", '"newton": the effects of people are taken out by iterations alone')
         for name in of_newton:
             raise OptionError(name, asked[name], _NEWTON_ONLY[name])
         return OLS.asking(asked, source=source)
@@ -195,6 +200,55 @@ def ols(
         beside = f", and {of_newton[0]}= one of the other" if of_newton else ""
         raise OptionError(name, asked[name], f'{_OF_GRAM[name]!r}: it is an option of method="gram"{beside}')
     return Newton.asking(asked, source=source, model="ols", cov_type=cov_type or "HC1")
+
+
+@suggests
+def first_difference(
+    formula: str, data: Data | Release | None = None, *, time: str, where: str | None = None
+) -> Newton:
+    """Regression of each person's changes from row to row, which takes what is fixed of a person out.
+
+    Parameters
+    ----------
+    formula : str
+        As `ols` takes it. Every column is replaced by its change since the person's row before; there is no intercept.
+    data : PrivateData, PublicData or Release, optional
+        People with several rows: data with ``id=`` and ``max_rows=``.
+    time : str
+        Column of numbers or dates that orders a person's rows. Rows that lack it are left out, as are first rows; a gap
+        is no reason to leave one out.
+    where : str, optional
+        As in `ols`; the row before is the last one that meets it.
+
+    Returns
+    -------
+    Newton
+        As ``ols(f"{formula} + FirstDifference({time})", data)``, with standard errors clustered by person.
+
+    Raises
+    ------
+    FormulaError, UnknownColumnError
+        If the formula or the order cannot be read, or the data have no people with several rows.
+
+    Notes
+    -----
+    The estimate is that of ``FirstDifferenceOLS`` of linearmodels (Wooldridge 2010, *Econometric Analysis of Cross
+    Section and Panel Data*, section 10.6).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpinfer as dpi
+    >>> from statsmodels.datasets import grunfeld
+    >>> schema = dpi.Schema(invest=dpi.Real(0, 2000), value=dpi.Real(0, 8000), year=dpi.Integer(1935, 1954))
+    >>> firms = grunfeld.load_pandas().data
+    >>> data = dpi.PublicData(firms, schema, rng=np.random.default_rng(1), id="firm", max_rows=20)
+    >>> question = dpi.first_difference("invest ~ value", data, time="year")
+    >>> list(question.fit(dpi.ZCDP(1e6)).params.index)
+    ['value']
+    """
+    of_type(str, "time", time, "the column that orders a person's rows")
+    return Newton.asking(locals(), formula=f"{formula} + FirstDifference({time})", model="ols")
 
 
 @suggests

@@ -150,6 +150,9 @@ class Newton(Procedure):
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
+        if columns.within is not None and (self.model != "ols" or self.weights is not None):
+            asked = "weights=" if self.model == "ols" else self.model
+            raise NotProvedError(f"effects of people are taken out of ols without weights=, not with {asked}")
         _ = columns.maps, columns.weight
         if self.cov_type != "HC1" and schema.rows_per_unit > 1:
             raise NotProvedError(
@@ -388,6 +391,10 @@ def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInfe
             "(column bias bound)."
         )
     fitted = list(where_notes(where))
+    if plan.columns.within is not None:
+        order = plan.columns.within.order
+        against = "the mean of the person's rows" if order is None else f"the person's row before, by {order}"
+        fitted.append(f"Every column is compared with {against}, which takes what is fixed of a person out.")
     if plan.columns.weights is not None:
         fitted.append(f"Rows are weighted by {plan.columns.weights}.")
     if plan.model.kind == "huber":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpinfer.errors import NotProvedError, OptionError, type_of
-from dpinfer.kernel.rows.base import Array, Cells, Flags, RowSum
+from dpinfer.kernel.rows.base import Array, Cells, Flags, Ints, RowSum
 from dpinfer.privacy.sensitivity import Norm, RowBounds
 from dpinfer.schema.grid import UNIT, Basis, Block, Curve, groups_of, widened
 
@@ -51,23 +51,40 @@ class RowClip:
             raise OptionError("row_norm", self.bound, f"a number of at least {1 / UNIT:.2g}, or None")
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What features of a person's row are measured from: the mean of the person's rows, or the row before it.
+
+    ``order`` is the column by whose values rows follow each other; None stands for the mean.
+    """
+
+    order: str | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Maps a batch of raw cells to integer rows; public, and a function of each row alone.
 
     Rows at which ``where`` is 0 become the zero row. ``clip`` bounds the norm of the features other than the last,
-    which is the response; ``count_clamped`` asks to mark rows in which a value was outside its declared bounds.
+    which is the response; ``count_clamped`` asks to mark rows in which a value was outside its declared bounds. With
+    ``within`` features other than the constant are half the distance from what the person's other rows say: then a row
+    is a function of the rows of its person alone.
     """
 
     basis: Basis
     where: Expression | None = None
     clip: RowClip | None = None
     count_clamped: bool = False
+    within: Within | None = None
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns of the data that are read, sorted."""
-        return tuple(sorted({*self.basis.columns, *(self.where.columns if self.where else ())}))
+        return tuple(sorted({*self.basis.columns, *(self.where.columns if self.where else ()), *self._order}))
+
+    @property
+    def _order(self) -> tuple[str, ...]:
+        return () if self.within is None or self.within.order is None else (self.within.order,)
 
     @cached_property
     def _declared(self) -> dict[str, Column]:
@@ -84,8 +101,11 @@ class Features:
         """The schema of the columns."""
         return self.basis.schema
 
-    def check(self) -> None:
-        """Refuse features of which the first is not the constant, or whose codes are not those of their levels."""
+    def check(self, *, within: bool = False) -> None:
+        """Refuse features of which the first is not the constant, or whose codes are not those of their levels.
+
+        Rows that are compared within people are refused but where ``within`` serves them.
+        """
         blocks = self.basis.blocks
         if not blocks or not blocks[0].constant or blocks[0].factors:
             raise OptionError("basis", "no constant", "features of which the first is the constant 1")
@@ -95,6 +115,8 @@ class Features:
             right = right and codes.shape[0] == np.prod(levels, dtype=np.int64) and bool((np.abs(codes) <= UNIT).all())
             if not right or not (block.factors or codes.tolist() == [[UNIT]]):
                 raise OptionError("codes", type_of(codes), "whole numbers of the grid, a row for each level")
+        if self.within is not None and (not within or self.schema.rows_per_unit < 2):
+            raise NotProvedError("rows are compared within people with id= and max_rows=, in regressions by iterations")
 
     def check_plain(self) -> None:
         """Refuse factors and row_norm=, too, and boxes that are none, or beyond what is clipped anyway."""
@@ -152,13 +174,17 @@ class Features:
     @cached_property
     def _evaluated(self) -> tuple[str, ...]:
         """Columns that need clamped values of their own, for expressions, factors, conditions or marks."""
-        names = {*self.basis.factors, *(self.where.columns if self.where else ())}
+        names = {*self.basis.factors, *(self.where.columns if self.where else ()), *self._order}
         for block, bare in zip(self.basis.blocks, self._bare, strict=True):
             names.update(() if bare else block.expression.columns)
         return self.columns if self.count_clamped else tuple(name for name in self.columns if name in names)
 
     def encode(
-        self, raw: Mapping[str, Cells], out: Array | None = None, curves: Sequence[Curve] = ()
+        self,
+        raw: Mapping[str, Cells],
+        out: Array | None = None,
+        curves: Sequence[Curve] = (),
+        persons: Ints | None = None,
     ) -> tuple[Array, Array]:
         """Map a batch of m <= CHUNK_ROWS rows to whole numbers (d, m), zero for rows that do not count.
 
@@ -166,7 +192,8 @@ class Features:
         expressions evaluated, scaled and rounded to the grid. Every feature is clipped to the box of its block, and on
         curves to that of its piece, so that `bounds` hold for every row whatever the cells are; with ``clip`` a row of
         too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,) are
-        1.0 for kept rows in which a value was clamped, all zero unless asked for.
+        1.0 for kept rows in which a value was clamped, all zero unless asked for. ``persons`` (m,) says whose each row
+        is, where rows are compared ``within`` people.
         """
         size, declared = len(next(iter(raw.values()))), self._declared
         rows = np.empty((self.basis.width, size)) if out is None else out
@@ -196,6 +223,10 @@ class Features:
             if self.clip is not None:
                 keep &= self._clip_rows(rows, self.clip.norm)
         np.copyto(rows, 0.0, where=~keep)
+        if self.within is not None:
+            assert persons is not None
+            order = None if self.within.order is None else values[self.within.order]
+            _compare(rows, np.unique(persons, return_inverse=True)[1], order)
         return rows, (outside & keep).astype(np.float64)
 
     def _clip_rows(self, rows: Array, norm: Norm) -> Flags:
@@ -213,6 +244,31 @@ class Features:
         np.rint(rows, out=rows)
         kept: Flags = measured() <= most
         return kept
+
+
+def _compare(rows: Array, owned: Ints, order: Array | None) -> None:
+    """Halve, in place, the distances of features (d, m) from the mean of the person's rows, or from the row before.
+
+    ``owned`` (m,) says whose each row is, from 0. Halves lie in [-UNIT, UNIT] as the features do. Sums of whole numbers
+    are exact, so that nothing depends on the order of rows: rows of equal ``order`` (m,) follow each other by what they
+    hold. Of two rows that are compared the later one stays; a person's first row becomes zero.
+    """
+    kept = rows[0] != 0
+    if order is None:
+        count = np.maximum(np.bincount(owned, kept), 1.0)
+        for place in range(1, len(rows)):
+            rows[place] -= (np.bincount(owned, rows[place]) / count)[owned]
+    else:
+        turn = np.flatnonzero(kept)
+        turn = turn[np.lexsort((*rows[:0:-1, turn], order[turn], owned[turn]))]
+        before = np.roll(turn, 1)
+        rows[1:, turn] = rows[1:, turn] - rows[1:, before]
+        first = owned[turn] != owned[before]
+        first[:1] = True
+        kept[turn[first]] = False
+    rows[1:] *= 0.5
+    np.rint(rows[1:], out=rows[1:])
+    np.copyto(rows, 0.0, where=~kept)
 
 
 class FeatureSum(RowSum):

@@ -151,7 +151,7 @@ class RoundFrame:
         features, maps, bits = self.features, self.maps, self.bits
         right = type(features) is Features and features.clip is None and not features.count_clamped
         require(right, "features", type(features).__name__, "Features without row_norm= and marks")
-        features.check()
+        features.check(within=True)
         require(type(self.weighted) is bool, "weighted", type(self.weighted).__name__, "True or False")
         right = type(self.labels) is int and 0 <= self.labels <= MOST_COORDINATES
         require(right, "labels", self.labels, f"a whole number to {MOST_COORDINATES}")
@@ -356,7 +356,7 @@ class _FrameSum(FeatureSum):
 
     def add(self, batch: Batch) -> Ints:
         """Sum what units add (sets, entries); see `RowSum.add`."""
-        rows, _ = self.features.encode(batch.cells)
+        rows, _ = self.features.encode(batch.cells, persons=batch.persons)
         people = self._whole_units and self.schema.rows_per_unit > 1
         each, found = batch.size // batch.sets, np.zeros((batch.sets, self.entries), dtype=np.int64)
         most = batch.size if people else BLOCK_ROWS
