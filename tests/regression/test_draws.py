@@ -9,6 +9,7 @@ import pytest
 
 import dpinfer as dpi
 from dpinfer.kernel.price import amounts
+from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.stage import Context
 from validation.regression.newton_draws import Drawer, encoded
 
@@ -64,3 +65,20 @@ def test_a_study_draws_what_the_kernel_releases(name, price, neighbors):
     distances = np.concatenate(far)
     assert np.abs(distances).max() < (12 if isinstance(price, dpi.PureDP) else 6.5)
     assert abs(distances.std() - 1) < 0.2
+
+
+@pytest.mark.parametrize(
+    "question", [dpi.ols("k ~ x + g"), dpi.logit("y ~ x"), dpi.ols("k ~ x + EntityEffects"), dpi.rlm("k ~ x")], ids=str
+)
+def test_rows_of_people_are_summed_as_the_kernel_sums_them(question):
+    frame, rng = rows(9000), np.random.default_rng(8)
+    owned = np.repeat(np.arange(9000), rng.integers(1, 7, 9000))[:9000]
+    cells = {name: frame[name].to_numpy() for name in frame}
+    drawer = Drawer(question, Context(SCHEMA.with_people("who", 6), "add_remove", dpi.ZCDP(2.0)))
+    released = tuple(drawer.stages(cells, rng, owned).values())
+    for place in range(len(released)):
+        asked = question.stage(place, drawer.context, released[:place]).measure.rows
+        mine = drawer._exact(asked, encoded(asked.frame.features, cells, owned), owned)
+        theirs = asked.finish(asked.add(Batch(cells, len(frame), persons=owned))[0].tolist())
+        np.testing.assert_allclose(mine * asked.units, np.array(theirs, dtype=float), rtol=1e-12)
+        assert np.abs(mine).max() > 100

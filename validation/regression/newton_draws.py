@@ -59,7 +59,7 @@ class Drawer:
             rows, weights = stage.measure.rows, stage.measure.weights or (1.0,) * len(stage.measure.rows.parts)
             features = rows.frame.features
             if id(features) not in known:
-                known[id(features)] = cells(features) if callable(cells) else encoded(features, cells)
+                known[id(features)] = cells(features) if callable(cells) else encoded(features, cells, persons)
             exact = self._exact(rows, known[id(features)], persons)
             scales = self._scales(rows, np.array(weights), amount)
             laplace = isinstance(self.context.privacy, PureDP)
@@ -81,6 +81,8 @@ class Drawer:
     @staticmethod
     def _exact(rows: RoundSum | RoundCounts, encoded: np.ndarray, persons: np.ndarray | None = None) -> np.ndarray:
         size = encoded.shape[1]
+        if not rows._whole_units:  # rows are forced into the set one by one, whosever they are
+            persons = None
         if isinstance(rows, RoundSum):
             found = np.zeros(len(rows.units))
             for mine in _slices(size, persons):
@@ -104,11 +106,13 @@ class Drawer:
         return per * weights[rows.part_of] * pattern
 
 
-def encoded(features: Any, cells: dict[str, np.ndarray]) -> np.ndarray:
+def encoded(features: Any, cells: dict[str, np.ndarray], persons: np.ndarray | None = None) -> np.ndarray:
+    """Return the features of rows, a slice at a time; people whose rows are compared stay together."""
     size = len(next(iter(cells.values())))
+    step = max(size, 1) if features.within is not None else 2**15
     parts = [
-        features.encode({name: cells[name][start : start + 2**15] for name in features.columns})[0]
-        for start in range(0, max(size, 1), 2**15)
+        features.encode({name: cells[name][start : start + step] for name in features.columns}, persons=persons)[0]
+        for start in range(0, max(size, 1), step)
     ]
     return np.concatenate(parts, axis=1)
 
