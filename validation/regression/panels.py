@@ -19,7 +19,7 @@ from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import Drawer, covers, replicates
 
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), "PureDP(1)": dpi.PureDP(1)}
-PEOPLE = (1000, 5000, 50_000)
+ROWS = (1000, 5000, 50_000)
 TRUTH = np.array([0.8, -0.5])
 MOST, WAVES = 5, 8
 WAGES = ("union", "married")
@@ -39,18 +39,23 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A population, how effects of people are taken out, how many people there are, and the price."""
+    """A population, how effects of people are taken out, about how many rows there are, and the price."""
 
     population: str
     within: str
-    people: int
+    n: int
     price: str
     neighbors: str = "add_remove"
+
+    @property
+    def people(self) -> int:
+        """People have 1 to 5 rows, or 8."""
+        return self.n // (3 if self.population == "simulated" else WAVES)
 
 
 def cells() -> list[Cell]:
     """Return the grid: replace_one at one size."""
-    every = [Cell(*one) for one in product(SCHEMAS, ("EntityEffects", "FirstDifference"), PEOPLE, PRICES)]
+    every = [Cell(*one) for one in product(SCHEMAS, ("EntityEffects", "FirstDifference"), ROWS, PRICES)]
     return every + [Cell(name, "EntityEffects", 5000, price, "replace_one") for name in SCHEMAS for price in PRICES]
 
 
@@ -156,9 +161,9 @@ STUDY = Study(
     "panels", cells, draw, summary,
     (
         Rule("least coverage of 95% intervals of slopes within people", "coverage", quantities=2,
-             design="EntityEffects, first differences, 1,000-50,000 people, simulated and real wages, three prices"),
+             design="EntityEffects, first differences, n 1,000-50,000, simulated and real wages, three prices"),
     ),
-    figure=scatter("people", {"coverage": 0.95, "width / without privacy": 1.0}, ["population", "price"]),
+    figure=scatter("n", {"coverage": 0.95, "width / without privacy": 1.0}, ["population", "price"]),
     most=1000,
     notes=(
         f"Simulated people have 1 to {MOST} rows, regressors that depend on their effects, and errors that last and "
