@@ -170,3 +170,22 @@ def test_a_release_is_read_again():
     again = dpi.first_difference("invest ~ value", stored, time="year").infer()
     pd.testing.assert_series_equal(again.params, results.params)
     assert "row before, by year" in str(again.summary())
+
+
+def test_wages_are_those_of_linearmodels():
+    from linearmodels import FirstDifferenceOLS, PanelOLS
+    from linearmodels.datasets import wage_panel
+
+    rows = wage_panel.load()
+    schema = dpi.Schema(lwage=dpi.Real(-4, 5), union=dpi.Boolean(), married=dpi.Boolean(), year=dpi.Integer(1980, 1987))
+    data = dpi.PublicData(rows, schema, rng=np.random.default_rng(1), id="nr", max_rows=8)
+    panel = rows.set_index(["nr", "year"])
+    given = {"cov_type": "clustered", "cluster_entity": True, "debiased": False}
+    theirs = PanelOLS.from_formula("lwage ~ union + married + EntityEffects", panel).fit(**given)
+    ours = dpi.ols("lwage ~ union + married + EntityEffects", data).fit(FREE)
+    np.testing.assert_allclose(ours.params, theirs.params, rtol=1e-3)
+    np.testing.assert_allclose(ours.bse, theirs.std_errors, rtol=1e-2)
+    theirs = FirstDifferenceOLS.from_formula("lwage ~ union + married", panel).fit(**given)
+    ours = dpi.first_difference("lwage ~ union + married", data, time="year").fit(FREE)
+    np.testing.assert_allclose(ours.params, theirs.params, rtol=1e-3)
+    np.testing.assert_allclose(ours.bse, theirs.std_errors, rtol=1e-2)

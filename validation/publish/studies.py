@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.studies import Rules
-from validation.common.pages import Column, first_run, grouped, output, picture, section, table, text
+from validation.common.pages import Column, first_run, grouped, output, picture, ranged, section, table, text
 from validation.entry.newcomer import SCRIPT
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
 from validation.planning.plan_real import PILOT, PRICE, ROWS
@@ -299,6 +299,30 @@ def bootstrap() -> str:
         table(output("bootstrap_coverage_direct"), beside),
         "Time and memory for a million rows (`python -m validation --only bootstrap_speed`):",
         picture("Seconds of one pass and of 200 replicates over a million rows", "bootstrap_speed"),
+    )
+
+
+@section("panels", "panels")
+def panels() -> str:
+    """Coverage, width and error within people, by population, estimator, size and price."""
+    found = output("panels")
+    columns = {
+        "population": "{population}",
+        "within": "{within}",
+        "n": "{n:,}",
+        "price": "`{price}`, {neighbors}",
+        "covered": "{coverage:.3f}",
+        "without privacy": "{without privacy:.3f}",
+        "width / without privacy": "{width / without privacy:.2f}",
+        "unbounded": "{unbounded:.1%}",
+        "RMSE / without privacy": "{RMSE / without privacy:.2f}",
+        "named as noise": "{named:.0%}",
+    }
+    return text(
+        f"The worse of two slopes; {ranged(found['replicates'], ',')} replicates, judged by the rule of all tables. "
+        "Infinite widths are medians of intervals that noise leaves unbounded.",
+        table(found, columns),
+        picture("Coverage and width of slopes within people, by the number of rows", "panels"),
     )
 
 
