@@ -9,6 +9,8 @@ import pytest
 from scipy import stats
 
 from validation.__main__ import Ran, completed, write_results
+from validation.common import code
+from validation.common.code import sources_of
 from validation.common.outputs import Options
 from validation.common.rule_errors import ends
 from validation.common.rules import (
@@ -27,9 +29,9 @@ from validation.common.rules import (
     judge_shares,
     looks_of,
 )
-from validation.common.study import Study, judged_once, kept, sources_of
+from validation.common.study import Study, judged_once, kept
 from validation.publish.claims import read_results
-from validation.scripts import SCRIPTS, TIMED, module_of
+from validation.scripts import SCRIPTS, TIMED
 
 LAST = len(LOOKS) - 1
 OPTIONS = {"seed": 1, "jobs": 1, "command": "python -m validation --quick"}
@@ -185,9 +187,27 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
 
 
 def test_the_state_of_the_code_is_that_of_all_that_a_script_is_made_of():
-    names = {path.name for path in sources_of("validation.regression.real_data")}
+    names = {path.name for path in sources_of("real_data")}
     assert {"real_data.py", "real_populations.py", "real_populations.toml", "newton_draws.py", "rules.py"} <= names
     assert "mean_tests.py" not in names
+
+
+def test_a_digest_is_of_what_a_script_needs_and_of_what_it_does(monkeypatch, tmp_path):
+    names = {path.relative_to(code.ROOT).as_posix() for path in sources_of("cdf_band")}
+    assert {"dpinfer/distributions/quantiles.py", "dpinfer/kernel/noise.py", "validation/common/study.py"} <= names
+    assert not any(name.startswith(("dpinfer/regression/", "dpinfer/resampling/")) for name in names)
+    path, found = tmp_path / "a.py", []
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    for text in (
+        "def f():\n    return 1\n",
+        'def f():\n    """Say."""\n\n    # one\n    return 1\n',
+        "def f():\n    return 2\n",
+    ):
+        path.write_text(text, encoding="utf-8")
+        code._tree.cache_clear()
+        found.append(code._digest.__wrapped__(path))
+    assert found[0] == found[1] != found[2]
+    code._tree.cache_clear()
 
 
 def test_what_a_claim_does_not_say_is_completed():
@@ -221,7 +241,7 @@ def test_every_script_is_there_and_judges_at_least_as_much_in_full_as_with_a_fre
         assert script.full >= script.quick > 0, name
         assert script.full >= script.fresh, name
         assert not (script.fresh and name in TIMED), name
-        assert next(iter(sources_of(module_of(name))), None), name
+        assert sources_of(name), name
 
 
 def test_the_gap_is_that_of_coverage_93_for_95():

@@ -23,18 +23,20 @@ from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 
 import dpinfer as dpi
+from validation.common.code import code_of
 from validation.common.outputs import OUTPUT, Options
 from validation.common.rules import SEED, Claim
-from validation.common.study import code_of, studied
+from validation.common.study import studied
 from validation.reasons import REASONS
 from validation.scripts import SCRIPTS, TIMED, module_of
 
 
 class Ran(NamedTuple):
-    """What a script showed, and the processor time that it took."""
+    """What a script showed, the processor time that it took, and the digest of the code that did."""
 
     claims: list[Claim]
     minutes: float
+    code: str = ""
 
 
 def run_script(name: str, arguments: Options) -> Ran:
@@ -45,13 +47,13 @@ def run_script(name: str, arguments: Options) -> Ran:
         stored = json.loads(state.read_text(encoding="utf-8"))
         if stored.pop("key") == key:
             print(f"{name}: done before")
-            return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"])
+            return Ran([Claim(**claim) for claim in stored["claims"]], stored["minutes"], code_of(name))
     print(f"{name}: {arguments.replicates:,} replicates")
     before = processor_minutes(ended=arguments.jobs > 1)
     claims = [
         completed(claim, name, arguments.replicates) for claim in studied(import_module(module_of(name)), arguments)
     ]
-    ran = Ran(claims, round(processor_minutes(ended=arguments.jobs > 1) - before, 2))
+    ran = Ran(claims, round(processor_minutes(ended=arguments.jobs > 1) - before, 2), code_of(name))
     state.parent.mkdir(parents=True, exist_ok=True)
     stored = {"key": key, "claims": [asdict(claim) for claim in claims], "minutes": ran.minutes}
     state.write_text(json.dumps(stored), encoding="utf-8")
@@ -86,10 +88,10 @@ def write_results(ran: Mapping[str, Ran], path: Path) -> None:
                 if name in rows and name not in ran:
                     rows[name].append([*cells])
     for name, found in ran.items():
-        rows[name] = [[*asdict(claim).values(), found.minutes] for claim in found.claims]
+        rows[name] = [[*asdict(claim).values(), found.minutes, found.code] for claim in found.claims]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["script", *Claim.__dataclass_fields__, "minutes"])
+        writer.writerow(["script", *Claim.__dataclass_fields__, "minutes", "code"])
         writer.writerows([name, *cells] for name, found in rows.items() for cells in found)
 
 

@@ -7,15 +7,12 @@ go on.
 
 from __future__ import annotations
 
-import ast
 import math
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, is_dataclass, replace
-from functools import cache, cached_property, partial
-from hashlib import sha256
+from functools import cached_property, partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,41 +21,15 @@ from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-import dpinfer
+from validation.common.code import code_of
 from validation.common.outputs import Options, write_table
 from validation.common.rules import ALARM, FAILED, LOOKS, OPEN, UNASKED, Claim, Rule, batches_of, looks_of
-
-ROOT = Path(__file__).parents[2]
 
 ENOUGH = 1000
 """Replicates of what is shown and not judged."""
 
 Drawn = dict[str, np.ndarray]
 """What was drawn of a cell: arrays with a row per replicate."""
-
-
-@cache
-def sources_of(module: str) -> frozenset[Path]:
-    """Return the files of validation that a script is made of: itself, what it imports, and what all share."""
-    waiting, found = [module], {*(ROOT / "validation" / "common").glob("*.py")}
-    while waiting:
-        path = ROOT.joinpath(*waiting.pop().split(".")).with_suffix(".py")
-        if not path.exists() or (path in found and path.parent.name != "common"):
-            continue
-        found.add(path)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.parent.name != "common" else ():
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("validation"):
-                waiting += [str(node.module), *(f"{node.module}.{one.name}" for one in node.names)]
-    return frozenset(path for one in found for path in (one, one.with_suffix(".toml")) if path.exists())
-
-
-@cache
-def code_of(name: str) -> str:
-    """Digest the library and all that a script is made of: parts of one state mean nothing beside those of another."""
-    paths = [*Path(dpinfer.__file__).parent.rglob("*.py")]
-    for script in (ROOT / "validation").glob(f"*/{name}.py"):
-        paths += sources_of(f"validation.{script.parent.name}.{name}")
-    return sha256(b"".join(path.read_bytes() for path in sorted({*paths}))).hexdigest()[:8]
 
 
 def kept(name: str, part: int | str, options: Options, compute: Callable[[], Any]) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
+from validation.common.code import code_of
 from validation.common.outputs import OUTPUT
 from validation.common.pages import Column, output, section, table, text
 from validation.common.rules import SEED, TAIL, Claim, Kind
@@ -30,7 +31,7 @@ TITLES = {
 def read_results(path: Path = RESULTS) -> pd.DataFrame:
     """Return a row per claim."""
     found = pd.read_csv(path, dtype={"ours": str, "error": str, "published": str}, keep_default_na=False)
-    missing = {"script", *Claim.__dataclass_fields__, "minutes"} - set(found.columns)
+    missing = {"script", *Claim.__dataclass_fields__, "minutes", "code"} - set(found.columns)
     if missing:
         raise ValueError(f"{path} lacks the columns {', '.join(sorted(missing))}: run python -m validation --full")
     return found
@@ -95,6 +96,22 @@ def claims() -> str:
         part = found[found["kind"] == kind]
         parts += [f"## {title}", _judged(part) if kind in JUDGED else _listed(part)]
     return text(*parts)
+
+
+def stale_scripts() -> list[str]:
+    """Return the scripts whose claims were made by other code than stands behind them now; times are no such claims."""
+    made = read_results().groupby("script", sort=False)["code"].first()
+    return [name for name, code in made.items() if name not in TIMED and code != code_of(name)]
+
+
+@section("claims", "stale")
+def stale() -> str:
+    """Which tables are older than the code that they judge."""
+    found, every = stale_scripts(), read_results()["script"].nunique() - len(TIMED)
+    if not found:
+        return f"All {every} scripts that judge more than times were run on the code as it is."
+    named = ", ".join(f"`{name}`" for name in found)
+    return f"{len(found)} of {every} scripts that judge more than times ran on earlier code: {named}."
 
 
 @section("claims", "times")
