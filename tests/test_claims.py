@@ -194,7 +194,7 @@ def test_the_state_of_the_code_is_that_of_all_that_a_script_is_made_of():
 
 def test_a_digest_is_of_what_a_script_needs_and_of_what_it_does(monkeypatch, tmp_path):
     names = {path.relative_to(code.ROOT).as_posix() for path in sources_of("cdf_band")}
-    assert {"dpinfer/distributions/quantiles.py", "dpinfer/kernel/noise.py", "validation/common/study.py"} <= names
+    assert {"dpinfer/distributions/quantiles.py", "dpinfer/kernel/price.py", "validation/common/study.py"} <= names
     assert not any(name.startswith(("dpinfer/regression/", "dpinfer/resampling/")) for name in names)
     path, found = tmp_path / "a.py", []
     monkeypatch.setattr(code, "ROOT", tmp_path)

@@ -98,20 +98,15 @@ def claims() -> str:
     return text(*parts)
 
 
-def stale_scripts() -> list[str]:
-    """Return the scripts whose claims were made by other code than stands behind them now; times are no such claims."""
-    made = read_results().groupby("script", sort=False)["code"].first()
-    return [name for name, code in made.items() if name not in TIMED and code != code_of(name)]
-
-
 @section("claims", "stale")
 def stale() -> str:
-    """Which tables are older than the code that they judge."""
-    found, every = stale_scripts(), read_results()["script"].nunique() - len(TIMED)
+    """Which tables are older than the code that they judge; times depend on more than code."""
+    made = read_results().groupby("script", sort=False)["code"].first()
+    made = made[~made.index.isin(TIMED)]
+    found = [f"`{name}`" for name, code in made.items() if code != code_of(name)]
     if not found:
-        return f"All {every} scripts that judge more than times were run on the code as it is."
-    named = ", ".join(f"`{name}`" for name in found)
-    return f"{len(found)} of {every} scripts that judge more than times ran on earlier code: {named}."
+        return f"All {len(made)} scripts that judge more than times ran on the code as it is."
+    return f"{len(found)} of {len(made)} scripts that judge more than times ran on earlier code: {', '.join(found)}."
 
 
 @section("claims", "times")
