@@ -193,7 +193,7 @@ def test_the_state_of_the_code_is_that_of_all_that_a_script_is_made_of():
 def test_what_a_claim_does_not_say_is_completed():
     plain = Claim("w", "d", "1", held=True)
     assert completed(plain, "newton_peers", 40).replicates == 40
-    assert completed(plain, "ols_speed", 15).kind == "time"
+    assert completed(plain, "ratios", 15).kind == "time"
     exact = completed(Claim("w", "d", "1", held=True, error="exact"), "proportion_exact", 1)
     assert (exact.kind, exact.replicates) == ("exact", 0)
 
