@@ -1,5 +1,6 @@
 """The rule by which tables of the validation scripts are judged, and the machine that draws, judges and stores."""
 
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +29,7 @@ from validation.common.rules import (
     looks_of,
 )
 from validation.common.study import Study, judged_once, kept, sources_of
+from validation.common.timing import Took, in_turns
 from validation.publish.claims import read_results
 from validation.scripts import SCRIPTS, TIMED, module_of
 
@@ -226,3 +228,23 @@ def test_every_script_is_there_and_judges_at_least_as_much_in_full_as_with_a_fre
 
 def test_the_gap_is_that_of_coverage_93_for_95():
     assert 0.05 + GAP * np.sqrt(0.05 * 0.95) == pytest.approx(0.07)
+
+
+def test_actions_are_timed_in_turn_as_often_as_time_allows_and_one_may_time_itself():
+    called = []
+
+    def waits():
+        called.append("waits")
+        time.sleep(0.06)
+
+    def tells():
+        called.append("tells")
+        return Took(3.0, 2.0)
+
+    found = in_turns({"waits": waits, "tells": tells}, 2, rest=0.0)
+    assert called == ["waits", "tells"] * 3
+    assert found["waits"].shape == (2, 2)
+    assert found["waits"][:, 0].min() >= 0.06
+    np.testing.assert_array_equal(found["tells"], [[3, 2]] * 2)
+    assert len(in_turns({"waits": waits, "tells": tells}, 9, rest=0.0, most=7.0)["tells"]) == 2
+    assert len(in_turns({"tells": tells}, 9, most=1.0)["tells"]) == 1
