@@ -179,6 +179,8 @@ class CellSum(FeatureSum):
     def add(self, batch: Batch) -> Ints:
         """Sum features, or count rows, in every cell (sets, G d); see `RowSum.add`."""
         cells, encoded = self.encode(batch.cells, batch.size)
+        if encoded is not None and not self.axes:  # all rows are in the one cell; those that are dropped are zero
+            return encoded.reshape(-1, batch.sets, batch.size // batch.sets).sum(axis=2).T.astype(np.int64)
         each = self.size + 1  # the last of each set collects rows in no cell
         if batch.sets > 1:
             cells = cells + np.repeat(np.arange(batch.sets) * each, batch.size // batch.sets)
@@ -201,7 +203,7 @@ class CellSum(FeatureSum):
                     keep = rows[0] > 0 if keep is None else keep & (rows[0] > 0)
                     rows = None
         if keep is not None:
-            cells = np.where(keep, cells, self.size)
+            np.copyto(cells, self.size, where=~keep)
         return cells, rows if rows is None or self.counted else rows[1:]
 
     def _cells(self, raw: Mapping[str, Cells], count: int) -> tuple[Places, Flags | None]:
