@@ -70,20 +70,28 @@ def sorted_places(rows: PointRows, source: Source) -> list[Sorted]:
 
     def kept(cells: Mapping[str, Cells], part: Slice) -> NDArray[Any]:
         places, groups = rows.encode(cells, part.rows)
-        places, groups = places[groups < size], groups[groups < size]
+        inside = groups < size
+        places = places[inside]
         if size == 1:
             return places
+        groups = groups[inside]
         return groups * points + places if together else np.stack([groups, places])
 
     pieces = source.pieces(Pass(rows.columns, kept, threads=1 if memory else None))
     dtype = rows.dtype if size == 1 else np.int64
-    if together and not memory:
+    if isinstance(source, Table):  # no second copy of what may be the largest array of all
+        keys, end = np.empty(source.rows if together else (2, source.rows), dtype=dtype), 0
+        for piece in pieces:
+            start, end = end, end + piece.shape[-1]
+            keys[..., start:end] = piece
+        keys = keys[..., :end]
+    elif together:
         with Spill(1, dtype, 1) as spill:
             for piece in pieces:
                 spill.append(0, piece)
             keys = spill.read(0, writable=True)[:, 0]
     else:
-        keys = np.concatenate([np.zeros(0 if together else (2, 0), dtype=dtype), *pieces], axis=-1)
+        keys = np.concatenate([np.zeros((2, 0), dtype=dtype), *pieces], axis=-1)
     if not together:
         found, places = keys[:, np.lexsort(keys[::-1])]
         return np.split(places, np.searchsorted(found, np.arange(1, size)))

@@ -192,10 +192,11 @@ class Curve:
         Values are clamped to the bounds of the column: what was beyond them is in an outer piece.
         """
         piece = np.zeros(1, dtype=np.intp) if self.column is None else self._inner.at_or_below(values[self.column])
+        end = np.empty(len(piece))
+        # Pieces are places of the tables, so that nothing wraps: the mode is the quickest.
         for place, low, high in zip(self.places, self.lower * UNIT, self.upper * UNIT, strict=True):
-            # A piece is a place of the tables, whatever it holds.
-            np.maximum(rows[place], low.take(piece, mode="clip"), out=rows[place])
-            np.minimum(rows[place], high.take(piece, mode="clip"), out=rows[place])
+            np.maximum(rows[place], low.take(piece, out=end, mode="wrap"), out=rows[place])
+            np.minimum(rows[place], high.take(piece, out=end, mode="wrap"), out=rows[place])
 
 
 @dataclass(frozen=True, eq=False)
