@@ -6,7 +6,7 @@ A feature block is a bounded numeric expression, or an expression times the code
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,14 @@ UNIT = 2**GRID_BITS
 """The number 1 on the grid."""
 
 
+@lru_cache(maxsize=4)
+def _ends(size: int) -> Array:
+    """Return -UNIT and UNIT so many times (2, size): numpy clips by arrays four times as fast as by numbers."""
+    ends = np.repeat([[-float(UNIT)], [float(UNIT)]], size, axis=1)
+    ends.flags.writeable = False
+    return ends
+
+
 _FEW = 8
 """Among fewer cuts a search is as fast as anything."""
 
@@ -38,13 +46,13 @@ class Cuts:
     """Increasing numbers (k,): `at_or_below` says how many of them each of other numbers is not below."""
 
     def __init__(self, values: Array) -> None:
-        self._values, self._even = values, False
-        if len(values) >= _FEW:
-            self._cells, self._even = 2 * len(values), True
-            with np.errstate(all="ignore"):
-                self._scale = float(self._cells / (values[-1] - values[0]))
-                held = self._cell(values)
-            self._even = bool(np.isfinite(self._scale) and (np.diff(held) > 0).all())
+        self._values, self._cells, self._even = values, 2 * len(values), False
+        if len(values) < _FEW:
+            return
+        with np.errstate(all="ignore"):
+            self._scale = float(self._cells / (values[-1] - values[0]))
+            held = self._cell(values)
+        self._even = bool(np.isfinite(self._scale) and (np.diff(held) > 0).all())
         if self._even:
             self._only = np.full(self._cells + 1, np.inf)
             self._only[held] = values
@@ -53,8 +61,8 @@ class Cuts:
     def at_or_below(self, numbers: Array) -> NDArray[np.intp]:
         """Count the cuts at or below each number (m,), all of them finite: a whole number from 0 to k.
 
-        No number is in a higher cell of an even grid than one above it, for every operation on the way to its cell
-        keeps the order. So only the cut in its own cell needs a look; where one cell has several cuts there is a search.
+        No number is in a higher cell of an even grid than one above it, for every operation on the way to a cell keeps
+        the order. So only the cut in its own cell needs a look; where one cell has several cuts there is a search.
         """
         if not self._even:
             found: NDArray[np.intp] = self._values.searchsorted(numbers, side="right")
@@ -65,9 +73,11 @@ class Cuts:
         return found
 
     def _cell(self, numbers: Array) -> NDArray[np.intp]:
-        place = numbers - self._values[0]
-        place *= self._scale
-        return np.clip(place, 0.0, float(self._cells), out=place).astype(np.intp)
+        with np.errstate(all="ignore"):  # what overflows is in an outer cell
+            place: Array = numbers - self._values[0]
+            place *= self._scale
+            np.clip(place, 0.0, float(self._cells), out=place)
+        return place.astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +139,11 @@ class Block:
         label = ":".join(([] if self.constant else [self.expression.text]) + list(self.factors)) or "1"
         return (label,) if self.width == 1 else tuple(f"{label}[{index}]" for index in range(1, self.width + 1))
 
-    def encode(
-        self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], box: tuple[Array, Array], out: Array
-    ) -> None:
+    def encode(self, values: Mapping[str, Array], levels: Mapping[str, NDArray[np.intp]], out: Array) -> None:
         """Write the block's integer features of a batch, whole numbers in [-UNIT, UNIT], to ``out`` (width, m).
 
         Values are coerced and clamped. Rounding a multiple ``u c`` of a whole number c, with ``abs(u) <= 1``, never
-        exceeds ``abs(c)``: the norm of the block's row is at most that of its code. ``box`` is that of `to_grid`.
+        exceeds ``abs(c)``: the norm of the block's row is at most that of its code.
         """
         if self.factors:
             index = np.ravel_multi_index([levels[name] for name in self.factors], self.shape)
@@ -150,16 +158,14 @@ class Block:
         if self.constant:
             out[0] = UNIT
             return
-        self.to_grid(self.expression.evaluate(values), box, out[0])
+        self.to_grid(self.expression.evaluate(values), out[0])
 
-    def to_grid(self, value: Array, box: tuple[Array, Array], out: Array) -> None:
-        """Scale, clamp and round the numeric part: ``out`` (m,) receives whole numbers in [-UNIT, UNIT].
-
-        ``box`` holds -UNIT and UNIT, m times each: numpy is four times as fast with them as with two numbers.
-        """
+    def to_grid(self, value: Array, out: Array) -> None:
+        """Scale, clamp and round the numeric part: ``out`` (m,) receives whole numbers in [-UNIT, UNIT]."""
+        least, largest = _ends(len(out))
         np.subtract(value, self.center, out=out)
         np.multiply(out, UNIT / self.half, out=out)
-        np.fmin(np.fmax(out, box[0], out=out), box[1], out=out)  # NaN, too, comes to lie in the box
+        np.fmin(np.fmax(out, least, out=out), largest, out=out)  # NaN, too, comes to lie in the box
         np.rint(out, out=out)
 
 

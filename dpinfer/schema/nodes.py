@@ -87,9 +87,9 @@ def _evaluate(node: Node, values: Mapping[str, NDArray[np.float64]]) -> Any:
     if node.operation != "power":
         return _OPERATIONS[node.operation](*arguments)
     # The same multiplications, in the same order, bound the result in dpinfer.schema.intervals.
-    base, (first, *digits) = arguments[0], f"{int(node.value):b}"
-    result = base if first == "1" else np.ones_like(base)
-    for digit in digits:
+    base, digits = arguments[0], f"{int(node.value):b}"
+    result = base if digits[0] == "1" else np.ones_like(base)
+    for digit in digits[1:]:
         result = result * result
         if digit == "1":
             result = result * base

@@ -180,7 +180,7 @@ class CellSum(FeatureSum):
         """Sum features, or count rows, in every cell (sets, G d); see `RowSum.add`."""
         cells, encoded = self.encode(batch.cells, batch.size)
         if encoded is not None and not self.axes:  # all rows are in the one cell; those that are dropped are zero
-            added = encoded.reshape(len(encoded), batch.sets, batch.size // batch.sets).sum(axis=2)
+            added: Array = encoded.reshape(len(encoded), batch.sets, batch.size // batch.sets).sum(axis=2)
             return added.T.astype(np.int64)
         each = self.size + 1  # the last of each set collects rows in no cell
         if batch.sets > 1:

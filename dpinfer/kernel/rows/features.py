@@ -174,24 +174,24 @@ class Features:
         keep, outside = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
         with np.errstate(all="ignore"):
             coerced, values = dict[str, Array](), dict[str, Array]()
-            clamps = {*self._evaluated, *(curve.column for curve in curves)}
+            needed = {*self._evaluated, *(curve.column for curve in curves)}
             for name, column in declared.items():
                 coerced[name] = value = column.coerce(raw[name])
                 finite, (lower, upper) = np.isfinite(value), column.limits
                 keep &= finite
                 if self.count_clamped:
                     outside |= (value < lower) | (value > upper)
-                if name in clamps:
+                if name in needed:
                     values[name] = clamped(value, finite, (lower, upper))
             levels = {name: declared[name].level_index(values[name]) for name in self.basis.factors}
-            start, box = 0, (np.full(size, -float(UNIT)), np.full(size, float(UNIT)))
+            start = 0
             for block, bare in zip(self.basis.blocks, self._bare, strict=True):
                 mine = rows[start : start + block.width]
                 start += block.width
                 if bare is None:
-                    block.encode(values, levels, box, mine)
+                    block.encode(values, levels, mine)
                 else:
-                    block.to_grid(coerced[bare], box, mine[0])
+                    block.to_grid(coerced[bare], mine[0])
             for curve in curves:
                 curve.force(values, rows)
             if self.where is not None:
