@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -197,15 +196,13 @@ def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> li
     top = scores.scores(scores.stretch(np.clip(scores.peak, edges, bounds[1:] - 1)))
     heads = np.minimum(scores.starts(cut[:-1] + 1), bounds[1:]) - edges
     tails = np.where(np.diff(cut) > 0, bounds[1:] - scores.starts(cut[1:]), 0)
-    parts = [
-        (_terms(scores.scores(cut[:-1]) - top, heads, scale), np.arange(count)),
-        (_terms(scores.scores(cut[1:]) - top, tails, scale), np.arange(count)),
-        *_inner_sums(scores, cut, top, scale),
-    ]
-    blocks = np.concatenate([part for _, part in parts])
-    sums = np.concatenate([part for part, _ in parts])[np.argsort(blocks, kind="stable")].tolist()
-    ends = [0, *np.cumsum(np.bincount(blocks, minlength=count)).tolist()]
-    exact = [math.fsum(sums[begin:end]) for begin, end in pairwise(ends)]  # rounded once
+    outer = [_terms(scores.scores(cut[:-1]) - top, heads, scale), _terms(scores.scores(cut[1:]) - top, tails, scale)]
+    inner, sizes = [np.zeros(0)], np.zeros(count, dtype=np.int64)
+    for sums, blocks in _inner_sums(scores, cut, top, scale):  # block after block
+        inner.append(sums)
+        sizes += np.bincount(blocks, minlength=count)
+    each = np.split(np.concatenate(inner), np.cumsum(sizes)[:-1])
+    exact = [math.fsum([*two, *sums.tolist()]) for *two, sums in zip(*outer, each, strict=True)]  # rounded once
     extra = np.rint(scale * np.log(exact))
     return [int(score) + int(more) for score, more in zip(top.tolist(), extra.tolist(), strict=True)]
 
