@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,20 +69,28 @@ def sorted_places(rows: PointRows, source: Source) -> list[Sorted]:
 
     def kept(cells: Mapping[str, Cells], part: Slice) -> NDArray[Any]:
         places, groups = rows.encode(cells, part.rows)
-        places, groups = places[groups < size], groups[groups < size]
+        inside = groups < size
+        places = places[inside]
         if size == 1:
             return places
+        groups = groups[inside]
         return groups * points + places if together else np.stack([groups, places])
 
     pieces = source.pieces(Pass(rows.columns, kept, threads=1 if memory else None))
     dtype = rows.dtype if size == 1 else np.int64
-    if together and not memory:
+    if isinstance(source, Table):  # no second copy of what may be the largest array of all
+        keys, end = np.empty(source.rows if together else (2, source.rows), dtype=dtype), 0
+        for piece in pieces:
+            start, end = end, end + piece.shape[-1]
+            keys[..., start:end] = piece
+        keys = keys[..., :end]
+    elif together:
         with Spill(1, dtype, 1) as spill:
             for piece in pieces:
                 spill.append(0, piece)
             keys = spill.read(0, writable=True)[:, 0]
     else:
-        keys = np.concatenate([np.zeros(0 if together else (2, 0), dtype=dtype), *pieces], axis=-1)
+        keys = np.concatenate([np.zeros((2, 0), dtype=dtype), *pieces], axis=-1)
     if not together:
         found, places = keys[:, np.lexsort(keys[::-1])]
         return np.split(places, np.searchsorted(found, np.arange(1, size)))
@@ -189,15 +196,13 @@ def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> li
     top = scores.scores(scores.stretch(np.clip(scores.peak, edges, bounds[1:] - 1)))
     heads = np.minimum(scores.starts(cut[:-1] + 1), bounds[1:]) - edges
     tails = np.where(np.diff(cut) > 0, bounds[1:] - scores.starts(cut[1:]), 0)
-    parts = [
-        (_terms(scores.scores(cut[:-1]) - top, heads, scale), np.arange(count)),
-        (_terms(scores.scores(cut[1:]) - top, tails, scale), np.arange(count)),
-        *_inner_sums(scores, cut, top, scale),
-    ]
-    blocks = np.concatenate([part for _, part in parts])
-    sums = np.concatenate([part for part, _ in parts])[np.argsort(blocks, kind="stable")].tolist()
-    ends = [0, *np.cumsum(np.bincount(blocks, minlength=count)).tolist()]
-    exact = [math.fsum(sums[begin:end]) for begin, end in pairwise(ends)]  # rounded once
+    outer = [_terms(scores.scores(cut[:-1]) - top, heads, scale), _terms(scores.scores(cut[1:]) - top, tails, scale)]
+    inner, sizes = [np.zeros(0)], np.zeros(count, dtype=np.int64)
+    for sums, blocks in _inner_sums(scores, cut, top, scale):  # block after block
+        inner.append(sums)
+        sizes += np.bincount(blocks, minlength=count)
+    each = np.split(np.concatenate(inner), np.cumsum(sizes)[:-1])
+    exact = [math.fsum([*two, *sums.tolist()]) for *two, sums in zip(*outer, each, strict=True)]  # rounded once
     extra = np.rint(scale * np.log(exact))
     return [int(score) + int(more) for score, more in zip(top.tolist(), extra.tolist(), strict=True)]
 

@@ -13,6 +13,7 @@ import numpy as np
 from dpinfer.checks import require
 from dpinfer.errors import SchemaError
 from dpinfer.schema.columns import Integer
+from dpinfer.schema.grid import Cuts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,7 +183,17 @@ class BinsAxis(Axis):
 
     def place(self, values: Mapping[str, Array]) -> NDArray[np.intp]:
         """See `Axis.place`."""
-        return _bin_of(values[self.name], self.edges)
+        return self._places(values[self.name])
+
+    @cached_property
+    def _inner(self) -> Cuts:
+        return Cuts(np.array(self.edges[1:-1], dtype=np.float64))
+
+    def _places(self, values: Array) -> NDArray[np.intp]:
+        place = self._inner.at_or_below(values)
+        if not self.covers:
+            np.copyto(place, -1, where=(values < self.edges[0]) | (values > self.edges[-1]))
+        return place
 
     @cached_property
     def lookup(self) -> NDArray[np.intp] | None:
@@ -193,7 +204,7 @@ class BinsAxis(Axis):
         column = self.schema[self.name]
         if not isinstance(column, Integer) or column.missing_codes or column.width >= _TABLE_LIMIT:
             return None
-        return _bin_of(column.lower + np.arange(column.width + 1), self.edges)
+        return self._places(column.lower + np.arange(column.width + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,21 +250,3 @@ class MirroredAxis(ExpressionAxis):
 def _increasing(given: tuple[float, ...]) -> bool:
     edges = np.asarray(given, dtype=np.float64)
     return bool(edges.ndim == 1 and edges.size > 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all())
-
-
-def _bin_of(values: Array, given: tuple[float, ...]) -> NDArray[np.intp]:
-    edges, last = np.asarray(given, dtype=np.float64), len(given) - 2
-    width = edges[-1] - edges[0]
-    even = np.abs(edges - np.linspace(edges[0], edges[-1], edges.size)).max() <= 1e-3 * width / edges.size
-    if np.isfinite(edges.size / width) and even:
-        # Guess the bin by division, and move by one where the edges say so: the same bins as by search.
-        with np.errstate(over="ignore"):
-            guess = (values - edges[0]) * ((last + 1) / width)
-        place: NDArray[np.intp] = np.clip(guess, 0.0, float(last)).astype(np.intp)
-        place -= values < edges[place]
-        place += values >= edges[place + 1]
-    else:
-        place = np.searchsorted(edges, values, side="right") - 1
-    place[place > last] = -1
-    place[values == edges[-1]] = last
-    return place.astype(np.intp, copy=False)

@@ -850,15 +850,22 @@ def column_from_dict(declaration: Mapping[str, Any]) -> Column:
 def clamped_values(
     schema: Mapping[str, Any], names: Iterable[str], raw: Mapping[str, NDArray[Any] | Coded], count: int
 ) -> tuple[dict[str, Array], NDArray[np.bool_]]:
-    """Coerce and clamp cells of columns (NaN to the lower bound); and say which rows have a number in all of them."""
+    """Coerce and clamp cells of columns; and say which rows have a number in all of them."""
     values: dict[str, Array] = {}
     keep = np.ones(count, dtype=bool)
     for name in names:
         cells = schema[name].coerce(raw[name])
-        keep &= np.isfinite(cells)
-        lower, upper = schema[name].limits
-        values[name] = np.fmin(np.fmax(cells, lower), upper)
+        finite = np.isfinite(cells)
+        keep &= finite
+        values[name] = clamped(cells, finite, schema[name].limits)
     return values, keep
+
+
+def clamped(cells: Array, finite: NDArray[np.bool_], limits: tuple[float, float]) -> Array:
+    """Clamp coerced cells (m,); those that are not ``finite`` to the lower bound."""
+    values: Array = np.clip(cells, *limits)
+    np.copyto(values, limits[0], where=~finite)
+    return values
 
 
 CELL_CLASSES = ("valid", "clamped low", "clamped high", "missing", "impossible", "unknown level")

@@ -6,7 +6,7 @@ A feature block is a bounded numeric expression, or an expression times the code
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,56 @@ GRID_BITS = 19
 
 UNIT = 2**GRID_BITS
 """The number 1 on the grid."""
+
+
+@lru_cache(maxsize=4)
+def _ends(size: int) -> Array:
+    """Return -UNIT and UNIT so many times (2, size): numpy clips by arrays four times as fast as by numbers."""
+    ends = np.repeat([[-float(UNIT)], [float(UNIT)]], size, axis=1)
+    ends.flags.writeable = False
+    return ends
+
+
+_FEW = 8
+"""Among fewer cuts a search is as fast as anything."""
+
+
+class Cuts:
+    """Increasing numbers (k,): `at_or_below` says how many of them each of other numbers is not below."""
+
+    def __init__(self, values: Array) -> None:
+        self._values, self._cells, self._even = values, 2 * len(values), False
+        if len(values) < _FEW:
+            return
+        with np.errstate(all="ignore"):
+            self._scale = float(self._cells / (values[-1] - values[0]))
+            held = self._cell(values)
+        self._even = bool(np.isfinite(self._scale) and (np.diff(held) > 0).all())
+        if self._even:
+            self._only = np.full(self._cells + 1, np.inf)
+            self._only[held] = values
+            self._below = np.searchsorted(held, np.arange(self._cells + 1))
+
+    def at_or_below(self, numbers: Array) -> NDArray[np.intp]:
+        """Count the cuts at or below each number (m,), all of them finite: a whole number from 0 to k.
+
+        No number is in a higher cell of an even grid than one above it, for every operation on the way to a cell keeps
+        the order. So only the cut in its own cell needs a look; where one cell has several cuts there is a search.
+        """
+        if not self._even:
+            found: NDArray[np.intp] = self._values.searchsorted(numbers, side="right")
+            return found
+        cell = self._cell(numbers)
+        found = self._below.take(cell, mode="clip")
+        found += numbers >= self._only.take(cell, mode="clip")
+        return found
+
+    def _cell(self, numbers: Array) -> NDArray[np.intp]:
+        with np.errstate(all="ignore"):  # what overflows is in an outer cell
+            place: Array = numbers - self._values[0]
+            place *= self._scale
+            np.clip(place, 0.0, float(self._cells), out=place)
+        return place.astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,21 +160,16 @@ class Block:
             return
         self.to_grid(self.expression.evaluate(values), out[0])
 
-    def to_grid(self, value: Array, out: Array, keep: NDArray[np.bool_] | None = None) -> None:
-        """Scale, clamp and round the numeric part.
-
-        ``out`` (m,) receives whole numbers in [-UNIT, UNIT]; ``keep`` (m,) becomes False where the value
-        is not finite.
-        """
-        if keep is not None:
-            keep &= np.isfinite(value)
+    def to_grid(self, value: Array, out: Array) -> None:
+        """Scale, clamp and round the numeric part: ``out`` (m,) receives whole numbers in [-UNIT, UNIT]."""
+        least, largest = _ends(len(out))
         np.subtract(value, self.center, out=out)
         np.multiply(out, UNIT / self.half, out=out)
-        np.fmin(np.fmax(out, -UNIT, out=out), UNIT, out=out)  # NaN, too, comes to lie in the box
+        np.fmin(np.fmax(out, least, out=out), largest, out=out)  # NaN, too, comes to lie in the box
         np.rint(out, out=out)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Curve:
     """Features that share columns, in a box for each piece of the range of their column; one box if there are several.
 
@@ -143,14 +188,21 @@ class Curve:
         """Whether it is a smaller set than what every feature is clipped to in any case."""
         return bool((self.lower > -1).any() or (self.upper < 1).any())
 
+    @cached_property
+    def _inner(self) -> Cuts:
+        return Cuts(self.edges[1:-1])
+
     def force(self, values: Mapping[str, Array], rows: Array) -> None:
         """Clip the features of each row, in place, to the box of the piece that the row's value is in.
 
-        Coerced values beyond the bounds, and NaN, count as in an outer piece.
+        Values are clamped to the bounds of the column: what was beyond them is in an outer piece.
         """
-        piece = 0 if self.column is None else np.searchsorted(self.edges[1:-1], values[self.column], side="right")
+        piece = np.zeros(1, dtype=np.intp) if self.column is None else self._inner.at_or_below(values[self.column])
+        end = np.empty(len(piece))
+        # Pieces are places of the tables, so that nothing wraps: the mode is the quickest.
         for place, low, high in zip(self.places, self.lower * UNIT, self.upper * UNIT, strict=True):
-            np.minimum(np.maximum(rows[place], low[piece], out=rows[place]), high[piece], out=rows[place])
+            np.maximum(rows[place], low.take(piece, out=end, mode="wrap"), out=rows[place])
+            np.minimum(rows[place], high.take(piece, out=end, mode="wrap"), out=rows[place])
 
 
 @dataclass(frozen=True, eq=False)

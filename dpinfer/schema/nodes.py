@@ -87,8 +87,9 @@ def _evaluate(node: Node, values: Mapping[str, NDArray[np.float64]]) -> Any:
     if node.operation != "power":
         return _OPERATIONS[node.operation](*arguments)
     # The same multiplications, in the same order, bound the result in dpinfer.schema.intervals.
-    base, result = arguments[0], np.ones_like(arguments[0])
-    for digit in f"{int(node.value):b}":
+    base, digits = arguments[0], f"{int(node.value):b}"
+    result = base if digits[0] == "1" else np.ones_like(base)
+    for digit in digits[1:]:
         result = result * result
         if digit == "1":
             result = result * base

@@ -11,6 +11,7 @@ from dpinfer.errors import FormulaError, OptionError, SchemaError, UnknownColumn
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
 from dpinfer.schema.axes import BinsAxis, ConditionAxis, LevelsAxis
 from dpinfer.schema.expressions import axis_from_dict, compile_condition, compile_expression, condition_axis
+from dpinfer.schema.grid import Cuts
 
 SCHEMA = Schema(
     x=Real(-5, 7), k=Integer(-40, 60), few=Integer(3, 6), many=Integer(0, 100), b=Boolean(), g=Category(["z", 2, "a"])
@@ -52,6 +53,30 @@ def test_equal_bins_are_those_of_numpy(bins, values):
     place = BinsAxis(SCHEMA, "x", tuple(edges.tolist())).place({"x": np.array(values, dtype=float)})
     assert (place >= 0).all()
     assert np.array_equal(np.bincount(place, minlength=bins), np.histogram(values, bins, range=(-5, 7))[0])
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        np.linspace(-8, 8, 129)[1:-1],
+        np.linspace(17.3, 88.1, 4097)[1:-1],
+        np.linspace(1e15, 1e15 + 20, 129)[1:-1],
+        np.linspace(-1e-300, 1e-300, 129)[1:-1],
+        np.linspace(-8e307, 8e307, 129)[1:-1],
+        np.arange(126) * 5e-324,
+        np.geomspace(1e-6, 1e6, 126),
+        np.sort(np.random.default_rng(1).normal(size=126)),
+        np.array([0.5]),
+        np.zeros(0),
+    ],
+)
+def test_cuts_at_or_below_a_number_are_those_that_a_search_finds(cuts):
+    cuts = np.unique(cuts)
+    rng = np.random.default_rng(2)
+    low, high = (cuts[0], cuts[-1]) if cuts.size else (0.0, 1.0)
+    anywhere = [low + (high / 2 - low / 2) * rng.uniform(-0.1, 2.1, 2000), np.array([0.0, -0.0, 1e308, -1e308])]
+    numbers = np.concatenate([cuts, np.nextafter(cuts, np.inf), np.nextafter(cuts, -np.inf), *anywhere])
+    assert np.array_equal(Cuts(cuts).at_or_below(numbers), np.searchsorted(cuts, numbers, side="right"))
 
 
 def test_wide_integers_and_reals_are_not_looked_up():

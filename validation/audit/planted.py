@@ -100,9 +100,7 @@ def forgotten_column() -> Any:
 def no_clamp() -> Any:
     """Leave the clamp of a bare column out: cells beyond its bounds count as they are, up to 16 times the bound."""
 
-    def wrong(block: Block, value: Any, out: Any, keep: Any = None) -> None:
-        if keep is not None:
-            keep &= np.isfinite(value)
+    def wrong(block: Block, value: Any, out: Any) -> None:
         scaled = np.nan_to_num((value - block.center) * (2.0**19 / block.half))
         np.rint(np.clip(scaled, -(2.0**23), 2.0**23), out=out)
 

@@ -179,12 +179,15 @@ class CellSum(FeatureSum):
     def add(self, batch: Batch) -> Ints:
         """Sum features, or count rows, in every cell (sets, G d); see `RowSum.add`."""
         cells, encoded = self.encode(batch.cells, batch.size)
+        if encoded is not None and not self.axes:  # all rows are in the one cell; those that are dropped are zero
+            added: Array = encoded.reshape(len(encoded), batch.sets, batch.size // batch.sets).sum(axis=2)
+            return added.T.astype(np.int64)
         each = self.size + 1  # the last of each set collects rows in no cell
         if batch.sets > 1:
             cells = cells + np.repeat(np.arange(batch.sets) * each, batch.size // batch.sets)
         features = [None] if encoded is None else list(encoded)
-        added = [np.bincount(cells, one, batch.sets * each).reshape(batch.sets, each)[:, :-1] for one in features]
-        return np.stack(added, axis=-1).reshape(batch.sets, -1).astype(np.int64, copy=False)
+        each_one = [np.bincount(cells, one, batch.sets * each).reshape(batch.sets, each)[:, :-1] for one in features]
+        return np.stack(each_one, axis=-1).reshape(batch.sets, -1).astype(np.int64, copy=False)
 
     def encode(self, raw: Mapping[str, Cells], count: int) -> tuple[Places, Array | None]:
         """Map a batch: the cell of each row, ``size`` for rows in no cell, and whole numbers (d, m), zero for these.
@@ -201,7 +204,7 @@ class CellSum(FeatureSum):
                     keep = rows[0] > 0 if keep is None else keep & (rows[0] > 0)
                     rows = None
         if keep is not None:
-            cells = np.where(keep, cells, self.size)
+            np.copyto(cells, self.size, where=~keep)
         return cells, rows if rows is None or self.counted else rows[1:]
 
     def _cells(self, raw: Mapping[str, Cells], count: int) -> tuple[Places, Flags | None]:
@@ -225,7 +228,8 @@ class CellSum(FeatureSum):
 
     def _by_value(self, raw: Mapping[str, Cells]) -> Places | None:
         """Cells of coded columns, by reading each of their values once; the same as the long way."""
-        cells, stride = np.zeros(1, dtype=np.intp), self.size
+        cells: Places | None = None
+        stride = self.size
         for axis in self.axes:
             coded = raw[axis.name] if axis.columns == (axis.name,) else None
             if not isinstance(coded, Coded):
@@ -236,8 +240,9 @@ class CellSum(FeatureSum):
             values, keep = clamped_values(self.schema, (axis.name,), each, count)
             place = axis.place(values)
             keep &= (place >= 0) & (place < axis.size)
-            cells = cells + np.where(keep, place * stride, self.size)[coded.positions]
-        return np.minimum(cells, self.size, out=cells)
+            mine = np.where(keep, place * stride, self.size).take(coded.positions, mode="clip")
+            cells = mine if cells is None else np.add(cells, mine, out=cells)
+        return None if cells is None else np.minimum(cells, self.size, out=cells)
 
     def _looked_up(self, raw: Mapping[str, Cells]) -> Places | None:
         """Cells of an array of whole numbers by one look-up; the same as the long way, which reads them as floats."""

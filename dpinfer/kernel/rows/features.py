@@ -17,6 +17,7 @@ import numpy as np
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.rows.base import Array, Cells, Flags, Ints, RowSum
 from dpinfer.privacy.sensitivity import Norm, RowBounds
+from dpinfer.schema.columns import clamped
 from dpinfer.schema.grid import UNIT, Basis, Block, Curve, groups_of, widened
 
 if TYPE_CHECKING:
@@ -199,14 +200,16 @@ class Features:
         rows = np.empty((self.basis.width, size)) if out is None else out
         keep, outside = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
         with np.errstate(all="ignore"):
-            coerced = {name: column.coerce(raw[name]) for name, column in declared.items()}
-            values: dict[str, Array] = {}
-            for name in self._evaluated:
-                value, (lower, upper) = coerced[name], declared[name].limits
-                keep &= np.isfinite(value)
+            coerced, values = dict[str, Array](), dict[str, Array]()
+            needed = {*self._evaluated, *(curve.column for curve in curves)}
+            for name, column in declared.items():
+                coerced[name] = value = column.coerce(raw[name])
+                finite, (lower, upper) = np.isfinite(value), column.limits
+                keep &= finite
                 if self.count_clamped:
                     outside |= (value < lower) | (value > upper)
-                values[name] = np.fmin(np.fmax(value, lower), upper)  # NaN to the lower bound
+                if name in needed:
+                    values[name] = clamped(value, finite, (lower, upper))
             levels = {name: declared[name].level_index(values[name]) for name in self.basis.factors}
             start = 0
             for block, bare in zip(self.basis.blocks, self._bare, strict=True):
@@ -214,10 +217,10 @@ class Features:
                 start += block.width
                 if bare is None:
                     block.encode(values, levels, mine)
-                else:  # also says which rows are dropped for it
-                    block.to_grid(coerced[bare], mine[0], keep)
+                else:
+                    block.to_grid(coerced[bare], mine[0])
             for curve in curves:
-                curve.force(coerced, rows)
+                curve.force(values, rows)
             if self.where is not None:
                 keep &= self.where.evaluate(values) > 0.5
             if self.clip is not None:

@@ -243,4 +243,5 @@ class PointRows:
                 offset *= self.points
             # Clamped values are numbers within the bounds, so the offset is one, and is cut to a whole number.
             points = np.clip(offset, 0, self.points - 1, out=offset).astype(self.dtype)
-        return points, np.where(keep, group, tree.size)
+            np.copyto(group, tree.size, where=~keep)
+        return points, group
