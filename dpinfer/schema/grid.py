@@ -6,7 +6,7 @@ A feature block is a bounded numeric expression, or an expression times the code
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,13 +15,14 @@ from dpinfer.privacy.sensitivity import RowBounds
 from dpinfer.schema.nodes import Expression, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from dpinfer.schema.schema import Schema
 
     Array = NDArray[np.float64]
+    Places = NDArray[np.intp]
 
 GRID_BITS = 19
 """Features are multiples of ``2**-GRID_BITS`` in [-1, 1]."""
@@ -46,38 +47,63 @@ class Cuts:
     """Increasing numbers (k,): `at_or_below` says how many of them each of other numbers is not below."""
 
     def __init__(self, values: Array) -> None:
-        self._values, self._cells, self._even = values, 2 * len(values), False
+        self._values = values
+        self._cells: Callable[[Array], Places] | None = None
         if len(values) < _FEW:
             return
         with np.errstate(all="ignore"):
-            self._scale = float(self._cells / (values[-1] - values[0]))
-            held = self._cell(values)
-        self._even = bool(np.isfinite(self._scale) and (np.diff(held) > 0).all())
-        if self._even:
-            self._only = np.full(self._cells + 1, np.inf)
-            self._only[held] = values
-            self._below = np.searchsorted(held, np.arange(self._cells + 1))
+            scale = float(2 * len(values) / (values[-1] - values[0]))
+            about = (partial(self._octaves, about=values[place]) for place in (len(values) // 2, 0))
+            for cells in (partial(self._even, scale=scale), *about) if np.isfinite(scale) else ():
+                held = cells(values)
+                if (np.diff(held) > 0).all():
+                    self._cells, self._only = cells, np.full(held[-1] + 1, np.inf)
+                    self._only[held] = values
+                    self._below = np.searchsorted(held, np.arange(held[-1] + 1))
+                    return
 
-    def at_or_below(self, numbers: Array) -> NDArray[np.intp]:
+    def at_or_below(self, numbers: Array) -> Places:
         """Count the cuts at or below each number (m,), all of them finite: a whole number from 0 to k.
 
-        No number is in a higher cell of an even grid than one above it, for every operation on the way to a cell keeps
-        the order. So only the cut in its own cell needs a look; where one cell has several cuts there is a search.
+        No number is in a higher cell than one above it. So only the cut in its own cell needs a look; where one cell
+        has several cuts there is a search.
         """
-        if not self._even:
-            found: NDArray[np.intp] = self._values.searchsorted(numbers, side="right")
+        if self._cells is None:
+            found: Places = self._values.searchsorted(numbers, side="right")
             return found
-        cell = self._cell(numbers)
+        with np.errstate(all="ignore"):  # what overflows is in an outer cell
+            cell = self._cells(numbers)
         found = self._below.take(cell, mode="clip")
         found += numbers >= self._only.take(cell, mode="clip")
         return found
 
-    def _cell(self, numbers: Array) -> NDArray[np.intp]:
-        with np.errstate(all="ignore"):  # what overflows is in an outer cell
-            place: Array = numbers - self._values[0]
-            place *= self._scale
-            np.clip(place, 0.0, float(self._cells), out=place)
+    def _even(self, numbers: Array, scale: float) -> Places:
+        """Cells of equal width from the first cut to the last: each step to them keeps the order."""
+        place: Array = numbers - self._values[0]
+        place *= scale
+        np.clip(place, 0.0, 2.0 * len(self._values), out=place)
         return place.astype(np.intp)
+
+    def _octaves(self, numbers: Array, about: float) -> Places:
+        """Half octaves to both sides of a number: sign, exponent and first bit of the difference from it.
+
+        A difference is rounded, and the leading bits of a float, those of a negative one reversed, are cut off: neither
+        puts a number before one that is not below it.
+        """
+        low, high = _leading(self._values[[0, -1]] - about).tolist()
+        place = _leading(numbers - about)
+        np.clip(place, low, high, out=place)
+        place -= low
+        return place
+
+
+def _leading(numbers: Array) -> Places:
+    """Return sign, exponent and first bit of each number, which is overwritten, as one whole number in their order."""
+    numbers += 0.0  # the zeros are one number
+    bits = numbers.view(np.int64)
+    bits ^= (bits >> 63) & np.int64(2**63 - 1)
+    bits >>= 51
+    return bits
 
 
 @dataclass(frozen=True, eq=False)

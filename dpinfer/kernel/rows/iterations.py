@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from math import frexp
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from dpinfer.kernel.rows.base import Array, Batch, Ints, Places
 from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
 from dpinfer.kernel.rows.products import upper_pattern
 from dpinfer.privacy.sensitivity import Norm, norm_above
-from dpinfer.schema.grid import GRID_BITS, UNIT
+from dpinfer.schema.grid import GRID_BITS, UNIT, Cuts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -610,9 +610,6 @@ _MOST_BINS = 2**14
 _STEPS = 2.0**12
 """Parts of 1 in which lengths of people's vectors are measured."""
 
-_FEW = 8
-"""Among fewer cuts a search is as fast as anything."""
-
 
 @dataclass(frozen=True, eq=False)
 class Bins:
@@ -683,67 +680,14 @@ class Bins:
             number = (looked.z if self.of == "coordinate" else looked.labels)[self.place]
         else:
             number = getattr(looked, self.of)
-        found = self.bins(number)
+        found = self.between.at_or_below(number)
         np.copyto(found, self.size, where=~kept)
         return np.bincount(found, minlength=self.size + 1)[:-1].astype(np.int64)
 
-    def bins(self, numbers: Array) -> Places:
-        """Return how many cuts each number (m,) is not below.
-
-        No number is in a higher cell than one above it. So where every cell has one cut at most, only the cut in its
-        own cell needs a look; else there is a search.
-        """
-        if self._grid is None:
-            found: Places = np.searchsorted(self.cuts, numbers, side="right")
-            return found
-        cells, below, only = self._grid
-        cell = cells(numbers)
-        found = below.take(cell)
-        found += numbers >= only.take(cell)
-        return found
-
     @cached_property
-    def _grid(self) -> tuple[Callable[[Array], Places], Places, Array] | None:
-        """Cells; of each how many cuts are in lower ones, and its own cut, or infinity; None if one has several."""
-        if len(self.cuts) < _FEW or not self.cuts[-1] - self.cuts[0] > 1 / LARGEST:
-            return None
-        middle, first = (partial(self._octaves, about=self.cuts[place]) for place in (len(self.cuts) // 2, 0))
-        for cells in (self._even, middle, first):
-            mine = cells(self.cuts)
-            if (np.diff(mine) > 0).all():
-                only = np.full(mine[-1] + 1, np.inf)
-                only[mine] = self.cuts
-                return cells, np.searchsorted(mine, np.arange(len(only))), only
-        return None
-
-    def _even(self, numbers: Array) -> Places:
-        """Cells of equal width from the first cut to the last."""
-        steps = 2 * len(self.cuts)
-        place: Array = numbers - self.cuts[0]
-        place *= steps / (self.cuts[-1] - self.cuts[0])
-        np.fmin(np.fmax(place, 0.0, out=place), steps, out=place)
-        return place.astype(np.intp)
-
-    def _octaves(self, numbers: Array, about: float) -> Places:
-        """Half octaves to both sides of a number: sign, exponent and first bit of the difference from it.
-
-        A difference is rounded, and the leading bits of a float, those of a negative one reversed, are cut off: neither
-        puts a number before one that is not below it.
-        """
-        low, high = _leading(self.cuts[[0, -1]] - about).tolist()
-        place = _leading(numbers - about)
-        np.minimum(np.maximum(place, low, out=place), high, out=place)
-        place -= low
-        return place
-
-
-def _leading(numbers: Array) -> Places:
-    """Return sign, exponent and first bit of each number, which is overwritten, as one whole number in their order."""
-    numbers += 0.0  # the zeros are one number
-    bits = numbers.view(np.int64)
-    bits ^= (bits >> 63) & np.int64(2**63 - 1)
-    bits >>= 51
-    return bits
+    def between(self) -> Cuts:
+        """The cuts, as what finds the bin of a number."""
+        return Cuts(self.cuts)
 
 
 @lru_cache(maxsize=256)

@@ -64,7 +64,7 @@ def around(cuts):
 )
 def test_a_number_is_in_the_bin_that_a_search_finds(cuts):
     numbers = around(cuts)
-    found = Bins("it", "linear", cuts).bins(numbers)
+    found = Bins("it", "linear", cuts).between.at_or_below(numbers)
     assert found.tolist() == np.searchsorted(cuts, numbers, side="right").tolist()
 
 
