@@ -128,8 +128,8 @@ class Rows(stage.Data):
         OptionError
             If it is something else.
         """
-        advice = getattr(release, "advice", None)
-        if not isinstance(advice, tuple) or release.kind != "quality":
+        advice = getattr(release, "advice", None) if getattr(release, "kind", None) == "quality" else None
+        if not isinstance(advice, tuple):
             raise OptionError("release", type_of(release), "a Release of dpi.quality")
         asked, mine = release.schema, self._schema
         self._advice = tuple(
