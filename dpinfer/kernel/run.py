@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from dpinfer.errors import MeasurementFailedError, OptionError, SourceFailedError, type_of
 from dpinfer.kernel.blocks import block_run
@@ -14,6 +14,7 @@ from dpinfer.kernel.sampling import Draws, check_scales, room
 from dpinfer.kernel.sources.base import Source, Table, no_warnings
 from dpinfer.kernel.stage import Above, Context, Largest, Place, Resampled
 from dpinfer.kernel.sums import exact_sums, replicate_sums
+from dpinfer.privacy.accounting import ChoiceLaw
 from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw, StageRelease
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def run(
     measured = planned(procedure, context, rehearse=draws.private)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
+        if draws.private and law.family in get_args(ChoiceLaw):
+            draws.place((0, 0), cast("ChoiceLaw", law.family), law.scales[0])  # of equal scores: it loads what draws
     stages: list[StageRelease] = []
 
     def release(*charge_ids: str) -> Release:
