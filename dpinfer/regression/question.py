@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -123,14 +124,8 @@ class Newton(Procedure):
     def plan(self, context: Context) -> Plan:
         """Return the stages."""
         parameter = self.kind.default if self.parameter is None else float(self.parameter)
-        return Plan(
-            self.columns(context.schema),
-            self.kind,
-            parameter,
-            context,
-            scales=self.ranges is not False,
-            robust=self.cov_type == "HC1",
-        )
+        scales, robust = self.ranges is not False, self.cov_type == "HC1"
+        return _plan(self.columns(context.schema), self.kind, parameter, context, scales, robust)
 
     def resolve(self, context: Context) -> Self:  # noqa: ARG002
         """Return the same question with ranges decided."""
@@ -276,6 +271,10 @@ class Newton(Procedure):
             shown |= {"average_slope": slope, "average_changes": changes}
             shown["notes"] += (f"Sums for average marginal effects took {float(MARGINS):.0%} of the price.",)
         return GLMResults(estimated, found, link=self.kind.link(), counts=self.kind.kind == "log", **shown)
+
+
+_plan = lru_cache(maxsize=16)(Plan)
+"""One plan for all stages of a question, and for what is inferred from them."""
 
 
 def estimated_from(
