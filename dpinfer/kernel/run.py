@@ -33,13 +33,15 @@ def run(
     draws: Draws,
     charge: Callable[[Plan], str] | None,
     ready: Callable[[Plan], None] | None = None,
+    plans: dict[tuple[str, Context], Plan] | None = None,
     dataset: str | None = None,
     version: str | None = None,
 ) -> Release:
     """Run a procedure on rows.
 
     ``source`` opens the rows, after the charge, and ``ready`` refuses before it what they do not serve. ``charge``
-    charges the ledger and returns the charge's id; it is None where nobody is protected.
+    charges the ledger and returns the charge's id; it is None where nobody is protected. ``plans`` holds those
+    of the same declarations, which serve a question again.
 
     Everything that can fail for a public reason fails before the charge: each stage is priced, and those of
     confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
@@ -53,7 +55,7 @@ def run(
             "procedure", type_of(procedure), "a question, such as dpi.mean(...) or a Procedure of your own"
         )
     procedure = procedure.resolve(context)
-    measured = planned(procedure, context, rehearse=draws.private)
+    measured = planned(procedure, context, rehearse=draws.private, plans=plans)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
         if draws.private and law.family in get_args(ChoiceLaw):

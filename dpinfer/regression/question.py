@@ -145,13 +145,12 @@ class Newton(Procedure):
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
-        _ = columns.maps, columns.weight
+        _ = columns.maps, columns.weight, columns.independent  # each is refused where there is none
         if self.cov_type != "HC1" and schema.rows_per_unit > 1:
             raise NotProvedError(
                 f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
                 'cov_type="HC1", which is clustered by person'
             )
-        columns.refuse_collinear()
         binary, log = self.kind.kind == "binary", self.kind.kind == "log"
         if self.weights is not None and not (binary or self.model == "ols"):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")

@@ -263,9 +263,15 @@ def noiseless_estimates(
 # Estimates from fits
 
 
-def fitted(design: Design, frame: pd.DataFrame, price: Privacy, rng: np.random.Generator) -> Fit:
+def simulated(design: Design, frame: pd.DataFrame, rng: np.random.Generator, like: PublicData | None) -> PublicData:
+    """Return a data set, whose plans are those of one before it."""
+    if like is None:
+        return PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
+    return like.with_rows(frame, rng)
+
+
+def fitted(design: Design, data: PublicData, price: Privacy) -> Fit:
     """Bind, fit and read the results, as a user would; see `read_results`."""
-    data = PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
     return read_results(design.procedure.bind(data).fit(price), design)
 
 
@@ -363,16 +369,18 @@ def _run_by_fits(design: Design, task: Task) -> pa.Table:
     not_drawn, baselines = [""] * count, [None] * count
     not_fitted = [[""] * count for _ in prices]
     compared = design.truth is None or len(design.truth) > 0
+    data: PublicData | None = None
     for index, columns in _data_sets(design, task, not_drawn, baselines):
         frame = pd.DataFrame(columns)
         for price in prices:
             try:
-                fits[price][index] = fitted(design, frame, design.privacy[price], noises[price])
+                data = simulated(design, frame, noises[price], data)
+                fits[price][index] = fitted(design, data, design.privacy[price])
             except Exception as error:
                 not_fitted[price][index] = f"{type(error).__name__}: {error}"
         if compared and any(one is not None and np.isfinite(one[3]).all() for one in (fit[index] for fit in fits)):
             with suppress(Exception):  # a price that is not served
-                without[index] = fitted(design, frame, HARDLY_NOISY, hardly)
+                without[index] = fitted(design, simulated(design, frame, hardly, data), HARDLY_NOISY)
     found = []
     for price in prices:
         failures = [one or other for one, other in zip(not_drawn, not_fitted[price], strict=True)]
