@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
@@ -234,7 +235,7 @@ class Release:
         """Show as HTML in a notebook."""
         return release_report(self).html()
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The public schema of the data."""
         return Schema.from_dict(self.question["schema"])
