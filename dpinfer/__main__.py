@@ -15,9 +15,6 @@ import numpy as np
 import dpinfer as dpi
 from dpinfer.command import exit_code
 from dpinfer.errors import OptionError
-from dpinfer.reporting.page import MARKER, Picture, Section, page_html, paragraph, section_text
-from dpinfer.tour.chapters import CHAPTERS
-from dpinfer.tour.showing import SHOWING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,6 +45,8 @@ def staged_folder(target: Path) -> Iterator[Path]:
     OSError
         If nothing can be written there.
     """
+    from dpinfer.reporting.page import MARKER  # noqa: PLC0415  (help loads nothing of the tour)
+
     if not target.parent.is_dir():
         raise OptionError("out", str(target), f"a folder inside one that exists; {target.parent} does not")
     exists = target.exists()
@@ -92,6 +91,10 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> int:
     OSError
         If nothing can be written there.
     """
+    from dpinfer.reporting.page import Picture, Section, page_html, paragraph, section_text  # noqa: PLC0415  (as above)
+    from dpinfer.tour.chapters import CHAPTERS  # noqa: PLC0415  (as above)
+    from dpinfer.tour.showing import SHOWING  # noqa: PLC0415  (as above)
+
     with staged_folder(target) as folder, chdir(folder):
         names: dict[str, Any] = {**SHOWING, "budget": budget}
         sections = []

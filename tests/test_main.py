@@ -20,6 +20,9 @@ from dpinfer import __main__ as main
 from dpinfer.__main__ import PAGE
 from dpinfer.display.report import number
 from dpinfer.errors import DPInferError
+from dpinfer.reporting.page import Section, section_text
+from dpinfer.tour import chapters as told
+from dpinfer.tour.showing import SHOWING
 from tests.linear import gram_ols
 from tests.reporting.test_page import Tags
 
@@ -90,12 +93,12 @@ def test_the_page_is_whole_and_needs_no_other_file(made):
 
 def test_the_page_and_the_terminal_have_every_chapter_in_order(made):
     places = []
-    for place, (title, _) in enumerate(main.CHAPTERS, 1):
+    for place, (title, _) in enumerate(told.CHAPTERS, 1):
         places.append(made.page.index(f'<h2 id="heading-{place}">{place}. {title}</h2>'))
         assert f'<section id="section-{place}" aria-labelledby="heading-{place}">' in made.page
     assert places == sorted(places)
-    steps = re.findall(rf"^\[(\d+)/{len(main.CHAPTERS)}\] (.*)$", made.out, flags=re.MULTILINE)
-    assert steps == [(str(place), title) for place, (title, _) in enumerate(main.CHAPTERS, 1)]
+    steps = re.findall(rf"^\[(\d+)/{len(told.CHAPTERS)}\] (.*)$", made.out, flags=re.MULTILINE)
+    assert steps == [(str(place), title) for place, (title, _) in enumerate(told.CHAPTERS, 1)]
     assert made.out.isascii()
     assert "\r" not in made.out
 
@@ -178,16 +181,16 @@ def test_a_budget_that_is_too_small_is_told(again):
 
 def test_a_budget_that_is_too_small_to_be_shared_is_told_and_its_table_left_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {**main.SHOWING, "budget": dpi.ZCDP(1e-6)}
-    chapters = dict(main.CHAPTERS)
+    names = {**SHOWING, "budget": dpi.ZCDP(1e-6)}
+    chapters = dict(told.CHAPTERS)
     for title in ("The public schema", "The budget and its ledger"):
         chapters[title](names)
-    text = main.section_text(main.Section("", chapters["A plan before the next charge"](names)))
+    text = section_text(Section("", chapters["A plan before the next charge"](names)))
     assert "OptionError: procedure='rate_marriage ~ age' is not valid" in text
     assert "Plan: nothing is charged yet" in text  # of the one question
     assert "shares" not in names
     names["results"] = SimpleNamespace(nobs=-5.0)  # as noise may leave it
-    text = main.section_text(main.Section("", chapters["Any model, block by block"](names)))
+    text = section_text(Section("", chapters["Any model, block by block"](names)))
     assert "OptionError: nobs=-5.0 is not valid" in text
     assert "ordered logit, standard errors in parentheses" not in text
     assert "Spent before: " in text
@@ -250,7 +253,7 @@ def test_a_failure_on_the_way_leaves_everything_as_it_was(exists, error, tmp_pat
     target = tmp_path / "report"
     if exists:
         target.mkdir()
-    monkeypatch.setattr(main, "CHAPTERS", (*main.CHAPTERS[:2], ("Bad luck", fail)))
+    monkeypatch.setattr(told, "CHAPTERS", (*told.CHAPTERS[:2], ("Bad luck", fail)))
     result = run("--out", target)
     assert result.code == 2
     assert result.err.count("\n") == 1
@@ -263,7 +266,7 @@ def test_another_error_is_not_swallowed_but_still_cleaned_up(tmp_path, monkeypat
     def fail(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "CHAPTERS", (*main.CHAPTERS[:2], ("Stop", fail)))
+    monkeypatch.setattr(told, "CHAPTERS", (*told.CHAPTERS[:2], ("Stop", fail)))
     with pytest.raises(KeyboardInterrupt):
         run("--out", tmp_path / "report")
     assert names(tmp_path) == set()

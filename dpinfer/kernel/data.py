@@ -128,8 +128,8 @@ class Rows(stage.Data):
         OptionError
             If it is something else.
         """
-        advice = getattr(release, "advice", None)
-        if not isinstance(advice, tuple) or release.kind != "quality":
+        advice = getattr(release, "advice", None) if getattr(release, "kind", None) == "quality" else None
+        if not isinstance(advice, tuple):
             raise OptionError("release", type_of(release), "a Release of dpi.quality")
         asked, mine = release.schema, self._schema
         self._advice = tuple(
@@ -394,7 +394,7 @@ class PublicData(Rows):
     True
     """
 
-    __slots__ = ("_neighbors", "_rng")
+    __slots__ = ("_neighbors", "_plans", "_rng")
 
     def __init__(
         self,
@@ -412,6 +412,7 @@ class PublicData(Rows):
         super().__init__(source, schema, id, max_rows)
         self._neighbors: Neighbors = neighbors
         self._rng = rng
+        self._plans: dict[tuple[str, stage.Context], Plan] = {}
 
     @property
     def neighbors(self) -> Neighbors:
@@ -427,6 +428,28 @@ class PublicData(Rows):
     def public(self) -> bool:
         """These rows need no protection."""
         return True
+
+    def with_rows(self, source: object, rng: np.random.Generator) -> PublicData:
+        """Return other rows, declared alike, for simulation: what was planned for these serves those, too.
+
+        Parameters
+        ----------
+        source : DataFrame, path, query or engine
+        rng : numpy.random.Generator
+            Source of the simulated noise.
+
+        Returns
+        -------
+        PublicData
+
+        Raises
+        ------
+        UnknownColumnError, DataError, OptionError
+            As `PublicData`.
+        """
+        found = PublicData(source, self.schema, rng=rng, neighbors=self._neighbors)
+        found._plans = self._plans
+        return found
 
     def frame(self) -> pd.DataFrame:
         """Return the rows, with the column that tells people apart where they are the unit: they need no protection."""
@@ -453,7 +476,15 @@ class PublicData(Rows):
         """Price a procedure and measure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
         draws = SimulatedDraws(self._rng)
         return self._noted(
-            run(procedure, self.context(privacy), source=self._open, ready=self._ready, draws=draws, charge=None)
+            run(
+                procedure,
+                self.context(privacy),
+                source=self._open,
+                ready=self._ready,
+                draws=draws,
+                charge=None,
+                plans=self._plans,
+            )
         )
 
     def __repr__(self) -> str:

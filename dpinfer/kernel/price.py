@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,7 +97,9 @@ class PricedStage:
 
     def released(self, values: Sequence[int]) -> StageRelease:
         """Return what the stage released, with a copy of its settings: a procedure may write to what it is handed."""
-        return StageRelease(self.names, tuple(values), self.steps, self.law, deepcopy(self.stage.settings))
+        return StageRelease(
+            self.names, tuple(values), self.steps, self.law, json.loads(json.dumps(self.stage.settings))
+        )
 
 
 # Copies
@@ -186,14 +188,21 @@ def _copied(value: Any, schema: Schema, known: Known) -> Any:  # noqa: PLR0911  
     raise OptionError("stage", kind.__name__, "parts of the kernel's own types, and plain numbers and texts")
 
 
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, bool], ...]:
+    """Return the names of a record's fields, and which hold an array."""
+    return tuple((one.name, one.type in _ARRAYS) for one in fields(kind))
+
+
 def _record(value: Any, schema: Schema, known: Known) -> Any:
     """Rebuild a record: with arrays only where it holds them, and with what is demanded of it."""
-    kind, parts = type(value), {}
-    for f in fields(value):
-        part = getattr(value, f.name)
-        parts[f.name] = part if f.name == "estimator" else _copied(part, schema, known)
-        if isinstance(parts[f.name], np.ndarray) and f.type not in _ARRAYS:
-            raise OptionError(f.name, "array", "a plain number, text or part of the kernel's own types")
+    kind: Any = type(value)
+    parts = {}
+    for name, holds_array in _fields_of(kind):
+        part = getattr(value, name)
+        parts[name] = part if name == "estimator" else _copied(part, schema, known)
+        if not holds_array and isinstance(parts[name], np.ndarray):
+            raise OptionError(name, "array", "a plain number, text or part of the kernel's own types")
     made = kind(**parts)
     _CHECKS.get(kind, lambda _: None)(made)
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from dpinfer.errors import MeasurementFailedError, OptionError, SourceFailedError, type_of
 from dpinfer.kernel.blocks import block_run
@@ -14,6 +14,7 @@ from dpinfer.kernel.sampling import Draws, check_scales, room
 from dpinfer.kernel.sources.base import Source, Table, no_warnings
 from dpinfer.kernel.stage import Above, Context, Largest, Place, Resampled
 from dpinfer.kernel.sums import exact_sums, replicate_sums
+from dpinfer.privacy.accounting import ChoiceLaw
 from dpinfer.release.laws import ABOVE, BELOW, NOT_REACHED, NoiseLaw, StageRelease
 
 if TYPE_CHECKING:
@@ -32,13 +33,15 @@ def run(
     draws: Draws,
     charge: Callable[[Plan], str] | None,
     ready: Callable[[Plan], None] | None = None,
+    plans: dict[tuple[str, Context], Plan] | None = None,
     dataset: str | None = None,
     version: str | None = None,
 ) -> Release:
     """Run a procedure on rows.
 
     ``source`` opens the rows, after the charge, and ``ready`` refuses before it what they do not serve. ``charge``
-    charges the ledger and returns the charge's id; it is None where nobody is protected.
+    charges the ledger and returns the charge's id; it is None where nobody is protected. ``plans`` holds those
+    of the same declarations, which serve a question again.
 
     Everything that can fail for a public reason fails before the charge: each stage is priced, and those of
     confidential rows are rehearsed on public ones. The whole price is on disk before any row is read, and a crash never
@@ -52,9 +55,11 @@ def run(
             "procedure", type_of(procedure), "a question, such as dpi.mean(...) or a Procedure of your own"
         )
     procedure = procedure.resolve(context)
-    measured = planned(procedure, context, rehearse=draws.private)
+    measured = planned(procedure, context, rehearse=draws.private, plans=plans)
     for law in sorted((stage.law for stage in measured.stages), key=room):  # the strictest says what is served
         check_scales(law, context.privacy)
+        if draws.private and law.family in get_args(ChoiceLaw):
+            draws.place((0, 0), cast("ChoiceLaw", law.family), law.scales[0])  # of equal scores: it loads what draws
     stages: list[StageRelease] = []
 
     def release(*charge_ids: str) -> Release:

@@ -87,7 +87,7 @@ def private_choice(scores: Sequence[int], law: ChoiceLaw, scale: float) -> int:
     is raised to that, so that scores fit into 64 bits: the first changes no difference between scores, the second makes
     the range of a change no larger.
     """
-    from opendp import prelude as opendp  # noqa: PLC0415  (imported when first needed: it is slow to load)
+    from opendp import prelude as opendp  # noqa: PLC0415  (slow to load: first in the rehearsal, before the charge)
 
     opendp.enable_features("contrib")
     measure = opendp.zero_concentrated_divergence() if law == "gumbel" else opendp.max_divergence()

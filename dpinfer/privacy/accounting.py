@@ -17,7 +17,7 @@ import json
 import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -311,9 +311,9 @@ def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
     """
     base, array = float(_positive(scale)[0]), _positive(weights)
     distinct, where = np.unique(array, return_inverse=True)
-    products = base * distinct
-    for place, weight in enumerate(distinct):
-        if binary(products[place]) < binary(base) * binary(weight):
+    products, exact = base * distinct, binary(base)
+    for place, weight in enumerate(distinct.tolist()):
+        if binary(float(products[place])) < exact * binary(weight):
             products[place] = math.nextafter(products[place], math.inf)
     scales: NDArray[np.float64] = products[where.reshape(-1)]
     return scales
@@ -377,6 +377,7 @@ def reserved_cost(amount: Privacy, rehearsed: Cost, *, sums: int, total: Privacy
     return gaussian_cost(amount, scales=np.full(sums, least_scale(total, most))).larger(rehearsed)
 
 
+@lru_cache(maxsize=256, typed=True)
 def _price_squared(price: Privacy, law: Law) -> Fraction:
     """Return the largest (sensitivity/scale)^2 that a price allows: mu^2 = 2 rho, or epsilon^2."""
     if law not in get_args(Law):

@@ -6,6 +6,7 @@ import math
 import re
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from numbers import Rational, Real
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ _FRACTION = re.compile(r"[0-9]+(/[0-9]+)?")
 _LARGEST = math.nextafter(math.inf, 0.0)
 
 
+@lru_cache(maxsize=2**12)
 def decimal(number: float) -> Fraction:
     """Return the decimal that a finite float prints as, so that 0.1 means one tenth."""
     return Fraction(repr(float(number)))
@@ -25,7 +27,7 @@ def decimal(number: float) -> Fraction:
 
 def binary(number: float) -> Fraction:
     """Return the value that a finite float has in memory: what a sampler computes with."""
-    return Fraction(number)
+    return Fraction(*number.as_integer_ratio())
 
 
 def exactly(given: object, read: Callable[[float], Fraction] = decimal) -> Fraction | None:
@@ -75,14 +77,22 @@ def sqrt_above(value: Fraction, read: Callable[[float], Fraction] = decimal) -> 
 def _nearest(value: Fraction, read: Callable[[float], Fraction], power: int, *, up: bool) -> float:
     """Walk from two steps beyond a guess to the first float that is on the right side of the root."""
     ahead, back = (math.inf, 0.0) if up else (0.0, math.inf)
+    over, under = value.numerator, value.denominator
+
+    def beyond(candidate: float) -> int:
+        """Return a whole number with the sign of the candidate's power less the value: both times what divides them."""
+        found = read(candidate)
+        return int(found.numerator**power * under - over * found.denominator**power)
+
     try:
         if power == 1 or value == 0:
             candidate = float(value)
         else:  # of a number near 1: to within a few units in the last place, at any magnitude
-            shift = (value.denominator.bit_length() - value.numerator.bit_length()) // 2
-            candidate = math.ldexp(math.sqrt(value * Fraction(4) ** shift), -shift)
+            shift = (under.bit_length() - over.bit_length()) // 2
+            near = (over << 2 * shift) / under if shift >= 0 else over / (under << -2 * shift)
+            candidate = math.ldexp(math.sqrt(near), -shift)
         candidate = min(math.nextafter(math.nextafter(candidate, back), back), _LARGEST)
-        while (read(candidate) ** power < value) if up else (read(candidate) ** power > value):
+        while beyond(candidate) < 0 if up else beyond(candidate) > 0:
             candidate = math.nextafter(candidate, ahead)
     except (OverflowError, ValueError):  # of a root, or beyond the largest float
         raise PrivacyUnitError("an amount is too large for a floating point number") from None

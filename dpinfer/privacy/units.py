@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Context, Decimal
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 
@@ -81,6 +82,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return epsilon
 
 
+@lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down to 12 digits.
 

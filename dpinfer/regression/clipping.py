@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 if TYPE_CHECKING:
     from dpinfer.privacy.sensitivity import Norm
@@ -192,7 +192,7 @@ class Lengths:
         """
         squares = self.edge * 2.0 ** (np.arange(-16, 16) / 4)
         missed, blur = self.excess(squares), squares * noise * np.sqrt(width)
-        half = np.hypot(other, stats.norm.isf(0.025) * drift * np.hypot(missed, blur))
+        half = np.hypot(other, -special.ndtri(0.025) * drift * np.hypot(missed, blur))
         best = int(np.argmin(half / np.maximum(1 - LOST * blur / size, _LEAST_LEFT)))
         return float(np.sqrt(squares[best])), float(missed[best])
 
@@ -254,7 +254,7 @@ def folded_quantile(alpha: float, bias: Array) -> Array:
     """Return the 1 - alpha quantile of the size of a normal variable of variance 1 with these means (k,)."""
     # Far from zero one side is all there is, and quantiles of noncentral chi-squared laws lose digits.
     near = np.interp(bias, *_table(float(alpha)))
-    return np.asarray(np.where(bias > 10.0, bias + stats.norm.isf(alpha), near))
+    return np.asarray(np.where(bias > 10.0, bias - special.ndtri(alpha), near))
 
 
 def folded_tail(distance: Array, bias: Array) -> Array:

@@ -282,8 +282,9 @@ class Columns:
         """Return regressors and response (p + 1, m) of the same rows."""
         return np.asarray(self.maps @ self.public_features(ranges))
 
-    def refuse_collinear(self) -> None:
-        """Refuse conditions and levels of which one is a combination of the others in every row.
+    @cached_property
+    def independent(self) -> bool:
+        """Whether no condition or level is a combination of the others in every row: true, or it is refused.
 
         Public rows lie at the bounds of numeric columns, at the constants that the formula names, and between them.
 
@@ -312,6 +313,7 @@ class Columns:
         often[:1] = True
         kept = np.flatnonzero(often)
         _refuse_dependent(design[kept], [self.names[place] for place in kept])
+        return True
 
     def scaled(self, ranges: Mapping[str, tuple[float, float]]) -> Scaled:
         """Orthogonalise the regressors on public rows: columns uniform over these ranges, or over declared bounds.

@@ -585,7 +585,7 @@ class RegressionInference(Inference):
     def lengthened(self) -> float:
         """By which part clipping lengthens an interval of a slope at most."""
         variances, biases, _ = self._spread(np.eye(len(self.names)))
-        return float((folded_quantile(0.05, biases / np.sqrt(variances)) / stats.norm.isf(0.025)).max() - 1)
+        return float((folded_quantile(0.05, biases / np.sqrt(variances)) / -special.ndtri(0.025)).max() - 1)
 
 
 def _squared(loadings: Array, covariance: Array) -> Array:

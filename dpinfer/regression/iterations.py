@@ -13,10 +13,11 @@ start. Whatever is chosen here is a function of released numbers and public fact
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from scipy import optimize
@@ -32,7 +33,7 @@ from dpinfer.regression.models import ResidualLaw, Tables, constant, intercept_f
 from dpinfer.statistics.arrays import symmetric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from dpinfer.kernel.rows.iterations import RoundFrame
     from dpinfer.kernel.stage import Context
@@ -239,6 +240,33 @@ class Iteration:
         return np.asarray(np.linalg.inv(self.whiten).T)
 
 
+_Found = TypeVar("_Found")
+
+_KEPT = 256
+"""Readings that a plan keeps: those of a rehearsal and a run."""
+
+
+def _read_once(method: Callable[..., _Found]) -> Callable[..., _Found]:
+    """Keep what a method of a plan finds in the same released stages: each stage, and inference, ask for it again."""
+
+    def mark(given: Any) -> Any:
+        parts = given.values() if isinstance(given, Mapping) else given if isinstance(given, tuple) else (given,)
+        return tuple(one if isinstance(one, str | int) else id(one) for one in parts)
+
+    @wraps(method)
+    def found(self: Plan, *given: Any) -> _Found:
+        key = (method.__name__, *map(mark, given))
+        known = self.kept.get(key)
+        if known is None:
+            known = given, method(self, *given)  # with what was given, whose identity is then no other's
+            if len(self.kept) >= _KEPT:
+                self.kept.clear()
+            self.kept[key] = known
+        return known[1]
+
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Stages of one regression.
@@ -262,6 +290,7 @@ class Plan:
     context: Context
     scales: bool = True
     robust: bool = True
+    kept: dict[Any, tuple[Any, Any]] = field(default_factory=dict, init=False, repr=False)
 
     # Shares of the price
 
@@ -349,6 +378,7 @@ class Plan:
                 f"{privacy} asks for more noise than can be drawn: ask for a larger share of the budget"
             )
 
+    @_read_once
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
         """Return one stage."""
         build = {
@@ -541,6 +571,7 @@ class Plan:
             **options,
         )
 
+    @_read_once
     def begun(self, stage: StageRelease) -> Start:
         """Read what the start released, and find the first point."""
         settings, width = stage.settings, len(self.columns.names)
@@ -595,6 +626,7 @@ class Plan:
 
     # Counts
 
+    @_read_once
     def _position(self, before: Mapping[str, StageRelease]) -> tuple[Start, Array, Array, float]:
         """Return the start, the point of the next iteration, its coordinates W, and about the variance of residuals."""
         start = self.begun(before["start"])
@@ -606,7 +638,7 @@ class Plan:
             spread = min(1.0, 1.0 / start.unit) if counts else 1.0
             return start, point, _whitening(start.second * start.weight), spread
         kind = "again" if "again" in before else "first"
-        found = self.iteration(before, kind)
+        found = self.iteration(before[kind], kind)
         whiten, lost = found.whiten, self.hessian_floor([found])
         white = whiten.T @ found.hessian @ whiten
         values, vectors = np.linalg.eigh(0.5 * (white + white.T))
@@ -739,7 +771,7 @@ class Plan:
         """Noise of a coordinate of the point of the last iteration, or of the next one if it is not released."""
         earlier = [one for one in ("first", "again") if one in before]
         if earlier:
-            return self.iteration(before, earlier[-1]).score_noise / start.size
+            return self.iteration(before[earlier[-1]], earlier[-1]).score_noise / start.size
         return start.noise / float(np.sqrt(start.weight))
 
     def lengths(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
@@ -793,6 +825,12 @@ class Plan:
             found.append(Term("square", "mass", prices["meat"] / people**power, square, power=0))
         return tuple(found)
 
+    @_read_once
+    def _sums(self, stage: StageRelease, kind: str) -> dict[str, tuple[Array, float]]:
+        """Read the terms of an iteration; see `split_terms`."""
+        terms = self._terms(stage.settings, last=kind == "second")
+        return split_terms(stage, terms, len(stage.settings["point"]))
+
     @property
     def steepest(self) -> float:
         """Largest weight of a Hessian of a binary response."""
@@ -804,9 +842,7 @@ class Plan:
         """Return the sum of the Hessian's weights over all rows at the last point, and its noise, of a binary model."""
         if self.model.kind != "binary":
             return None
-        value, noise = split_terms(stage, self._terms(stage.settings, last=True), len(stage.settings["point"]))[
-            "slopes"
-        ]
+        value, noise = self._sums(stage, "second")["slopes"]
         return float(value[0]) * self.steepest, noise * self.steepest
 
     def mean_weight(self, start: Start, last: StageRelease) -> tuple[float, float]:
@@ -819,7 +855,7 @@ class Plan:
 
     def iterations(self, stages: Mapping[str, StageRelease]) -> list[Iteration]:
         """Read all iterations; where the Hessian is the Gram matrix of the start, that is one, too."""
-        found = [self.iteration(stages, kind) for kind in ("first", "again", "second") if kind in stages]
+        found = [self.iteration(stages[kind], kind) for kind in ("first", "again", "second") if kind in stages]
         if not self.once:
             return found
         start, last = self.begun(stages["start"]), stages["second"]
@@ -832,12 +868,12 @@ class Plan:
         """Residual beyond which squares are cut, where errors are taken as equally spread."""
         return float(max(1.5 * float(settings["meat_clip"]) / np.sqrt(len(settings["point"])), 1e-6))
 
-    def iteration(self, before: Mapping[str, StageRelease], kind: str) -> Iteration:
+    @_read_once
+    def iteration(self, stage: StageRelease, kind: str) -> Iteration:
         """Read an iteration."""
-        stage = before[kind]
         settings = stage.settings
         point, whiten = np.array(settings["point"]), np.array(settings["whiten"])
-        terms = split_terms(stage, self._terms(settings, last=kind == "second"), len(point))
+        terms = self._sums(stage, kind)
         radius = float(settings["radius"])
         curves = self.curves(settings) or _ONE
         back = np.linalg.inv(whiten).T
@@ -857,8 +893,7 @@ class Plan:
 
     def products(self, stage: StageRelease) -> tuple[Array, float]:
         """Return the products of scores in coordinates z, or the sum of squared residuals; and their noise."""
-        settings = stage.settings
-        terms = split_terms(stage, self._terms(settings, last=True), len(settings["point"]))
+        settings, terms = stage.settings, self._sums(stage, "second")
         if not self.robust:
             end = self._widest(settings)
             return terms["square"][0] * end**2, terms["square"][1] * end**2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -123,14 +124,8 @@ class Newton(Procedure):
     def plan(self, context: Context) -> Plan:
         """Return the stages."""
         parameter = self.kind.default if self.parameter is None else float(self.parameter)
-        return Plan(
-            self.columns(context.schema),
-            self.kind,
-            parameter,
-            context,
-            scales=self.ranges is not False,
-            robust=self.cov_type == "HC1",
-        )
+        scales, robust = self.ranges is not False, self.cov_type == "HC1"
+        return _plan(self.columns(context.schema), self.kind, parameter, context, scales, robust)
 
     def resolve(self, context: Context) -> Self:  # noqa: ARG002
         """Return the same question with ranges decided."""
@@ -153,13 +148,12 @@ class Newton(Procedure):
         if columns.within is not None and (self.model != "ols" or self.weights is not None):
             asked = "weights=" if self.model == "ols" else self.model
             raise NotProvedError(f"effects of people are taken out of ols without weights=, not with {asked}")
-        _ = columns.maps, columns.weight
+        _ = columns.maps, columns.weight, columns.independent  # each is refused where there is none
         if self.cov_type != "HC1" and schema.rows_per_unit > 1:
             raise NotProvedError(
                 f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
                 'cov_type="HC1", which is clustered by person'
             )
-        columns.refuse_collinear()
         binary, log = self.kind.kind == "binary", self.kind.kind == "log"
         if self.weights is not None and not (binary or self.model == "ols"):
             raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
@@ -279,6 +273,10 @@ class Newton(Procedure):
             shown |= {"average_slope": slope, "average_changes": changes}
             shown["notes"] += (f"Sums for average marginal effects took {float(MARGINS):.0%} of the price.",)
         return GLMResults(estimated, found, link=self.kind.link(), counts=self.kind.kind == "log", **shown)
+
+
+_plan = lru_cache(maxsize=16)(Plan)
+"""One plan for all stages of a question, and for what is inferred from them."""
 
 
 def estimated_from(

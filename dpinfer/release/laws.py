@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 from operator import mul
 from typing import TYPE_CHECKING, Any, Literal
@@ -92,8 +93,7 @@ class NoiseLaw:
     @property
     def variances(self) -> Array:
         """Variance of every coordinate (m,), in squared steps; 0 for choices, which are no noisy numbers."""
-        distinct, where = np.unique(np.asarray(self.scales), return_inverse=True)
-        return np.asarray(self.draws * np.array([_variance(self.family, float(scale)) for scale in distinct])[where])
+        return self.draws * np.array([_variance(self.family, scale) for scale in self.scales])
 
     @property
     def cov(self) -> Array:
@@ -162,6 +162,7 @@ def discrete_masses(family: Family, scale: float) -> tuple[Array, Array]:
     return support, weights / weights.sum()
 
 
+@lru_cache(maxsize=2**12)
 def _variance(family: Family, scale: float) -> float:
     if scale == 0 or family in CHOICES:
         return 0.0

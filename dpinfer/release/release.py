@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_T = TypeVar("_T")
 
 _FRACTION = re.compile(r"-?[0-9]{1,399}(/[0-9]{1,399})?")  # an exponent could fill the memory
 
@@ -153,13 +156,18 @@ def register(name: str, infer: Callable[..., Any]) -> None:
 
 def find_inference(procedure: object) -> Callable[..., Any]:
     """Return the inference for the procedure that a release was asked by; `InferenceError` names those known."""
-    if isinstance(procedure, str) and procedure in _INFERENCES:
+    if isinstance(procedure, str) and (procedure in _INFERENCES or procedure in _loaded(_INFERENCES)):
         return _INFERENCES[procedure]
     known = ", ".join(sorted(_INFERENCES)) or "none"
-    raise InferenceError(
-        f"no procedure {shown(procedure)} is known: import the module that defines it (import dpinfer for its own); "
-        f"known: {known}"
-    )
+    raise InferenceError(f"no procedure {shown(procedure)} is known: import the module that defines it; known: {known}")
+
+
+def _loaded(registry: dict[str, _T]) -> dict[str, _T]:
+    """Return a registry after every topic has entered its part: a release may be read before its topic is used."""
+    package = import_module("dpinfer")
+    for name in package.__all__:
+        getattr(package, name)
+    return registry
 
 
 FORMAT_VERSION = 2
@@ -227,7 +235,7 @@ class Release:
         """Show as HTML in a notebook."""
         return release_report(self).html()
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The public schema of the data."""
         return Schema.from_dict(self.question["schema"])
@@ -289,7 +297,8 @@ class Release:
     @property
     def advice(self) -> tuple[Advice, ...]:
         """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
-        return ADVICE[self.kind](self) if self.kind in ADVICE else ()
+        advise = ADVICE.get(self.kind) or _loaded(ADVICE).get(self.kind)
+        return () if advise is None else advise(self)
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
         """Return the release with the sentences that are about columns that were read for it."""

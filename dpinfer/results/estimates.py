@@ -344,12 +344,17 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     # Estimates
 
+    @cached_property
+    def _index(self) -> pd.Index:
+        """The names of the terms; a table is given a view, which a user may name."""
+        return pd.Index(list(self._inference.names))
+
     def _series(self, values: Array) -> pd.Series:
-        return pd.Series(np.array(values, dtype=np.float64), index=list(self._inference.names))
+        return pd.Series(np.array(values, dtype=np.float64), index=self._index.view())
 
     def _matrix(self, values: Array) -> pd.DataFrame:
-        names = list(self._inference.names)
-        return pd.DataFrame(np.array(values, dtype=np.float64), index=names, columns=names)
+        names = self._index
+        return pd.DataFrame(np.array(values, dtype=np.float64), index=names.view(), columns=names.view())
 
     @property
     def params(self) -> pd.Series:
@@ -457,7 +462,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         within = all(is_whole(one) and -count <= one < count for one in places)
         require(within, "cols", cols, f"positions of coefficients, from 0 to {count - 1}")
         level = single_level(self._inference, np.eye(count)[places], alpha, simultaneous)
-        ends = pd.DataFrame(self._results.conf_int(level), index=list(self._inference.names))
+        ends = pd.DataFrame(self._results.conf_int(level), index=self._index.view())
         return ends if cols is None else ends.iloc[places]
 
     def t_test(self, r_matrix: object, cov_p: None = None, use_t: bool | None = None) -> CoefficientTest:

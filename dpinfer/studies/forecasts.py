@@ -287,11 +287,13 @@ class Fitted(Outlook):
         """Fit data sets until there are so many; those that were fitted before are held."""
         fits, question = self._fits.setdefault((n, price), []), self.question
         design = question.design(n, price, self.pilot.generate)
+        data: PublicData | None = None
         while len(fits) < count:
             question.watch(1)
             frame = pd.DataFrame(simulation.draw_columns(design, question.rng(_DATA, len(fits)), n))
             try:
-                fits.append(simulation.fitted(design, frame, price, question.rng(_NOISE, len(fits))))
+                data = simulation.simulated(design, frame, question.rng(_NOISE, len(fits)), data)
+                fits.append(simulation.fitted(design, data, price))
             except (DPInferError, ArithmeticError, np.linalg.LinAlgError) as error:
                 fits.append(error)
         done = [one for one in fits if isinstance(one, tuple)]

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -137,10 +138,16 @@ class Design:
         return bool(getattr(self.procedure, "estimates_many", False))
 
     def measured(self, price: Privacy, n: int) -> Measurement:
-        """Return what the procedure measures of n rows at a price."""
+        """Return what the procedure measures of n rows at a price; every block of replicates asks for it."""
         public = n if self.neighbors == "replace_one" and self.schema.people is None else None
         context = Context(self.schema, self.neighbors, price, public, public=True)
-        return price_procedure(self.procedure.resolve(context), context)
+        if context not in self._measured:
+            self._measured[context] = price_procedure(self.procedure.resolve(context), context)
+        return self._measured[context]
+
+    @cached_property
+    def _measured(self) -> dict[Context, Measurement]:
+        return {}
 
     @property
     def tasks(self) -> list[Task]:
@@ -263,9 +270,15 @@ def noiseless_estimates(
 # Estimates from fits
 
 
-def fitted(design: Design, frame: pd.DataFrame, price: Privacy, rng: np.random.Generator) -> Fit:
+def simulated(design: Design, frame: pd.DataFrame, rng: np.random.Generator, like: PublicData | None) -> PublicData:
+    """Return a data set, whose plans are those of one before it."""
+    if like is None:
+        return PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
+    return like.with_rows(frame, rng)
+
+
+def fitted(design: Design, data: PublicData, price: Privacy) -> Fit:
     """Bind, fit and read the results, as a user would; see `read_results`."""
-    data = PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
     return read_results(design.procedure.bind(data).fit(price), design)
 
 
@@ -317,13 +330,22 @@ def _run_by_sums(design: Design, task: Task) -> pa.Table:
     failures, baselines = [""] * count, [None] * count
     waiting: dict[int, Mapping[str, Any]] = {}
 
+    room: dict[str, Any] = {}
+
+    def joined(name: str, parts: list[Any]) -> Any:
+        """Join the cells of a column, in the memory of the data sets before: pages that are new cost more than sums."""
+        size, kind = sum(map(len, parts)), np.result_type(*parts)
+        if name not in room or (len(room[name]), room[name].dtype) != (size, kind):
+            room[name] = np.empty(size, kind)
+        return np.concatenate(parts, out=room[name])
+
     def add() -> None:
         """Add the sums of the data sets that wait, mapped in one call where their cells are arrays."""
         coded = any(isinstance(columns[name], Coded) for columns in waiting.values() for name in rows.columns)
         for places in [[place] for place in waiting] if coded or len(waiting) == 1 else [list(waiting)]:
             cells = waiting[places[0]]
             if len(places) > 1:
-                cells = {name: np.concatenate([one[name] for one in waiting.values()]) for name in rows.columns}
+                cells = {name: joined(name, [one[name] for one in waiting.values()]) for name in rows.columns}
             sums[places] = group_sums(rows, cells, len(places), n)
         waiting.clear()
 
@@ -363,16 +385,18 @@ def _run_by_fits(design: Design, task: Task) -> pa.Table:
     not_drawn, baselines = [""] * count, [None] * count
     not_fitted = [[""] * count for _ in prices]
     compared = design.truth is None or len(design.truth) > 0
+    data: PublicData | None = None
     for index, columns in _data_sets(design, task, not_drawn, baselines):
         frame = pd.DataFrame(columns)
         for price in prices:
             try:
-                fits[price][index] = fitted(design, frame, design.privacy[price], noises[price])
+                data = simulated(design, frame, noises[price], data)
+                fits[price][index] = fitted(design, data, design.privacy[price])
             except Exception as error:
                 not_fitted[price][index] = f"{type(error).__name__}: {error}"
         if compared and any(one is not None and np.isfinite(one[3]).all() for one in (fit[index] for fit in fits)):
             with suppress(Exception):  # a price that is not served
-                without[index] = fitted(design, frame, HARDLY_NOISY, hardly)
+                without[index] = fitted(design, simulated(design, frame, hardly, data), HARDLY_NOISY)
     found = []
     for price in prices:
         failures = [one or other for one, other in zip(not_drawn, not_fitted[price], strict=True)]
@@ -440,7 +464,7 @@ def _packed(
             rows = [(one or {}).get(name, (np.nan,) * 4) for one in baselines for name in names]
             columns |= dict(zip(_BASELINE, np.array(rows, dtype=np.float64).reshape(-1, 4).T, strict=True))
         parts.append(pd.DataFrame(columns))
-    packed = pa.Table.from_pandas(pd.concat(parts, ignore_index=True), preserve_index=False)
+    packed = pa.Table.from_pandas(pd.concat(parts, ignore_index=True), preserve_index=False, nthreads=1)
     return packed.replace_schema_metadata({"sums": json.dumps(sums)})
 
 

@@ -450,7 +450,7 @@ WITHIN = [
 
 
 def _within(ask: Ask) -> list[Case]:
-    return [Case(ask, relation, "person", price) for relation, price in zip(NEIGHBORS, ("zcdp", "pure"), strict=True)]
+    return [Case(ask, NEIGHBORS[place % 2], "person", price) for place, price in enumerate(ask.prices)]
 
 
 CASES = {case.name: case for ask in ASKS for case in _cases(ask)}

@@ -138,3 +138,18 @@ def test_a_fit_leaves_the_frame_alone():
     for make in (private, public):
         gram_ols("y ~ x + exp(x)", make(), where="x > 0.1", row_norm=1.1).fit(dpi.ZCDP(0.5))
     pd.testing.assert_frame_equal(FRAME, before)
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+def test_other_rows_with_the_plans_of_these_release_what_they_release_alone(neighbors):
+    frames = [SCHEMA.sample(size, np.random.default_rng(size)) for size in (200, 300, 300)]
+    data, found, alone = None, [], []
+    for seed, frame in enumerate(frames):
+        own = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed), neighbors=neighbors)
+        data = own if data is None else data.with_rows(frame, np.random.default_rng(seed))
+        other = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(seed), neighbors=neighbors)
+        for price in (dpi.ZCDP(1), dpi.GDP(1)):
+            for ask in (lambda rows: dpi.ols("y ~ x", rows, method="newton"), lambda rows: dpi.mean("y", rows)):
+                found.append(ask(data).measure(price).to_json())
+                alone.append(ask(other).measure(price).to_json())
+    assert found == alone

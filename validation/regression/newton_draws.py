@@ -39,6 +39,7 @@ class Drawer:
         self.question, self.context = question, context
         self.plan: Plan = question.plan(context)
         self.slots = question.slots(context)
+        self.amounts = amounts(context.privacy, self.slots)
         self.design = FormulaDesign(context.schema, self.plan.columns.compiled.design)
         self.kinds = (*self.plan.kinds, "margins")[: len(self.slots)]
 
@@ -54,7 +55,7 @@ class Drawer:
         """
         known: dict[int, np.ndarray] = {}
         released: list[Drawn] = []
-        for place, amount in enumerate(amounts(self.context.privacy, self.slots)):
+        for place, amount in enumerate(self.amounts):
             stage = self.question.stage(place, self.context, tuple(released))  # type: ignore[arg-type]
             rows, weights = stage.measure.rows, stage.measure.weights or (1.0,) * len(stage.measure.rows.parts)
             features = rows.frame.features

@@ -125,6 +125,7 @@ def _open_lazy(frame: Any) -> Source:
         return frame.select(sys.modules["polars"].len()).collect().item()  # type: ignore[no-any-return]
 
     schema = frame.collect_schema()
+    known_table(schema.to_frame())  # loads what reads its batches, before a charge
     return StreamSource(schema.names(), read, dict(schema), rows=rows)
 
 
