@@ -154,7 +154,9 @@ def sample_batch(schema: Schema, size: int) -> Batch:
     """Return rows spread evenly and independently over their declared bounds, each of another person."""
     sample = schema.sample(size, np.random.default_rng(0))
     cells = {name: sample[name].to_numpy() for name in schema}
-    return Batch(cells, size, persons=None if schema.people is None else np.arange(size))
+    return Batch(
+        cells, size, persons=None if schema.people is None else np.arange(size) // min(schema.rows_per_unit, 4)
+    )
 
 
 def _rehearsed(priced: PricedStage, units: Any, rng: np.random.Generator) -> StageRelease:

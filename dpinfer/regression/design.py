@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,7 +101,9 @@ class Columns:
         compiled = self._compiled
         if self.within is None:
             return compiled
-        if compiled.design[0].name != "Intercept" or len(compiled.design) == 1:
+        if compiled.design[0].name != "Intercept":
+            raise FormulaError(self.formula, "leaves out the constant, which effects of people do anyway", "drop 0 +")
+        if len(compiled.design) == 1:
             raise FormulaError(self.formula, "has no regressors beside the effects of people", "write at least one")
         return replace(compiled, design=compiled.design[1:], has_intercept=False)
 
@@ -230,7 +233,18 @@ class Columns:
 
     @cached_property
     def boxed(self) -> RoundFrame:
-        """A frame whose coordinates are what is measured, each scaled to [-1, 1] by its bounds."""
+        """A frame whose coordinates are what is measured, each scaled to [-1, 1] by its bounds.
+
+        Where rows are compared, they are the distances that are left, halved.
+        """
+        return self._boxed(self.within)
+
+    @cached_property
+    def placed(self) -> RoundFrame:
+        """The same of rows as they are, whether or not they are compared."""
+        return self.boxed if self.within is None else self._boxed(None)
+
+    def _boxed(self, within: Within | None) -> RoundFrame:
         columns = [compile_expression(quoted(name), self.schema) for name in self.spread_out]
         if len(self.measured) > len(columns):
             columns.append(self.response.expression)
@@ -239,18 +253,18 @@ class Columns:
         maps = represent(basis, asked, independent=False)
         maps[:, 0] -= [(one.upper + one.lower) / 2 for one in columns]
         maps /= np.array([[max((one.upper - one.lower) / 2, 1e-300)] for one in columns])
-        features = Features(basis, self.features.where, within=self.within)
+        features = Features(basis, self.features.where, within=within)
         return framed(features, np.vstack([maps, np.zeros((2, basis.width))]))
 
     def ranges(self, centres: Array, spreads: Array) -> dict[str, tuple[float, float]]:
         """Return where public values of each column lie, from its centre and spread on the scale of `boxed`.
 
         A range that a bound would cut is moved inside, so that its values keep their spread. Within people it is half
-        of distances that is measured, about 0.
+        of distances whose spread is measured.
         """
         found = {}
         if self.within is not None:
-            centres, spreads = np.zeros_like(centres), 2 * spreads
+            spreads = 2 * spreads
         for name, middle, spread in zip(self.spread_out, centres, spreads, strict=False):
             lower, upper = self.schema[name].limits
             half = (upper - lower) / 2
@@ -476,7 +490,10 @@ def effects_of(formula: str, schema: Schema) -> tuple[str, Within | None]:
     found = [one for one in EFFECTS.finditer(right) if one[1] not in schema]
     if not found:
         return formula, None
-    terms = [one.strip() for one in re.split(r"\+(?![^()]*\))", right)]
+    depths = np.cumsum([(one == "(") - (one == ")") for one in right])
+    split = [place for place, one in enumerate(right) if one == "+" and depths[place] == 0]
+    terms = [right[low:high].strip() for low, high in pairwise([0, *(one + 1 for one in split), len(right) + 1])]
+    terms = [one.removesuffix("+").strip() for one in terms]
     told = found[0][1]
     if len(found) > 1 or told not in terms:
         raise FormulaError(formula, f"{told} is no term of its own", f"write it once: y ~ x + {told}")

@@ -58,6 +58,9 @@ _NAMED = 3.0
 
 _APART = 1e-12
 
+_SHORTEST = 1e-6
+"""Part of its largest length that a step is taken to have."""
+
 _FAR_SHIFT = 100.0
 """Noncentrality from which a tail is that of a normal length."""
 
@@ -339,6 +342,7 @@ def solved(
     size: float,
     units: float,
     length: Callable[[Array], float],
+    shortest: Callable[[Array], float],
     longest: float,
     flat: bool,
     bend: float = 0.0,
@@ -362,8 +366,9 @@ def solved(
         What clipping took from all scores, at most.
     size, units : float
         Sum of the weights of rows, and number of units, for the factor n/(n - k) of small samples.
-    length : callable
-        Length of a step (k,): the standard deviation of the linear predictor by which it moves it.
+    length, shortest : callable
+        Length of a step (k,), the standard deviation of the linear predictor by which it moves it: at most, and at
+        least.
     longest : float
         The step is no longer.
     flat : bool
@@ -386,11 +391,14 @@ def solved(
     inverse = (vectors / kept) @ vectors.T
     step = inverse @ last.score
     moved = max(length(whiten @ step), 1e-300)
-    step *= min(1.0, longest / moved)
+    taken = min(1.0, longest / moved)
     along = np.abs(vectors @ ((vectors.T @ step) * kept))  # the dual norm of a loading's is the other one
-    excess += (0.5 * bend * min(moved, longest) + uneven) * float(along.sum() if flat else np.linalg.norm(along))
+    left = (0.5 * bend * min(moved, longest) + uneven) * taken + 1 - taken  # of a step cut short the rest is a bias
+    excess += left * float(along.sum() if flat else np.linalg.norm(along))
+    step *= taken
     lost = vectors[:, values < least]
-    lost = lost * (longest / np.array([max(length(whiten @ one), 1e-300) for one in lost.T]))
+    reach = [max(shortest(whiten @ one), _SHORTEST * length(whiten @ one), 1e-300) for one in lost.T]
+    lost = lost * (longest / np.array(reach))
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
     products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)

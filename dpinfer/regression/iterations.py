@@ -105,6 +105,10 @@ _CENTRES, _OCTAVES = {"l2": 32, "l1": 24}, 16
 """Bins between the bounds of a column, and octaves around its centre."""
 
 _SEEN = 2.5
+_CLEARLY, _MOSTLY, _NARROW = 4.0, 0.8, 1 / 600
+"""From how many standard deviations of noise an octave is seen, which part of the rows is nearly all, and which
+variance of a column, over the squared width of the fullest octave, is little: a fiftieth of what may lie within it."""
+
 _START_LENGTH = {"l2": 2.2, "l1": 0.95}
 _AWAY = {"linear": 0.1, "binary": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
 _NEARER = 0.3
@@ -203,8 +207,15 @@ class Start:
     gram: tuple[Array, float, float]
 
     def length(self, step: Array) -> float:
-        """Return the standard deviation of the linear predictor by which a step (k,) moves it."""
+        """Return the standard deviation of the linear predictor by which a step (k,) moves it, at most."""
         return float(np.sqrt(step @ self.second @ step))
+
+    def least_length(self, step: Array) -> float:
+        """Return the least that it can be: u may spread less than is clear of noise, or than is ever taken."""
+        gram, noise, _ = self.gram
+        values, vectors = np.linalg.eigh(gram / self.size)
+        least = np.maximum(values - _OF_NOISE * noise * np.sqrt(len(step)) / self.size, 0.0)
+        return float(np.sqrt((vectors.T @ step) ** 2 @ least))
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,7 +445,8 @@ class Plan:
         bins = _CENTRES[self.norm]
         cuts = np.linspace(-1, 1, bins + 1)[1:-1]
         places = [Bins(name, "coordinate", cuts, place=place) for place, name in enumerate(self.columns.measured)]
-        return Stage(Sum(RoundCounts(self.columns.boxed, tuple(places))))
+        frame = self.columns.placed if self.norm == "l2" else self.columns.boxed
+        return Stage(Sum(RoundCounts(frame, tuple(places))))
 
     def _middles(self, stage: StageRelease) -> Array:
         """Return the median of each column on the scale of its bounds, from noisy counts."""
@@ -451,9 +463,10 @@ class Plan:
         octaves = 2.0 ** -np.arange(_OCTAVES - 1)
         steps = np.concatenate([-octaves, [0.0], octaves[::-1]])
         middles = self._middles(before["centres"])
+        about = middles if self.columns.within is None else np.zeros(len(middles))  # distances within people
         places = [
             Bins(name, "coordinate", middle + steps, place=place)
-            for place, (name, middle) in enumerate(zip(self.columns.measured, middles, strict=True))
+            for place, (name, middle) in enumerate(zip(self.columns.measured, about, strict=True))
         ]
         return Stage(Sum(RoundCounts(self.columns.boxed, tuple(places))), settings={"middles": middles.tolist()})
 
@@ -473,6 +486,26 @@ class Plan:
         total = rows.sum(axis=1)
         found = np.sqrt((rows @ sizes**2) / np.maximum(total, 1e-9))
         return np.array(stage.settings["middles"]), np.where(total > 0, np.maximum(found, 2.0**-levels), 3**-0.5)
+
+    def narrow(self, before: Mapping[str, StageRelease]) -> bool:
+        """Whether counts leave open how narrow a column is: they tell that nearly all rows are in one octave.
+
+        Under Laplace noise they tell as much of columns whose tails they hide, and nothing is made of it.
+        """
+        if "spreads" not in before:
+            return False
+        stage, size = before["spreads"], self.begun(before["start"]).size
+        least = _CLEARLY * float(np.sqrt(stage.noise_variances[0]))
+        octaves = 2.0 ** -np.arange(-1, _OCTAVES)
+        ends = np.concatenate([-octaves[:-1], [0.0], octaves[-2::-1]])
+        middles, widths = 0.5 * (ends[1:] + ends[:-1]), np.diff(ends)
+        for row in stage.array.reshape(len(self.columns.measured), -1):
+            fullest = int(row.argmax())
+            others = np.delete(np.where(row > least, row, 0.0), fullest)
+            seen = float(others @ (np.delete(middles, fullest) - middles[fullest]) ** 2)
+            if row[fullest] > _MOSTLY * size and seen < _NARROW * size * widths[fullest] ** 2:
+                return True
+        return False
 
     def _unimodal(self, stage: StageRelease) -> tuple[Array, Array]:
         """Return centre and spread of each column, of counts made to rise up to the median and to fall beyond it."""

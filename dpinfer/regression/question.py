@@ -305,6 +305,7 @@ def estimated_from(
         size=start.size,
         units=start.rows[0] if people == 1 else max(float(stages["recounts"].array.sum()), start.rows[0] / people),
         length=start.length,
+        shortest=start.least_length if plan.narrow(stages) else start.length,
         longest=_FAR_STEP[plan.model.kind],
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0) / (float(settings["cut"]) if plan.model.kind == "quantile" else 1.0),

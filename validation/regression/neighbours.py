@@ -172,7 +172,7 @@ class Search:
     def _fast(self, batch: Batch) -> np.ndarray:
         """Sum the contributions of each unit by itself, all units at once: as `RoundSum.add` of one unit each."""
         rows: Any = self.bounded.rows
-        encoded, _ = rows.frame.features.encode(batch.cells)
+        encoded, _ = rows.frame.features.encode(batch.cells, persons=batch.persons)
         people = rows._whole_units and batch.persons is not None  # else rows are bounded one by one
         integers = rows.integers(encoded, batch.persons if people else None)
         upper = np.triu_indices(rows.frame.size)

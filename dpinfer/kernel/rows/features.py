@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from dpinfer.checks import require
 from dpinfer.errors import NotProvedError, OptionError, type_of
 from dpinfer.kernel.rows.base import Array, Cells, Flags, Ints, RowSum
 from dpinfer.privacy.sensitivity import Norm, RowBounds
@@ -116,7 +117,12 @@ class Features:
             right = right and codes.shape[0] == np.prod(levels, dtype=np.int64) and bool((np.abs(codes) <= UNIT).all())
             if not right or not (block.factors or codes.tolist() == [[UNIT]]):
                 raise OptionError("codes", type_of(codes), "whole numbers of the grid, a row for each level")
-        if self.within is not None and (not within or self.schema.rows_per_unit < 2):
+        compared = self.within
+        if compared is not None:
+            order = compared.order if type(compared) is Within else 0
+            right = order is None or (type(order) is str and order in self.schema)
+            require(right, "within", type_of(compared), "Within, of a declared column or None")
+        if compared is not None and (not within or self.schema.rows_per_unit < 2):
             raise NotProvedError("rows are compared within people with id= and max_rows=, in regressions by iterations")
 
     def check_plain(self) -> None:
