@@ -58,6 +58,9 @@ _NAMED = 3.0
 
 _APART = 1e-12
 
+_MOST_BENT = 2.0
+"""Logarithm of the factor by which a Hessian may change along a step, at most."""
+
 _SHORTEST = 1e-6
 """Part of its largest length that a step is taken to have."""
 
@@ -393,7 +396,8 @@ def solved(
     moved = max(length(whiten @ step), 1e-300)
     taken = min(1.0, longest / moved)
     along = np.abs(vectors @ ((vectors.T @ step) * kept))  # the dual norm of a loading's is the other one
-    left = (0.5 * bend * min(moved, longest) + uneven) * taken + 1 - taken  # of a step cut short the rest is a bias
+    left = _bent(iterations, whiten @ step * taken, length, bend) + uneven
+    left = left * taken + 1 - taken  # of a step cut short the rest is a bias
     excess += left * float(along.sum() if flat else np.linalg.norm(along))
     step *= taken
     lost = vectors[:, values < least]
@@ -421,6 +425,31 @@ def solved(
         flat,
         scale=scale,
     )
+
+
+def _bent(iterations: Sequence[Iteration], step: Array, length: Callable[[Array], float], bend: float) -> float:
+    """Return which part of a step (k,) it may miss where the Hessian changes along it: the step is straight.
+
+    The Hessian changes by the factor e^-t. It is taken to do so as fast as from the iteration before to the last, along
+    the same direction, as far as that is clear of noise, and at least by ``bend`` where the linear predictor moves by a
+    standard deviation of 1. Of the score the mean Hessian leaves 1 - (1 - e^-t)/t, and the last one is e^t times as far
+    from the estimate.
+    """
+    moved, least = length(step), 0.5 * bend * length(step)
+    if bend == 0 or len(iterations) < 2 or not moved > 0:
+        return least
+    before, last = iterations[-2:]
+    between = length(last.point - before.point)
+    sizes, errors = [], []
+    for one in (before, last):
+        sizes.append(float(step @ one.hessian @ step))
+        errors.append(one.hessian_noise * float(np.sum((one.back.T @ step) ** 2)))
+    if min(sizes) <= max(errors) or not between > 0:
+        return least
+    blur = float(np.hypot(errors[0] / sizes[0], errors[1] / sizes[1]))
+    rate = max(abs(float(np.log(sizes[0] / sizes[1]))) - blur, 0.0) / between
+    total = min(rate * moved, _MOST_BENT)
+    return max(least, float(np.exp(total) - np.expm1(total) / total) if total > 0 else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
