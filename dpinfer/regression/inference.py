@@ -395,11 +395,16 @@ def solved(
     step = inverse @ last.score
     moved = max(length(whiten @ step), 1e-300)
     taken = min(1.0, longest / moved)
-    along = np.abs(vectors @ ((vectors.T @ step) * kept))  # the dual norm of a loading's is the other one
-    left = _bent(iterations, whiten @ step * taken, length, bend) + uneven
-    left = left * taken + 1 - taken  # of a step cut short the rest is a bias
-    excess += left * float(along.sum() if flat else np.linalg.norm(along))
-    step *= taken
+    left = (0.5 * bend * min(moved, longest) + uneven) * taken + 1 - taken  # of a step cut short the rest is a bias
+    missed = left * _norm(vectors @ ((vectors.T @ step) * kept), flat=flat)
+    step = step * taken
+    if bend > 0 and taken == 1 and len(iterations) > 1:
+        root = vectors / np.sqrt(kept)
+        inverse = root @ _straightened(iterations, whiten @ root, moved, length) @ root.T
+        turned = inverse @ last.score - step  # taken to be right to a half
+        missed = max(missed, 0.5 * _norm(vectors @ ((vectors.T @ turned) * kept), flat=flat))
+        step = step + turned
+    excess += missed
     lost = vectors[:, values < least]
     reach = [max(shortest(whiten @ one), _SHORTEST * length(whiten @ one), 1e-300) for one in lost.T]
     lost = lost * (longest / np.array(reach))
@@ -427,29 +432,34 @@ def solved(
     )
 
 
-def _bent(iterations: Sequence[Iteration], step: Array, length: Callable[[Array], float], bend: float) -> float:
-    """Return which part of a step (k,) it may miss where the Hessian changes along it: the step is straight.
+def _straightened(
+    iterations: Sequence[Iteration], root: Array, moved: float, length: Callable[[Array], float]
+) -> Array:
+    """Return a matrix (k, k), near 1, that makes the last Hessian's inverse that of the mean Hessian along a step.
 
-    The Hessian changes by the factor e^-t. It is taken to do so as fast as from the iteration before to the last, along
-    the same direction, as far as that is clear of noise, and at least by ``bend`` where the linear predictor moves by a
-    standard deviation of 1. Of the score the mean Hessian leaves 1 - (1 - e^-t)/t, and the last one is e^t times as far
-    from the estimate.
+    Directions in which the Hessian is 1 are the columns of ``root`` (k, k), in coordinates u. Between the last two
+    iterations it fell by the factor e^-t in each of those directions that keep it diagonal; along the step of length
+    ``moved`` it is taken to fall as fast, less two standard deviations of noise. Its mean there is (1 - e^-t)/t.
     """
-    moved, least = length(step), 0.5 * bend * length(step)
-    if bend == 0 or len(iterations) < 2 or not moved > 0:
-        return least
     before, last = iterations[-2:]
     between = length(last.point - before.point)
-    sizes, errors = [], []
-    for one in (before, last):
-        sizes.append(float(step @ one.hessian @ step))
-        errors.append(one.hessian_noise * float(np.sum((one.back.T @ step) ** 2)))
-    if min(sizes) <= max(errors) or not between > 0:
-        return least
-    blur = float(np.hypot(errors[0] / sizes[0], errors[1] / sizes[1]))
-    rate = max(abs(float(np.log(sizes[0] / sizes[1]))) - blur, 0.0) / between
-    total = min(rate * moved, _MOST_BENT)
-    return max(least, float(np.exp(total) - np.expm1(total) / total) if total > 0 else 0.0)
+    values, vectors = np.linalg.eigh(root.T @ before.hessian @ root)
+    directions = root @ vectors
+    errors = 2 * np.array(
+        [one.hessian_noise * np.sum((one.back.T @ directions) ** 2, axis=0) for one in (before, last)]
+    )
+    clear = values > errors[0]
+    fallen = np.log(np.where(clear, values, 1.0))
+    blur = np.where(clear, np.hypot(errors[0] / np.maximum(values, 1e-300), errors[1]), np.inf)
+    rate = np.sign(fallen) * np.maximum(np.abs(fallen) - blur, 0.0) / max(between, 1e-300)
+    total = np.clip(rate * moved, -_MOST_BENT, _MOST_BENT)
+    straight = np.where(total == 0, 1.0, total / -np.expm1(np.where(total == 0, -1.0, -total)))
+    return np.asarray((vectors * straight) @ vectors.T)
+
+
+def _norm(vector: Array, *, flat: bool) -> float:
+    """Return the length of a score: the dual norm of a loading's."""
+    return float(np.abs(vector).sum() if flat else np.linalg.norm(vector))
 
 
 @dataclass(frozen=True, eq=False)
