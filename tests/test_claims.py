@@ -1,5 +1,6 @@
 """The rule by which tables of the validation scripts are judged, and the machine that draws, judges and stores."""
 
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,6 +31,7 @@ from validation.common.rules import (
     looks_of,
 )
 from validation.common.study import Study, judged_once, kept
+from validation.common.timing import Took, in_turns
 from validation.publish.claims import read_results
 from validation.scripts import SCRIPTS, TIMED
 
@@ -213,7 +215,7 @@ def test_a_digest_is_of_what_a_script_needs_and_of_what_it_does(monkeypatch, tmp
 def test_what_a_claim_does_not_say_is_completed():
     plain = Claim("w", "d", "1", held=True)
     assert completed(plain, "newton_peers", 40).replicates == 40
-    assert completed(plain, "ols_speed", 15).kind == "time"
+    assert completed(plain, "ratios", 15).kind == "time"
     exact = completed(Claim("w", "d", "1", held=True, error="exact"), "proportion_exact", 1)
     assert (exact.kind, exact.replicates) == ("exact", 0)
 
@@ -246,3 +248,23 @@ def test_every_script_is_there_and_judges_at_least_as_much_in_full_as_with_a_fre
 
 def test_the_gap_is_that_of_coverage_93_for_95():
     assert 0.05 + GAP * np.sqrt(0.05 * 0.95) == pytest.approx(0.07)
+
+
+def test_actions_are_timed_in_turn_as_often_as_time_allows_and_one_may_time_itself():
+    called = []
+
+    def waits():
+        called.append("waits")
+        time.sleep(0.06)
+
+    def tells():
+        called.append("tells")
+        return Took(3.0, 2.0)
+
+    found = in_turns({"waits": waits, "tells": tells}, 2, rest=0.0)
+    assert called == ["waits", "tells"] * 3
+    assert found["waits"].shape == (2, 2)
+    assert found["waits"][:, 0].min() >= 0.06
+    np.testing.assert_array_equal(found["tells"], [[3, 2]] * 2)
+    assert len(in_turns({"waits": waits, "tells": tells}, 9, rest=0.0, most=7.0)["tells"]) == 2
+    assert len(in_turns({"tells": tells}, 9, most=1.0)["tells"]) == 1

@@ -11,7 +11,6 @@ import base64
 import csv
 import html
 import json
-import resource
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -27,6 +26,7 @@ from validation.common.code import code_of
 from validation.common.outputs import OUTPUT, Options
 from validation.common.rules import SEED, Claim
 from validation.common.study import studied
+from validation.common.timing import processor_seconds
 from validation.reasons import REASONS
 from validation.scripts import SCRIPTS, TIMED, module_of
 
@@ -75,8 +75,7 @@ def processor_minutes(*, ended: bool) -> float:
     """Return the processor time of this process and of all that it started and that have ended."""
     if ended:
         get_reusable_executor().shutdown(wait=True)
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used) / 60
+    return processor_seconds() / 60
 
 
 def write_results(ran: Mapping[str, Ran], path: Path) -> None:

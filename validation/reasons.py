@@ -63,7 +63,7 @@ REASONS: dict[str, str] = {
         "Three cells at the lowest percentile of a skewed column with bounds ten times too wide: a leaf of the tree is "
         "wider than the interval, and values are taken to lie evenly in it."
     ),
-    "time of sample_aggregate by statsmodels over the same fits bare": (
+    "sample_aggregate by statsmodels / the same fits bare, by formula": (
         "Rows are dealt to blocks in worker processes, and statsmodels builds a frame for each: the own steps of "
         "`logit` and of least squares are several times faster."
     ),

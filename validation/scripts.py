@@ -34,13 +34,9 @@ _ORDER = {
     "audit": "audit_table audit_bugs",
     "planning": "plan_accuracy plan_real",
     "peers": "peers",
-    "speed": "aggregate_speed bootstrap_speed null_speed rank_speed histogram_speed cells_speed ols_speed newton_speed "
-    "selection_speed marginals_speed study_speed engines_speed engines_memory engines_scale",
+    "speed": "ratios growth engines_speed engines_memory engines_scale",
 }
-_ELSEWHERE = {
-    "marginals_speed": "tables",
-    **dict.fromkeys(("engines_speed", "engines_memory", "engines_scale"), "engines"),
-}
+_ELSEWHERE = dict.fromkeys(("engines_speed", "engines_memory", "engines_scale"), "engines")
 _COUNTS = {
     **dict.fromkeys(("rule_errors", "proportion_exact", "binomtest_exact"), (1, 1, 1)),
     **dict.fromkeys(("newcomer", "declarations", "count_intervals"), (1, 1, 0)),
@@ -60,10 +56,8 @@ _COUNTS = {
     "plan_accuracy": (20, 1000, 0),
     "plan_real": (20, 400, 0), "peers": (3, 100, 0), "laplace_average": (200, 3000, 500),
     "people_coverage": (20, 5000, 250),
-    **dict.fromkeys(("aggregate_speed", "bootstrap_speed", "marginals_speed", "engines_speed"), (1, 5, 0)),
-    **dict.fromkeys(("rank_speed", "selection_speed", "engines_memory", "engines_scale"), (1, 3, 0)),
-    **dict.fromkeys(("histogram_speed", "ols_speed", "newton_speed"), (1, 15, 0)),
-    "null_speed": (2, 15, 0), "cells_speed": (1, 9, 0), "study_speed": (300, 10_000, 0),
+    "ratios": (1, 15, 0), "growth": (1, 5, 0), "engines_speed": (1, 5, 0),
+    **dict.fromkeys(("engines_memory", "engines_scale"), (1, 3, 0)),
 }  # fmt: skip
 
 SCRIPTS = {

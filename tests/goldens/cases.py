@@ -442,4 +442,16 @@ def _cases(ask: Ask) -> list[Case]:
     ]
 
 
+WITHIN = [
+    _ask("iterations within people", "ols", iterated=True, formula="income ~ educ + C(race) + EntityEffects"),
+    _ask("iterations first differences", "first_difference", iterated=True, formula="income ~ educ", time="age"),
+]
+"""Questions about people with several rows alone."""
+
+
+def _within(ask: Ask) -> list[Case]:
+    return [Case(ask, relation, "person", price) for relation, price in zip(NEIGHBORS, ("zcdp", "pure"), strict=True)]
+
+
 CASES = {case.name: case for ask in ASKS for case in _cases(ask)}
+CASES |= {case.name: case for ask in WITHIN for case in _within(ask)}

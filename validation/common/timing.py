@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-import pandas as pd
+import numpy as np
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
@@ -42,45 +43,68 @@ print(peak - before)
 """
 
 
-def seconds(action: Callable[[], Any], rest: float = 0.0, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of one call, after a rest."""
+Action = Callable[[], Any]
+
+LEAST = 0.05
+"""Seconds that are timed at once, at least: short calls are made several times."""
+
+
+class Took(NamedTuple):
+    """Seconds on the clock, and of processors in this process and in those that it started and that have ended.
+
+    An action that measures itself returns its own.
+    """
+
+    clock: float
+    processor: float
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process so far, and of all that it started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def took(action: Action, rest: float = 0.0, least: float = 0.0) -> Took:
+    """Time a call after a rest, or the mean of as many as take ``least`` seconds."""
     time.sleep(rest)
-    start = clock()
-    action()
-    return clock() - start
+    calls, clock, worked = 0, time.perf_counter(), processor_seconds()
+    while True:
+        found, calls = action(), calls + 1
+        if isinstance(found, Took):
+            return found
+        if (passed := time.perf_counter() - clock) >= least:
+            return Took(passed / calls, (processor_seconds() - worked) / calls)
 
 
-def in_turns(actions: Mapping[str, Callable[[], Any]], rounds: int, rest: float = REST) -> pd.DataFrame:
-    """Seconds of every action, a row for each round; before the first one all are called once."""
-    for action in actions.values():
-        action()
-    return pd.DataFrame(
-        [{name: seconds(action, rest) for name, action in actions.items()} for _ in tqdm(range(rounds), desc="rounds")]
-    )
+def in_turns(
+    actions: Mapping[str, Action], rounds: int, *, rest: float = REST, most: float = np.inf
+) -> dict[str, np.ndarray]:
+    """Time all actions in turn, again and again, after a round that is not counted.
+
+    Returns
+    -------
+    dict
+        `Took` of every action (rounds, 2): as many rounds as fit into ``most`` seconds, if each is as long as the one
+        that is not counted. If none does, that one.
+    """
+    first = {name: took(action) for name, action in actions.items()}
+    rounds = int(min(rounds, most / sum(one.clock + rest for one in first.values())))
+    every = tqdm(range(rounds), desc="rounds")
+    found = [[took(action, rest, LEAST) for action in actions.values()] for _ in every] or [[*first.values()]]
+    return dict(zip(actions, np.array(found).swapaxes(0, 1), strict=True))
 
 
-def bars(
-    values: Mapping[str, float] | pd.Series,
-    label: str,
-    *,
-    size: tuple[float, float] = (7, 2.6),
-    style: str = "",
-    title: str = "",
-    most: float | None = None,
-    log: bool = False,
-    color: Any = "#4477aa",
-) -> Figure:
-    """Horizontal bars, the first one on top; written on as ``style`` says, with a line at the most that is allowed."""
-    figure = Figure(figsize=size, layout="constrained")
+def bars(values: Mapping[str, float], label: str, most: float) -> Figure:
+    """Horizontal bars on a scale of logarithms, the first one on top, with a line at the most that is allowed."""
+    figure = Figure(figsize=(8, 0.2 * len(values) + 0.6), layout="constrained")
     axes = figure.subplots()
-    axes.barh(list(values.keys()), list(values.values() if isinstance(values, Mapping) else values), color=color)
+    axes.barh([*values], [*values.values()], color="#4477aa")
     axes.invert_yaxis()
-    if style:
-        axes.bar_label(axes.containers[0], fmt=style, padding=3)
-        axes.margins(x=0.12)
-    if most is not None:
-        axes.axvline(most, color="firebrick", ls="--", lw=0.9)
-    axes.set(xlabel=label, title=title, xscale="log" if log else "linear")
+    axes.axvline(most, color="firebrick", ls="--", lw=0.9)
+    axes.margins(y=0.01)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.set(xlabel=label, xscale="log")
     return figure
 
 

@@ -60,7 +60,7 @@ def measure(folder: Path, arguments: Options) -> pd.DataFrame:
 
 def run(arguments: Options) -> list[Claim]:
     """Measure, write the table and the figure, and judge."""
-    with rows_on_disk(MOST_FILES, file_rows(arguments.replicates), arguments.seed) as folder:
+    with rows_on_disk([file_rows(arguments.replicates)] * MOST_FILES, arguments.seed) as folder:
         table = measure(folder, arguments)
     notes = [
         f"Medians of {arguments.replicates} processes for each row. Peak: VmHWM above what is resident when everything "

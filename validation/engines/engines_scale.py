@@ -17,7 +17,8 @@ from dpinfer.kernel.sources import Pass, Slice, Source
 from dpinfer.kernel.sums import sum_batches
 from validation.common.outputs import OUTPUT, Options, new_figure, write_figure, write_table
 from validation.common.rules import Claim
-from validation.engines.many_rows import asked, file_rows, load, rows_on_disk, timed
+from validation.common.timing import took
+from validation.engines.many_rows import asked, file_rows, load, rows_on_disk
 from validation.engines.parts import parts_noted
 
 ROWS = 10**10
@@ -100,7 +101,7 @@ def seconds_to_open(folder: Path, replicates: int) -> tuple[int, float]:
     count = min(-(-OPENED // file.stat().st_size), MOST_LINKS)
     for place in range(count):
         os.link(file, inner / f"{place:05}.parquet")
-    return count, float(np.median([timed(lambda: asked("Gram", inner))[0] for _ in range(replicates)]))
+    return count, float(np.median([took(lambda: asked("Gram", inner)).clock for _ in range(replicates)]))
 
 
 def a_row(table: pd.DataFrame) -> pd.DataFrame:
@@ -120,7 +121,7 @@ def run(arguments: Options) -> list[Claim]:
     measured = arguments.out / "engines_memory.csv"
     nanoseconds = a_row(pd.read_csv(measured if measured.exists() else OUTPUT / "engines_memory.csv"))
     rows = file_rows(arguments.replicates)
-    with rows_on_disk(1, rows, arguments.seed) as folder:
+    with rows_on_disk([rows], arguments.seed) as folder:
         sent = {question: sent_by(question, folder, rows) for question in SENT}
         files, opening = seconds_to_open(folder, arguments.replicates)
     table = pd.DataFrame(sent).T.join(nanoseconds)

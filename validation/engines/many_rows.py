@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,26 +88,30 @@ def file_rows(replicates: int) -> int:
 
 
 @contextmanager
-def rows_on_disk(files: int, rows: int, seed: int) -> Iterator[Path]:
-    """Give a folder of Parquet files with so many rows each, in the folder for temporary files.
+def rows_on_disk(
+    sizes: Sequence[int], seed: int, table: Callable[[int, np.random.Generator, int], pa.Table] | None = None
+) -> Iterator[Path]:
+    """Give a folder of Parquet files with so many rows, in the folder for temporary files.
+
+    ``table(rows, rng, place)`` makes one file; by default it has the columns of this module.
 
     Raises
     ------
     OSError
         If the disk has not twice the room that they take.
     """
+    need = 2 * sum(sizes) * _BYTES_A_ROW
     with tempfile.TemporaryDirectory(prefix="dpinfer-validation-") as name:
-        if shutil.disk_usage(name).free < 2 * files * rows * _BYTES_A_ROW:
-            raise OSError(f"{files * rows:,} rows need {2 * files * rows * _BYTES_A_ROW / 2**30:.1f} GB in {name}")
+        if shutil.disk_usage(name).free < need:
+            raise OSError(f"{sum(sizes):,} rows need {need / 2**30:.1f} GB in {name}")
         folder = Path(name)
-        for place in range(files):
-            table = _table(rows, place, seed)
-            pq.write_table(table, folder / f"{place:03}.parquet", row_group_size=min(_GROUP_ROWS, -(-rows // 4)))
+        for place, rows in enumerate(sizes):
+            made = (table or _table)(rows, np.random.default_rng([seed, place]), place)
+            pq.write_table(made, folder / f"{place:03}.parquet", row_group_size=min(_GROUP_ROWS, -(-rows // 4)))
         yield folder
 
 
-def _table(rows: int, place: int, seed: int) -> pa.Table:
-    rng = np.random.default_rng([seed, place])
+def _table(rows: int, rng: np.random.Generator, place: int) -> pa.Table:
     cells = {name: rng.uniform(0, 1, rows) for name in _NAMES}
     cells["y"] = cells["x0"] + rng.normal(0, 0.3, rows)
     cells["b"] = (rng.random(rows) < 0.3 + 0.4 * cells["x1"]).astype(np.int8)
@@ -135,16 +138,6 @@ def bare_scan(folder: Path, *, pre_buffer: bool, columns: Sequence[str] = COLUMN
     how = pads.ParquetFragmentScanOptions(pre_buffer=pre_buffer)
     batches = pads.dataset(folder).scanner(columns=list(columns), fragment_scan_options=how).to_batches()
     return sum(batch.num_rows for batch in batches)
-
-
-# Time
-
-
-def timed(action: Callable[[], Any]) -> tuple[float, float]:
-    """Return seconds on the clock, and of processors in this process, that an action takes."""
-    clock, worked = time.perf_counter(), time.process_time()
-    action()
-    return time.perf_counter() - clock, time.process_time() - worked
 
 
 def load() -> float:

@@ -17,13 +17,14 @@ from validation.publish import (
     rounds,
     selection,
     source_errors,
+    speed,
     studies,
     tests,
     trusted,
 )
 
 __all__ = ["SECTIONS"]
-PARTS = (claims, comparisons, ordinary_path, rounds, selection, source_errors, studies, tests, trusted)
+PARTS = (claims, comparisons, ordinary_path, rounds, selection, source_errors, speed, studies, tests, trusted)
 """Where sections are registered."""
 
 

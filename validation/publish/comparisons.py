@@ -9,6 +9,7 @@ from validation.common.outputs import OUTPUT
 from validation.common.pages import Column, grouped, output, picture, ranged, section, table, text
 from validation.peers.peer_methods import LOGIT
 from validation.peers.peers import CELL, compared, errors_of
+from validation.publish import speed
 
 SEARCHES = ("DP-Sniper", "Delta-Siege")
 SEARCHED = 6000
@@ -104,16 +105,6 @@ def engines() -> str:
         output(f"engines_{part}") for part in ("speed_sources", "memory", "scale", "scale_wide")
     )
     sizes = sorted(sources["rows"].unique())
-    speed: dict[str, Column] = {
-        "question": "{what}",
-        "beside": "{beside}",
-        "times as long": "{times as long:.2f}",
-        "by processor time": "{by processor time:.2f}",
-        "required": "{required}",
-        "held": lambda row: "yes" if row["held"] else "**no**",
-        "seconds": "{seconds:.2f}",
-        "theirs": "{their seconds:.2f}",
-    }
 
     def seconds(column: str, rows: int) -> Column:
         return lambda group: f"{group.loc[group['rows'] == rows, column].mean():.2f}"
@@ -151,8 +142,8 @@ def engines() -> str:
     many = {name: f"{{{name}:{',.3g' if place else ',.0f'}}}" for place, name in enumerate(wide)}
     return text(
         "### Beside bare scans and DuckDB",
-        "\n".join(said("engines_speed")),
-        table(output("engines_speed"), speed),
+        "\n".join(said("ratios")),
+        speed.times(speed.ratios("parquet")),
         "### From every source",
         "\n".join(said("engines_speed_sources")) + "\nSpark starts as the tests start it: compiled quickly rather than "
         "well, and 1 GB for the driver.",

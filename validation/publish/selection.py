@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from validation.common.pages import Column, grouped, output, picture, ranged, section, table, text
+from validation.publish import speed
 
 KEYS = ["population", "bounds", "method", "ends", "n", "price", "neighbors", "q"]
 
@@ -13,7 +14,6 @@ KEYS = ["population", "bounds", "method", "ends", "n", "price", "neighbors", "q"
 def selection() -> str:
     """Errors of both mechanisms, theorem 6, and attacks on the sampler."""
     tests, lost, bounds, attacks = (output(f"selection_laws{one}") for one in ("", "_error", "_theorem", "_attack"))
-    timed = output("selection_speed").set_index("what")["ratio"]
     errors = {
         "candidates": "{candidates}",
         "other scores": "{scores}",
@@ -51,9 +51,9 @@ def selection() -> str:
         f"change most, {int(attacks['draws'].max()):,} draws: lower bounds on ε where 1 is stated, by the share of "
         "the right noise.",
         table(attacks, attacked),
-        "A million rows, 20 levels (`python -m validation --only selection_speed`): `most_frequent` takes "
-        f"{timed['most frequent whole number']:.0f} times as long as `numpy.bincount`, of labels "
-        f"{timed['most frequent label']:.0f} times.",
+        f"A million rows ({speed.COMMAND}): `most_frequent` takes "
+        f"{speed.value('most frequent number', 'numpy.bincount'):.0f} times as long as `numpy.bincount`, of labels "
+        f"{speed.value('most frequent label', 'numpy.bincount'):.0f} times.",
     )
 
 
@@ -61,7 +61,7 @@ def selection() -> str:
 def quantiles() -> str:
     """Errors, 99 quantiles for the price of one, coverage and width, the band."""
     error, cover = output("quantile_error"), output("quantile_coverage")
-    timed = output("selection_speed").set_index("what")["ratio"]
+    timed = speed.ratios("descriptions")
     prices = dict.fromkeys(error["price"])
 
     def size(group: pd.DataFrame, method: str, price: str | None = None) -> str:
@@ -123,11 +123,8 @@ def quantiles() -> str:
         "of Dvoretzky, Kiefer and Wolfowitz without privacy:",
         table(output("cdf_band", ["population", "n"]), band),
         picture("Coverage and width of the band", "cdf_band"),
-        f"A million rows (`python -m validation --only selection_speed`): a private median takes "
-        f"{timed['private median but for noise']:.1f} times as long as `numpy.sort` but for drawing its exact "
-        f"noise. That takes the same time for any number of rows: here {timed['noise of the median']:.1f} times as "
-        f"long as `numpy.sort`. Three quantiles from a tree take {timed['three private quantiles']:.1f} times as "
-        "long, noise included.",
+        f"A million rows ({speed.COMMAND}). Drawing exact noise takes the same time for any number of rows:",
+        speed.times(timed[timed["work"].isin(["median", "three quantiles"])]),
     )
 
 

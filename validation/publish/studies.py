@@ -12,6 +12,7 @@ from validation.common.pages import Column, first_run, grouped, output, picture,
 from validation.entry.newcomer import SCRIPT
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
 from validation.planning.plan_real import PILOT, PRICE, ROWS
+from validation.publish import speed
 from validation.regression import naive_regression
 
 ABSENT = "no such cell"
@@ -114,19 +115,6 @@ def peers() -> str:
     )
 
 
-@section("regression", "speed")
-def speed() -> str:
-    """Time over that of statsmodels, and memory."""
-    found = output("newton_speed")
-    columns = {"": "{what}", "measured": "{measured:.3g}", "by processor time": "{by processor time:.3g}",
-               "required": "{required}"}  # fmt: skip
-    return text(
-        "A million rows and ten regressors in memory, medians of the ratios of neighbouring pairs of fits "
-        "(`python -m validation --only newton_speed`; `validation/output/newton_speed.md` has the seconds):",
-        table(found.assign(what=found["what"].str.replace(" by rounds", "")), columns),
-    )
-
-
 def by_design(name: str) -> Callable[[], str]:
     """Return what shows coverage and width by design, from a table of judged cells."""
 
@@ -206,7 +194,7 @@ def published() -> str:
 @section("sample-aggregate", "aggregate")
 def aggregate() -> str:
     """Error, coverage and width of sample-and-aggregate, a row per design and price, and the figures."""
-    found = output("aggregate_coverage")
+    found, timed = output("aggregate_coverage"), speed.ratios("resampled")
     found["ratio"] = found["RMSE"] / found["without noise"]
     found["model"] = found["design"] + np.where(found["correction"] == "half_blocks", "", ", **not corrected**")
     found["bounded"] = np.where(found["aggregator"] == "winsorized", "place and spread", "the region alone")
@@ -235,8 +223,8 @@ def aggregate() -> str:
         "squared error over the Cramer-Rao bound, with the square root of n blocks and with as many as bias allows "
         "(`python -m validation --only aggregate_efficiency`):",
         picture("Mean squared error over the Cramer-Rao bound as n grows and epsilon shrinks", "aggregate_efficiency"),
-        "Time (`python -m validation --only aggregate_speed`):",
-        picture("Seconds for 1,500 fits on a million rows", "aggregate_speed"),
+        f"Time of the fits of 500 blocks and their halves ({speed.COMMAND}):",
+        speed.times(timed[~timed["work"].str.contains("bootstrap")]),
     )
 
 
@@ -244,6 +232,7 @@ def aggregate() -> str:
 def bootstrap() -> str:
     """Exact cost, the source's intervals and ours, coverage by design, and the direct release beside it."""
     cost, extra, source = (output(f"bootstrap_{one}") for one in ("cost", "cost_noise", "source"))
+    timed = speed.ratios("resampled", "memory")
     added = extra[(extra["mu"] == 1) & (extra["replicates"] == 200)].iloc[0]
     last = output("bootstrap_coverage", ["design", "n", "replicates B", "price"])
     costs = dict(
@@ -297,8 +286,8 @@ def bootstrap() -> str:
         picture("Coverage and width of the bootstrap's intervals, and direct releases", "bootstrap_coverage"),
         "The same estimate by the direct release at the same price (mu = 1, B = 200):",
         table(output("bootstrap_coverage_direct"), beside),
-        "Time and memory for a million rows (`python -m validation --only bootstrap_speed`):",
-        picture("Seconds of one pass and of 200 replicates over a million rows", "bootstrap_speed"),
+        f"Time and memory for a million rows ({speed.COMMAND}):",
+        speed.times(timed[timed["work"].str.contains("bootstrap")]),
     )
 
 
@@ -535,13 +524,6 @@ def faults() -> str:
         table(found, dict(zip(heads, shown, strict=True)), rule="---"),
         picture("Rows kept under each declaration", "declarations"),
     )
-
-
-@section("codebooks", "cells")
-def cells() -> str:
-    """Processor time of reading a cell."""
-    found = output("cells_speed").set_axis(["cells", "time"], axis=1)
-    return table(found, {"cells": "{cells}", "nanoseconds a cell": "{time:,.0f}"}, rule="---")
 
 
 @section("planning", "planning")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from validation.common.pages import Column, first_run, grouped, output, picture, section, table, text
+from validation.publish import speed
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 POWERS = ("counts", "noise on the statistic", "no privacy")
@@ -183,9 +184,7 @@ def count_intervals() -> str:
 @section("marginals", "marginals")
 def marginals() -> str:
     """What independent marginals would cost, the lower bound, coverage and width, size, real rows, and time."""
-    error, coverage, sizes, real, speed = (
-        output(f"marginals_{part}") for part in ("error", "coverage", "tests", "real", "speed")
-    )
+    error, coverage, sizes, real = (output(f"marginals_{part}") for part in ("error", "coverage", "tests", "real"))
 
     def others(price: str, objective: str, column: str) -> Column:
         return lambda group: f"{group.set_index(['price', 'objective']).loc[(price, objective), column]:.2f}"
@@ -225,13 +224,6 @@ def marginals() -> str:
         "least coverage of a cell": "{least coverage:.4f}",
         "error off its formula, at most": lambda group: f"{(group['error / formula'] - 1).abs().max():.4f}",
     }
-    times = {
-        "marginals": "{marginals}",
-        "sums": "{sums:,}",
-        "seconds": "{seconds:.2f}",
-        "seconds of a scan": "{seconds of a scan:.2f}",
-        "scans": "{scans:.2f}",
-    }
     return text(
         "*Noise.* Sums of the variances of all cells over ours at the same price, under `add_remove`; and the largest "
         'variance over that of `objective="max"`. Independent marginals have the price split as is best for them; '
@@ -256,8 +248,8 @@ def marginals() -> str:
         f"{int(real['replicates'].max()):,} releases (`python -m validation --only marginals_real`):",
         grouped(real, ["price", "neighbors"], rows),
         picture("Share of votes by column, from one release of all pairs, and in the rows", "marginals_real"),
-        f"*Time* on {int(speed['rows'].iloc[0]):,} rows of Parquet, two cores, beside a bare pyarrow scan of the same "
-        "columns, timed in turn; price, ledger and noise included (`python -m validation --only marginals_speed`). "
-        "Columns are counted in blocks of several at once, and marginals are sums of the counters:",
-        table(speed, times),
+        "*Time* on ten million rows of Parquet, two cores, beside a bare pyarrow scan of the same columns, timed in "
+        f"turn; price, ledger and noise included ({speed.COMMAND}). Columns are counted in blocks of several at once, "
+        "and marginals are sums of the counters:",
+        speed.times(speed.ratios("marginals")),
     )

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import dpinfer as dpi
 from dpinfer.kernel.measurement import Measurement
@@ -151,3 +152,31 @@ def populations() -> list[Population]:
 def named(design: tuple[Population, str, str, str, int]) -> dict[str, Any]:
     """Return the columns that name a design of a grid."""
     return dict(zip(("design", "amount", "measure", "neighbors", "n"), (design[0].name, *design[1:]), strict=True))
+
+
+# Ten columns on disk, whose marginals are timed
+
+LEVELS = (2, 3, 4, 5, 6, 8, 8, 8, 10, 10)
+"""Of ten columns: five of text and five of whole numbers, in turn; 184 million cells."""
+
+TEN_COLUMNS = dpi.Schema(
+    {
+        f"c{place}": dpi.Integer(0, m - 1) if place % 2 else dpi.Category([f"level {level}" for level in range(m)])
+        for place, m in enumerate(LEVELS)
+    }
+)
+WORKLOADS = {
+    "45 pairs of ten columns": dpi.workload(list(TEN_COLUMNS)),
+    "one pair": dpi.workload(list(TEN_COLUMNS)[:2]),
+    "120 triples of ten columns": dpi.workload(list(TEN_COLUMNS), ways=3),
+}
+
+
+def ten_columns(rows: int, rng: np.random.Generator, _: int) -> pa.Table:
+    """Return rows of the ten columns, alike in probability at every level."""
+    cells: dict[str, Any] = {}
+    for place, m in enumerate(LEVELS):
+        codes = rng.integers(0, m, rows)
+        labels = np.array([f"level {level}" for level in range(m)])
+        cells[f"c{place}"] = codes.astype(np.int32) if place % 2 else labels[codes]
+    return pa.table(cells)
