@@ -157,12 +157,12 @@ class Newton(Procedure):
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
+        if self.groups is not None:
+            self._check_groups(schema)
         if columns.within is not None and (self.model != "ols" or self.weights is not None):
             asked = "weights=" if self.model == "ols" else self.model
             raise NotProvedError(f"effects of people are taken out of ols without weights=, not with {asked}")
         _ = columns.maps, columns.weight
-        if self.groups is not None:
-            self._check_groups(schema)
         if self.cov_type == "nonrobust" and schema.rows_per_unit > 1:
             raise NotProvedError(
                 f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '

@@ -493,7 +493,7 @@ class RoundSum(_FrameSum):
         """
         sums: list[Array] = []
         looked = self.frame.look(rows)
-        for whole, term in zip(self.integers(looked, owned), self.terms, strict=True):
+        for whole, term in zip(self.integers(rows, owned, looked), self.terms, strict=True):
             if term.groups:
                 group = np.rint(np.fmin(np.fmax(looked.labels[term.place], 0.0), term.groups - 1.0)).astype(np.intp)
                 parted = [np.bincount(group, one, term.groups) for one in whole]
@@ -509,15 +509,15 @@ class RoundSum(_FrameSum):
             sums.append(products[self._upper])
         return np.concatenate(sums).astype(np.int64)
 
-    def integers(self, looked: Looked, owned: Ints | None = None) -> list[Array]:
-        """Map rows (m,), looked at, to the whole numbers of each term (k, m), forced into the set.
+    def integers(self, rows: Array, owned: Ints | None = None, looked: Looked | None = None) -> list[Array]:
+        """Map integer features (d, m) to the whole numbers of each term (k, m), forced into the set.
 
         A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a unit. Where
         ``owned`` (m,) says whose each row is, from 0, units are people, and terms with a cut have one vector for each.
         """
-        norm = self.frame.norm
+        looked, norm = looked or self.frame.look(rows), self.frame.norm
         found: list[Array] = []
-        paid = np.zeros(len(looked.weight) if owned is None else int(owned.max(initial=-1)) + 1)
+        paid = np.zeros(rows.shape[1] if owned is None else int(owned.max(initial=-1)) + 1)
         for place, term in enumerate(self.terms):
             if term.cut is None:
                 whole, mine = _whole_numbers(term, looked), owned
