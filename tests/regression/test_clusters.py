@@ -112,7 +112,8 @@ def test_what_cannot_be_clustered_is_refused_before_a_charge():
     ):
         with pytest.raises(error, match=told):
             dpi.ols("y ~ x", data, **options).fit(dpi.ZCDP(0.1))
-    several = dpi.PublicData(frame().assign(who=np.arange(SIZE) // 2), SCHEMA, id="who", max_rows=2)
+    people = frame().assign(who=np.arange(SIZE) // 2)
+    several = dpi.PublicData(people, SCHEMA, rng=np.random.default_rng(1), id="who", max_rows=2)
     with pytest.raises(NotProvedError, match="people with several rows"):
         dpi.ols("y ~ x", several, groups="g").fit(dpi.ZCDP(0.1))
     assert ledger.charges().empty
