@@ -37,9 +37,9 @@ SEED = Allowed(
 NUMERIC = Allowed(is_text, 'a column, or an expression such as "log(1 + income)"')
 
 
-def measured(default: Any, allowed: Allowed | None = None) -> Any:
-    """Declare a field that says what is measured."""
-    return _declared(default, allowed, "measured")
+def measured(default: Any, allowed: Allowed | None = None, *, later: bool = False) -> Any:
+    """Declare a field that says what is measured; one that came ``later`` is stored where it has another value."""
+    return _declared(default, allowed, "measured", later=later)
 
 
 def inferred(default: Any, allowed: Allowed | None = None) -> Any:
@@ -52,8 +52,8 @@ def unstored(default: Any, allowed: Allowed | None = None) -> Any:
     return _declared(default, allowed, "unstored")
 
 
-def _declared(default: Any, allowed: Allowed | None, role: str) -> Any:
-    return field(default=default, metadata={"role": role, "allowed": allowed}, repr=role != "unstored")
+def _declared(default: Any, allowed: Allowed | None, role: str, *, later: bool = False) -> Any:
+    return field(default=default, metadata={"role": role, "allowed": allowed, "later": later}, repr=role != "unstored")
 
 
 def check_values(question: Any) -> None:

@@ -318,7 +318,9 @@ class Procedure(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored fields as a JSON-ready mapping."""
-        return {one.name: encode(getattr(self, one.name)) for one in stored_fields(type(self))}
+        held = {one: getattr(self, one.name) for one in stored_fields(type(self))}
+        return {one.name: encode(value) for one, value in held.items()
+                if not one.metadata.get("later") or value != one.default}  # fmt: skip
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
@@ -332,10 +334,11 @@ class Procedure(ABC):
             If a field has no such value.
         """
         expected = hints(cls)
-        missing = [one.name for one in stored_fields(cls) if one.name not in stored]
+        read = [one for one in stored_fields(cls) if one.name in stored or not one.metadata.get("later")]
+        missing = [one.name for one in read if one.name not in stored]
         if missing:
             raise ReleaseFormatError(f"{', '.join(missing)} is missing")
-        return cls(**{one.name: decode(one.name, stored[one.name], expected[one.name]) for one in stored_fields(cls)})
+        return cls(**{one.name: decode(one.name, stored[one.name], expected[one.name]) for one in read})
 
     def question(self, context: Context) -> dict[str, Any]:
         """Return what a release stores: fields, text, schema, and the columns read where that has others too."""

@@ -75,6 +75,8 @@ class Columns:
         Bounded expression, not negative, by which rows count.
     offsets : tuple of Expression
         Added to the linear predictor as they are; see `offsets_of`.
+    groups : str, optional
+        Column whose levels are the groups in which errors may be related.
 
     Where the formula has a term for the effects of people, all columns are compared within people, and there is no
     constant; see `effects_of`.
@@ -85,6 +87,7 @@ class Columns:
     where: str | None = None
     weights: str | None = None
     offsets: tuple[Expression, ...] = ()
+    groups: str | None = None
 
     @cached_property
     def _parted(self) -> tuple[str, Within | None]:
@@ -143,7 +146,21 @@ class Columns:
     @cached_property
     def basis(self) -> Basis:
         """The features measured."""
-        return build_basis((*self.compiled.design, *self._weights, *self._offsets, self.response), self.schema)
+        asked = (*self.compiled.design, *self._weights, *self._offsets, *self._grouping, self.response)
+        return build_basis(asked, self.schema)
+
+    @property
+    def levels(self) -> int:
+        """Number of groups; 0 without any."""
+        return 0 if self.groups is None else len(self.schema[self.groups].level_texts)
+
+    @property
+    def _grouping(self) -> tuple[DesignColumn, ...]:
+        """The number of a row's group: 0, 1, ..."""
+        if self.groups is None:
+            return ()
+        places = tuple(map(float, range(self.levels)))
+        return (DesignColumn(self.groups, self.groups, constant_expression(1.0), ((self.groups, places),)),)
 
     @property
     def _weights(self) -> tuple[DesignColumn, ...]:
@@ -179,7 +196,8 @@ class Columns:
     def read(self) -> tuple[str, ...]:
         """Columns of the data that regressors, response, weights and offsets are made of, sorted."""
         beside = (*self.offsets, *(() if self.weighing is None else (self.weighing,)))
-        return tuple(sorted({*self.compiled.columns, *(name for one in beside for name in one.columns)}))
+        grouped = () if self.groups is None else (self.groups,)
+        return tuple(sorted({*self.compiled.columns, *grouped, *(name for one in beside for name in one.columns)}))
 
     @cached_property
     def features(self) -> Features:
@@ -388,13 +406,14 @@ class Columns:
         predictors: Array | None = None,
         moved: float = 0.0,
         with_offset: bool = True,
+        grouped: bool = False,
         **options: Any,
     ) -> RoundFrame:
         """Return a frame of coordinates (q, p) and linear predictor (p,) of the regressors.
 
         The response is measured less ``response[0]``, over ``response[1]``; without a table of means the linear
-        predictor is taken off as it is. Labels are linear predictors with other coefficients, ``predictors`` (k, p).
-        All have ``moved`` added, and offsets unless told.
+        predictor is taken off as it is. Labels are linear predictors with other coefficients, ``predictors`` (k, p),
+        or where ``grouped`` the numbers of groups. All have ``moved`` added, and offsets unless told.
         """
         shift, unit = response
         measured = self.maps[-1].copy()
@@ -408,6 +427,9 @@ class Columns:
         if predictors is not None:
             rows = np.vstack([rows, predictors @ self.maps[:-1] + added])
             options = {**options, "labels": len(predictors)}
+        if grouped:
+            rows = np.vstack([rows, represent(self.basis, self._grouping, independent=False)])
+            options = {**options, "labels": 1}
         return framed(self.features, rows, mean, inverse_sd, lift, **options)
 
 
@@ -443,10 +465,16 @@ def _refuse_dependent(design: Array, names: list[str]) -> None:
 
 @lru_cache(maxsize=16)
 def columns_of(
-    schema: Schema, formula: str, where: str | None, weights: str | None, offset: str | None, exposure: str | None
+    schema: Schema,
+    formula: str,
+    where: str | None,
+    weights: str | None,
+    offset: str | None,
+    exposure: str | None,
+    groups: str | None,
 ) -> Columns:
     """Return the columns of a regression; a fit asks for them in each of its stages."""
-    return Columns(schema, formula, where, weights, offsets_of(offset, exposure, schema))
+    return Columns(schema, formula, where, weights, offsets_of(offset, exposure, schema), groups)
 
 
 def offsets_of(offset: str | None, exposure: str | None, schema: Schema) -> tuple[Expression, ...]:

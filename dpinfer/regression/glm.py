@@ -34,6 +34,10 @@ _MODELS: dict[tuple[type, type], str] = {
 }
 
 
+def _covariance(groups: str | None) -> str:
+    return "HC1" if groups is None else "cluster"
+
+
 @suggests
 def logit(
     formula: str,
@@ -43,6 +47,7 @@ def logit(
     where: str | None = None,
     ranges: bool | None = None,
     margins: bool = False,
+    groups: str | None = None,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -67,6 +72,8 @@ def logit(
     margins : bool
         Whether to spend a twentieth of the price on sums at the estimate from which ``get_margeff`` has average effects
         of terms that are 0 or 1 and of factors (``dummy=True``) and of whole numbers (``count=True``).
+    groups : str, optional
+        Column whose levels are clusters, as in `ols`. By default standard errors are HC1, or clustered by person.
     inference : {"auto", "wald", "score"}
         Method of intervals, p-values and tests alike; "auto" is Wald's, and the score's where noise dominates.
     target : {"population", "data"}
@@ -102,7 +109,7 @@ def logit(
     >>> bool(abs(results.params["x"] - 2) < 5 * results.bse["x"])
     True
     """
-    return Newton.asking(locals(), model="logit")
+    return Newton.asking(locals(), cov_type=_covariance(groups), model="logit")
 
 
 @suggests
@@ -114,6 +121,7 @@ def probit(
     where: str | None = None,
     ranges: bool | None = None,
     margins: bool = False,
+    groups: str | None = None,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -136,7 +144,7 @@ def probit(
     >>> bool(abs(results.params["age"] - 0.04) < 5 * results.bse["age"])
     True
     """
-    return Newton.asking(locals(), model="probit")
+    return Newton.asking(locals(), cov_type=_covariance(groups), model="probit")
 
 
 @suggests
@@ -149,6 +157,7 @@ def poisson(
     where: str | None = None,
     ranges: bool | None = None,
     margins: bool = False,
+    groups: str | None = None,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -156,7 +165,7 @@ def poisson(
 
     Parameters
     ----------
-    formula, data, where, ranges, margins, inference, target
+    formula, data, where, ranges, margins, groups, inference, target
         As in `logit`. The response has declared bounds from 0 up.
     offset : str, optional
         A bounded expression of declared columns that is added to the linear predictor.
@@ -184,7 +193,7 @@ def poisson(
     >>> bool(abs(results.params["age"] - 0.02) < 5 * results.bse["age"])
     True
     """
-    return Newton.asking(locals(), model="poisson")
+    return Newton.asking(locals(), cov_type=_covariance(groups), model="poisson")
 
 
 @suggests
@@ -199,6 +208,7 @@ def glm(
     where: str | None = None,
     ranges: bool | None = None,
     margins: bool = False,
+    groups: str | None = None,
     inference: str = "auto",
     target: str = "population",
 ) -> Newton:
@@ -206,7 +216,7 @@ def glm(
 
     Parameters
     ----------
-    formula, data, weights, where, ranges, margins, inference, target
+    formula, data, weights, where, ranges, margins, groups, inference, target
         As in `logit`; weights are served for binary responses and ``Gaussian()``. Average effects of a negative
         binomial and a Gamma regression all need ``margins=True``, and those of ``Gaussian()`` are its coefficients.
     family : statsmodels family
@@ -240,7 +250,7 @@ def glm(
     True
     """
     model, parameter = _read_family(families.Gaussian() if family is None else family)
-    return Newton.asking(locals(), model=model, parameter=parameter)
+    return Newton.asking(locals(), cov_type=_covariance(groups), model=model, parameter=parameter)
 
 
 @suggests

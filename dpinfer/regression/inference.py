@@ -144,6 +144,8 @@ class Fit:
         Variance and bias of the first coordinate beside these.
     scale : float
         Relative standard deviation of the noise of a factor of the Hessian.
+    groups : int
+        Number of groups whose scores M is made of; 0 if it is made of those of units.
     """
 
     point: Array
@@ -161,6 +163,7 @@ class Fit:
     flat: bool
     intercept: tuple[float, float] = (0.0, 0.0)
     scale: float = 0.0
+    groups: int = 0
 
     @property
     def flagged(self) -> bool:
@@ -227,7 +230,10 @@ class Fit:
             fourth = 2 * fourth - (moved**4).sum(axis=1)
         error = self.meat_noise * largest**2 * np.sqrt(fourth)
         steady = variances / np.maximum(error, variances / _MOST_STEADY)
-        return np.asarray(np.maximum(2 * steady**2, _LEAST_DF))
+        found = 2 * steady**2
+        if self.groups:
+            found = 1 / (1 / found + 1 / (self.groups - 1))
+        return np.asarray(np.maximum(found, _LEAST_DF))
 
     def dominated(self, contrasts: Array) -> Mask:
         """Whether directions in which the Hessian is noise may move contrasts (n, k) far, as (n,)."""
@@ -352,6 +358,7 @@ def solved(
     uneven: float = 0.0,
     scale: float = 0.0,
     robust: bool = True,
+    groups: int = 0,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
 
@@ -383,6 +390,8 @@ def solved(
         By which part the weights of a Hessian vary around their mean, where it is a Gram matrix times that.
     scale : float
         Relative standard deviation of the noise of that mean.
+    groups : int
+        Of whose scores the products are, if they are not those of units.
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -429,6 +438,7 @@ def solved(
         excess,
         flat,
         scale=scale,
+        groups=groups,
     )
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["OLS", "Gram", "first_difference", "gram", "ols"]
 
 _METHODS = ("auto", "newton", "gram")
-_OF_NEWTON: dict[str, Any] = {"ranges": True, "weights": None, "cov_type": None}
+_OF_NEWTON: dict[str, Any] = {"ranges": True, "weights": None, "cov_type": None, "groups": None}
 _OF_GRAM: dict[str, Any] = {
     "row_norm": None,
     "norm": "l2",
@@ -54,6 +54,7 @@ _OF_GRAM: dict[str, Any] = {
 """Options that only one method has, with their defaults; a Gram knows one value of ``cov_type``, too."""
 _NEWTON_ONLY = {
     "ranges": 'nothing: it is an option of method="newton"',
+    "groups": 'nothing: it is an option of method="newton"',
     "weights": f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}',
     "cov_type": f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}',
 }
@@ -74,7 +75,8 @@ def ols(
     data: Data | Release | Gram | None = None,
     *,
     method: Literal["auto", "newton", "gram"] | None = "auto",
-    cov_type: Literal["HC1", "nonrobust"] | None = None,
+    cov_type: Literal["HC1", "nonrobust", "cluster"] | None = None,
+    groups: str | None = None,
     weights: str | None = None,
     where: str | None = None,
     ranges: bool = True,
@@ -104,10 +106,14 @@ def ols(
         cross-products, whose noise grows with the declared bounds, and reads the regression from them under the model
         of equal error variance; they serve many regressions. "auto", for which None stands too, takes what a release
         holds. Of rows it takes cross-products where an option is set that only they have, else iterations: see Notes.
-    cov_type : {"HC1", "nonrobust"}, optional
+    cov_type : {"HC1", "nonrobust", "cluster"}, optional
         For "newton" decided before the rows are read: "HC1", the default, releases what robust standard errors are made
         of. "nonrobust" spends that share of the price on the estimate, and takes errors as spreading equally and the
-        model as right. A "gram" knows "nonrobust" alone, its default.
+        model as right. "cluster" lets errors be related within ``groups``, and spends more of the price on standard
+        errors. A "gram" knows "nonrobust" alone, its default.
+    groups : str, optional
+        Column whose levels, public as all levels are, are the clusters, such as states; for "newton". Of few groups
+        the reference is t with one degree of freedom less than groups, or fewer where noise hides how they differ.
     weights : str, optional
         For "newton": a bounded column of survey weights, not negative, or an expression of such. Estimates solve
         sum w x (y - x'b) = 0, with the robust standard errors of statsmodels' WLS. See `logit`.
@@ -199,7 +205,7 @@ def ols(
     for name in of_gram:
         beside = f", and {of_newton[0]}= one of the other" if of_newton else ""
         raise OptionError(name, asked[name], f'{_OF_GRAM[name]!r}: it is an option of method="gram"{beside}')
-    return Newton.asking(asked, source=source, model="ols", cov_type=cov_type or "HC1")
+    return Newton.asking(asked, source=source, model="ols", cov_type=cov_type or ("cluster" if groups else "HC1"))
 
 
 @suggests

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpinfer.checks import TRUTH, Allowed, is_number, is_text, one_of
-from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError
+from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFormatError, UnknownColumnError
+from dpinfer.kernel.rows.iterations import MOST_GROUPS
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.options import TARGET, inferred, measured, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure, context_of, sizes_shown
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COVARIANCES", "Newton", "estimated_from"]
 
-COVARIANCES = ("HC1", "nonrobust")
+COVARIANCES = ("HC1", "nonrobust", "cluster")
 
 _FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "affair ~ age"')
 
 _EXPRESSION = Allowed(lambda given: given is None or is_text(given), "a column or a bounded expression, or None")
+
+_GROUPS = Allowed(lambda given: given is None or is_text(given), "a column whose levels are the groups, or None")
 
 _RANGES = Allowed(lambda given: given is None or isinstance(given, bool), "True or False")
 
@@ -87,6 +90,7 @@ class Newton(Procedure):
     offset: str | None = measured(None, _EXPRESSION)
     exposure: str | None = measured(None, _EXPRESSION)
     cov_type: str = measured("HC1", one_of(COVARIANCES))
+    groups: str | None = measured(None, _GROUPS, later=True)
     margins: bool = measured(default=False, allowed=TRUTH)
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
@@ -107,7 +111,10 @@ class Newton(Procedure):
             raise OptionError(
                 "margins", True, f"False: with the identity link of {self.model} effects are coefficients"
             )
-        if self.cov_type == "HC1":
+        if (self.cov_type == "cluster") != (self.groups is not None):
+            right = 'a column whose levels are groups, with cov_type="cluster", which asks for it'
+            raise OptionError("groups", self.groups, right)
+        if self.cov_type != "nonrobust":
             return
         if self.model != "ols":
             raise NotProvedError(f'cov_type="{self.cov_type}" is served for ols, not for {self.model}')
@@ -119,12 +126,12 @@ class Newton(Procedure):
 
     def columns(self, schema: Schema) -> Columns:
         """Return the columns, compiled against a schema."""
-        return columns_of(schema, self.formula, self.where, self.weights, self.offset, self.exposure)
+        return columns_of(schema, self.formula, self.where, self.weights, self.offset, self.exposure, self.groups)
 
     def plan(self, context: Context) -> Plan:
         """Return the stages."""
         parameter = self.kind.default if self.parameter is None else float(self.parameter)
-        scales, robust = self.ranges is not False, self.cov_type == "HC1"
+        scales, robust = self.ranges is not False, self.cov_type != "nonrobust"
         return _plan(self.columns(context.schema), self.kind, parameter, context, scales, robust)
 
     def resolve(self, context: Context) -> Self:  # noqa: ARG002
@@ -145,11 +152,13 @@ class Newton(Procedure):
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""
         columns = self.columns(schema)
+        if self.groups is not None:
+            self._check_groups(schema)
         if columns.within is not None and (self.model != "ols" or self.weights is not None):
             asked = "weights=" if self.model == "ols" else self.model
             raise NotProvedError(f"effects of people are taken out of ols without weights=, not with {asked}")
         _ = columns.maps, columns.weight, columns.independent  # each is refused where there is none
-        if self.cov_type != "HC1" and schema.rows_per_unit > 1:
+        if self.cov_type == "nonrobust" and schema.rows_per_unit > 1:
             raise NotProvedError(
                 f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
                 'cov_type="HC1", which is clustered by person'
@@ -175,6 +184,20 @@ class Newton(Procedure):
                 response.name,
                 f"lies between {lower:g} and {upper:g}: the response of {self.model} is 0 or 1",
                 "declare Boolean(), Integer(0, 1) or a Category of two levels, or write a condition: I(y > 3)",
+            )
+
+    def _check_groups(self, schema: Schema) -> None:
+        """Refuse groups that are not told by a column of levels, and people who may be in several."""
+        assert self.groups is not None
+        if self.groups not in schema:
+            raise UnknownColumnError(self.groups, schema, "groups")
+        count = len(schema[self.groups].level_texts)
+        if not 2 <= count <= MOST_GROUPS:
+            raise OptionError("groups", self.groups, f"a column of 2 to {MOST_GROUPS:,} levels, such as a Category")
+        if schema.rows_per_unit > 1:
+            raise NotProvedError(
+                "groups= is proved for independent rows in groups: people with several rows are clusters of their own, "
+                "and may be in several groups"
             )
 
     # What is measured
@@ -312,6 +335,7 @@ def estimated_from(
         uneven=_uneven(plan, start) if plan.once else 0.0,
         scale=plan.mean_weight(start, last)[1] if plan.once else 0.0,
         robust=plan.robust,
+        groups=plan.groups,
     )
     intercept = plan.columns.intercept
     if plan.model.bounded and intercept:
@@ -339,7 +363,7 @@ def estimated_from(
         nobs_is_public=plan.public_size is not None,
         target=target,
         method=method,
-        cov_type="nonrobust" if not plan.robust else "cluster" if people > 1 else "HC1",
+        cov_type="nonrobust" if not plan.robust else "cluster" if people > 1 or plan.groups else "HC1",
         notes=notes,
         response=plan.model.response,
         moments=(mean, back @ start.second @ back.T - np.outer(mean, mean)),
@@ -384,6 +408,9 @@ def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInfe
     settings = released[len(plan.kinds) - 1].settings
     unit = float(dict(zip(plan.kinds, released, strict=False))["start"].settings["unit"])
     errors = [_CLUSTERED if plan.context.schema.rows_per_unit > 1 else _ROBUST if plan.robust else _EQUAL]
+    if plan.groups:
+        freedom = f"t of at most {plan.groups - 1} degrees of freedom"
+        errors = [f"Standard errors are clustered by {plan.columns.groups}, with {freedom}."]
     if found.lengthened > _SHOWN:
         errors.append(
             f"Intervals are up to {found.lengthened:.0%} longer for what clipping the largest scores may have biased "

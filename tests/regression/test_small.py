@@ -72,7 +72,7 @@ LEVELS = dpi.Schema(x=dpi.Real(-50, 50), k=dpi.Integer(1, 4), z=dpi.Integer(0, 5
 )
 def test_a_range_that_leaves_no_row_to_a_level_is_not_taken(formula, ranges, declared):
     """Coordinates of levels that no public row had were 10^20 long, and what was made of them no number."""
-    columns = columns_of(LEVELS, formula, None, None, None, None)
+    columns = columns_of(LEVELS, formula, None, None, None, None, None)
     found = columns.scaled(ranges)
     kept = columns.scaled({name: one for name, one in ranges.items() if name not in declared})
     np.testing.assert_array_equal(found.transform, kept.transform)

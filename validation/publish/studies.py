@@ -291,6 +291,28 @@ def bootstrap() -> str:
     )
 
 
+@section("regression", "clusters")
+def clusters() -> str:
+    """Coverage, width and error of slopes clustered by public groups."""
+    found = output("clusters")
+    columns = {
+        "population": "{population}, `{model}`",
+        "n": "{n:,}",
+        "groups": "{groups}",
+        "price": "`{price}`, {neighbors}",
+        "covered": "{coverage:.3f}",
+        "without privacy": "{without privacy:.3f}",
+        "width / without privacy": "{width / without privacy:.2f}",
+        "unbounded": "{unbounded:.1%}",
+        "RMSE / without privacy": "{RMSE / without privacy:.2f}",
+    }
+    return text(
+        f"The worse of two slopes; {ranged(found['replicates'], ',')} replicates (`python -m validation --only "
+        "clusters`). Without privacy means clustered, too, with t of one degree of freedom less than groups.",
+        table(found, columns),
+    )
+
+
 @section("panels", "panels")
 def panels() -> str:
     """Coverage, width and error within people, by population, estimator, size and price."""

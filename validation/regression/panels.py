@@ -20,6 +20,9 @@ from validation.regression.newton_draws import Drawer, covers, replicates
 
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), "PureDP(1)": dpi.PureDP(1)}
 ROWS = (1000, 5000, 50_000)
+SERVED = 50
+"""People times rho from which on something is claimed: below, every fit names its terms as noise."""
+
 TRUTH = np.array([0.8, -0.5])
 MOST, WAVES = 5, 8
 WAGES = ("union", "married")
@@ -148,7 +151,9 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
     widths = np.ptp(ends, axis=-1)
     bounded = np.isfinite(widths)
     ratio, error = rmse_ratio(drawn["error"][:, :2], drawn["plain"])
+    zcdp = PRICES[cell.price]
     return {
+        "served": not isinstance(zcdp, dpi.ZCDP) or cell.people * float(zcdp.rho) >= SERVED,
         "coverage": covers(ends, truth).mean(axis=0).min(),
         "without privacy": covers(theirs, truth).mean(axis=0).min(),
         "width / without privacy": (np.median(widths, axis=0) / np.median(np.ptp(theirs, axis=-1), axis=0)).max(),
@@ -161,6 +166,7 @@ STUDY = Study(
     "panels", cells, draw, summary,
     (
         Rule("least coverage of 95% intervals of slopes within people", "coverage", quantities=2,
+             where=lambda table: table["served"],
              design="EntityEffects, first differences, n 1,000-50,000, simulated and real wages, three prices"),
     ),
     figure=scatter("n", {"coverage": 0.95, "width / without privacy": 1.0}, ["population", "price"]),
@@ -168,6 +174,7 @@ STUDY = Study(
     notes=(
         f"Simulated people have 1 to {MOST} rows, regressors that depend on their effects, and errors that last and "
         f"spread unevenly; wages are those of 545 men in {WAVES} years, drawn with replacement, so that the truth is "
-        "the fit of all. Intervals without privacy are clustered by person. Values are those of the worse slope.",
+        "the fit of all. Intervals without privacy are clustered by person. Values are those of the worse slope. Of "
+        f"fewer than {SERVED} people times rho nothing is claimed.",
     ),
 )  # fmt: skip

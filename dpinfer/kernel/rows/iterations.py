@@ -245,6 +245,8 @@ BLOCK_ROWS = 2**12
 """Rows that are mapped at once: what is made of them is then less than the rows of a batch, so that the C library keeps
 the memory from block to block instead of asking the system for new pages."""
 
+MOST_GROUPS = 2**12
+
 _FARTHEST = 2.0**37
 """Steps of a coordinate of a row's vector that is cut, at most: those of a person are added up exactly."""
 
@@ -267,6 +269,8 @@ class Term:
     With a ``cut`` a vector, and an outer product, is about the unit: what all rows of a unit add to the vector
     ``w (u - center) z``, of which only the survey weight w is taken, is shortened to this length in the norm of the
     frame. Then lengths of rows need no bound of their own; ``weighed``, rows have their weights v nevertheless.
+
+    A vector with ``groups`` is added up in each of so many groups: the label at ``place``, rounded, is that of a row.
     """
 
     name: str
@@ -279,6 +283,12 @@ class Term:
     place: int = 0
     cut: float | None = None
     weighed: bool = False
+    groups: int = 0
+
+    @property
+    def parted(self) -> int:
+        """In how many groups it is added up."""
+        return max(self.groups, 1)
 
     def check(self, frame: RoundFrame) -> None:
         """Refuse a term that is none."""
@@ -291,7 +301,14 @@ class Term:
         require(type(self.power) is int and 0 <= self.power <= 2, "power", self.power, "0, 1 or 2")
         right = type(self.place) is int and 0 <= self.place < MOST_COORDINATES
         require(right, "place", self.place, f"a whole number below {MOST_COORDINATES}")
-        right = self.of != "label" or self.place < frame.labels
+        right = (
+            type(self.groups) is int and 0 <= self.groups <= MOST_GROUPS and (self.kind == "vector" or not self.groups)
+        )
+        require(right, "groups", self.groups, f"up to {MOST_GROUPS:,} groups, of a vector")
+        one_row = frame.features.schema.rows_per_unit == 1 or not self.groups
+        require(one_row, "groups", self.groups, "0 where people have several rows, which may be in several groups")
+        require(not self.groups or self.of != "label", "of", self.of, "no label where the label is the group's")
+        right = (self.of != "label" and not self.groups) or self.place < frame.labels
         require(right, "place", self.place, f"a place among {frame.labels} labels")
         if self.cut is not None:
             require(self.kind in _CUT, "cut", self.kind, "None: only vectors are shortened")
@@ -394,6 +411,9 @@ class RoundSum(_FrameSum):
         for term in self.terms:
             if term.kind in _SQUARED:
                 labels += [f"{term.name} {i + 1} * {j + 1}" for i, j in zip(rows, columns, strict=True)]
+            elif term.groups:
+                labels += [f"{term.name} {i + 1} | group {g + 1}" for g in range(term.groups)
+                           for i in range(self.frame.size)]  # fmt: skip
             else:
                 labels += [f"{term.name} {i + 1}" for i in range(self._width(term))]
         return tuple(labels)
@@ -451,8 +471,8 @@ class RoundSum(_FrameSum):
         return [size * (size + 1) // 2 if one.kind in _SQUARED else self._width(one) for one in self.terms]
 
     def _width(self, term: Term) -> int:
-        """How many integers each row has for a term."""
-        return 1 if term.kind in ("number", "mass") else self.frame.size
+        """How many sums a term has that are no products."""
+        return 1 if term.kind in ("number", "mass") else self.frame.size * term.parted
 
     def _unit(self, place: int) -> float:
         """Return the number 1 in the whole numbers of a term: a power of two, at which a cut is below 2^19."""
@@ -471,8 +491,14 @@ class RoundSum(_FrameSum):
 
         Whole numbers are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
         """
-        sums = []
-        for whole, term in zip(self.integers(rows, owned), self.terms, strict=True):
+        sums: list[Array] = []
+        looked = self.frame.look(rows)
+        for whole, term in zip(self.integers(rows, owned, looked), self.terms, strict=True):
+            if term.groups:
+                group = np.rint(np.fmin(np.fmax(looked.labels[term.place], 0.0), term.groups - 1.0)).astype(np.intp)
+                parted = [np.bincount(group, one, term.groups) for one in whole]
+                sums.append(np.stack(parted, axis=1, dtype=np.float64).ravel())
+                continue
             if term.kind not in _SQUARED:
                 sums.append(whole.sum(axis=1))
                 continue
@@ -483,13 +509,13 @@ class RoundSum(_FrameSum):
             sums.append(products[self._upper])
         return np.concatenate(sums).astype(np.int64)
 
-    def integers(self, rows: Array, owned: Ints | None = None) -> list[Array]:
+    def integers(self, rows: Array, owned: Ints | None = None, looked: Looked | None = None) -> list[Array]:
         """Map integer features (d, m) to the whole numbers of each term (k, m), forced into the set.
 
         A matrix has the vector q of its sum of q q'. Whatever does not fit becomes zero, for all terms of a unit. Where
         ``owned`` (m,) says whose each row is, from 0, units are people, and terms with a cut have one vector for each.
         """
-        looked, norm = self.frame.look(rows), self.frame.norm
+        looked, norm = looked or self.frame.look(rows), self.frame.norm
         found: list[Array] = []
         paid = np.zeros(rows.shape[1] if owned is None else int(owned.max(initial=-1)) + 1)
         for place, term in enumerate(self.terms):

@@ -210,7 +210,7 @@ def test_what_is_not_proved_is_refused():
 def test_products_without_a_cut_are_priced_row_by_row_beside_a_cut():
     """Rows p and -p of a person add to nothing, and their products to 2 p p'."""
     schema = dpi.Schema(x=dpi.Real(-1, 1), y=dpi.Real(-1, 1)).with_people("id", max_rows=2)
-    columns = columns_of(schema, "y ~ x", None, None, None, None)
+    columns = columns_of(schema, "y ~ x", None, None, None, None, None)
     frame = columns.frame(0.7 * np.eye(2), np.zeros(2), (0.0, 1.0), norm="l2")
     summed = RoundSum(frame, (Term("score", "vector", 0.5, cut=1.0), Term("meat", "outer", 0.5)))
     weights = summed.usual_weights("add_remove", "l2")
