@@ -26,6 +26,7 @@ from dpinfer.procedures import Procedure
 from dpinfer.procedures.combine import combine
 from dpinfer.procedures.keywords import instead_of as _instead_of
 from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
+from dpinfer.regression.iv import iv
 from dpinfer.regression.linear import gram, ols
 from dpinfer.release import Release, read_release
 from dpinfer.reporting.report import report
@@ -84,6 +85,7 @@ __all__ = [
     "glm",
     "gram",
     "histogram",
+    "iv",
     "kruskal",
     "ks_1samp",
     "ks_2samp",
