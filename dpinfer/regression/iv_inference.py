@@ -32,7 +32,7 @@ METHODS = ("auto", "anderson-rubin", "wald")
 WEAK = 10.0
 """First-stage F below which instruments are called weak (Staiger & Stock 1997)."""
 
-_TINY, _NORMAL_DF = 1e-9, 1e9
+_TINY, _LEAST, _NORMAL_DF = 1e-9, 1e-6, 1e9
 _ACROSS, _ALONG, _ZOOMS, _GROUPS = 121, 129, 3, 100
 """Points of a search over the line, points along a part of a set, refinements of a search, groups of draws."""
 
@@ -58,7 +58,9 @@ def _eigen(matrices: Array, change: Callable[[Array], Array]) -> Array:
 
 def _floored(matrices: Array, level: float = 0.0) -> Array:
     """Raise eigenvalues to a level, or a tiny part of the largest."""
-    return _eigen(matrices, lambda one: np.maximum(one, np.maximum(level, _TINY * np.abs(one).max(-1, keepdims=True))))
+    return _eigen(
+        matrices, lambda one: np.maximum(one, np.maximum(level, _TINY * np.abs(one).max(-1, keepdims=True, initial=0)))
+    )
 
 
 def _forms(matrices: Array, directions: Array) -> Array:
@@ -111,7 +113,7 @@ class Law:
 
     def critical(self, alpha: float) -> Array:
         """Squared lengths (R,) that are exceeded with probability alpha."""
-        normal = np.minimum(self.k * stats.f.isf(alpha, self.k, self.df), _NORMAL_DF)
+        normal: Array = np.minimum(self.k * stats.f.isf(alpha, self.k, self.df), _NORMAL_DF)
         if self.loadings is None:
             return normal
         ends = np.log(normal) - 2, np.log(normal) + 5
@@ -255,7 +257,7 @@ class IVFit:
     def solved(self, ratio: Array) -> tuple[Array, Array]:
         """Endogenous coefficients (R, m) of the k-class, and the inverse of their Hessian (R, m, m)."""
         hessian = self.explained - ratio[:, None, None] * self.spread
-        least = _TINY * np.trace(self.explained[:, 1:, 1:], axis1=1, axis2=2)[:, None] + 1e-300
+        least = _LEAST * np.trace(self.spread[:, 1:, 1:], axis1=1, axis2=2)[:, None]
         inverse = _eigen(hessian[:, 1:, 1:], lambda one: 1 / np.maximum(one, least))
         return (inverse @ hessian[:, 1:, :1])[..., 0], inverse
 
@@ -274,7 +276,14 @@ class IVFit:
         sampling = of.back @ np.block([[first, corner], [np.swapaxes(corner, 1, 2), inverse]]) @ of.back.T
         noise = noise_covariance(of.problem.noise, weights, weights, point[:, None] @ of.residuals)[:, 0, 0]
         scale = (_forms(of.total, point) / of.df_resid)[:, None, None]
-        return found, params @ of.back.T, weights, scale * sampling, 0.5 * (noise + np.swapaxes(noise, 1, 2))
+        clear = 1 + _TINY * np.eye(len(of.back))  # covariances stay positive definite where rows are all alike
+        return (
+            found,
+            params @ of.back.T,
+            weights,
+            scale * sampling * clear,
+            0.5 * (noise + np.swapaxes(noise, 1, 2)) * clear,
+        )
 
     @property
     def estimate(self) -> Array:

@@ -311,3 +311,14 @@ def test_a_damaged_formula_in_a_release_is_refused():
 def test_clamped_rows_are_counted_and_said():
     results = dpi.iv(ONE, public(), clamped_share=0.1).fit(dpi.ZCDP(1.0))
     assert "outside its declared bounds" in str(results.summary())
+
+
+@pytest.mark.parametrize("formula", ["y ~ 0 + [x ~ z1]", ONE, MANY, "y ~ w + C(group) + [x + other ~ z1 + z2 + z3]"])
+@pytest.mark.parametrize("privacy", [dpi.ZCDP(1e-4), dpi.PureDP(1.0), dpi.ZCDP(1e12)])
+def test_few_rows_or_rows_that_are_all_alike_give_numbers_and_no_error(formula, privacy):
+    for frame in (rows(5), rows(40), rows(1).loc[[0] * 30]):
+        results = dpi.iv(formula, public(frame.reset_index(drop=True))).fit(privacy)
+        assert np.isfinite(results.params).all()
+        assert (results.bse > 0).all()
+        assert results.pvalues.between(0, 1).all()
+        assert str(results.summary())
