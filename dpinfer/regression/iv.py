@@ -376,4 +376,4 @@ class OveridentificationTest(TestResults):
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:  # noqa: ARG002
         """Return the strength of the instruments, without which the test has little power."""
-        return self.strengths
+        return self.strengths.drop(columns="weak")
