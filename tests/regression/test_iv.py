@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from linearmodels.datasets import card, mroz
 from linearmodels.iv import IV2SLS, IVLIML
 from scipy import stats
 
@@ -60,6 +61,26 @@ def test_without_noise_estimates_and_errors_are_those_of_linearmodels(method, re
         assert sargan.dof == 2
         assert sargan.statistic / 2 == pytest.approx(liml.basmann_f.stat, rel=1e-3)
         assert sargan.pvalue == pytest.approx(liml.basmann_f.pval, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("data", "formula"),
+    [
+        (card, "lwage ~ 1 + exper + black + south + smsa + [educ ~ nearc4]"),
+        (card, "lwage ~ 1 + exper + black + south + smsa + [educ ~ nearc4 + nearc2]"),
+        (mroz, "lwage ~ 1 + exper + I(exper**2) + [educ ~ motheduc + fatheduc]"),
+    ],
+)
+def test_without_noise_real_rows_give_what_linearmodels_finds(data, formula):
+    names = ["lwage", "educ", "exper", *(one for one in data.load() if one in formula and one not in ("educ", "exper"))]
+    frame = data.load()[list(dict.fromkeys(names))].dropna().astype(float)
+    bounds = {name: dpi.Real(min(float(frame[name].min()), 0.0), float(frame[name].max())) for name in frame}
+    results = dpi.iv(formula, public(frame, dpi.Schema(bounds))).fit(dpi.ZCDP(1e15))
+    known = IV2SLS.from_formula(formula, frame).fit(cov_type="unadjusted", debiased=True)
+    np.testing.assert_allclose(results.params, known.params, rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(results.bse, known.std_errors, rtol=2e-3)
+    (diagnostics,) = known.first_stage.diagnostics["f.stat"]
+    assert results.first_stage.loc["educ", "F"] == pytest.approx(diagnostics, rel=2e-3)
 
 
 def plain_test(frame, value, names):

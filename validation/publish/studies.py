@@ -157,9 +157,10 @@ def instruments() -> str:
         "Rows are drawn from populations: simulated ones with k instruments whose first-stage F is as stated at each "
         "number of rows, and real ones, whose response is moved by the little on which several instruments disagree. "
         f"{found['replicates'].min():,} to {found['replicates'].max():,} replicates of each cell; 1,000, 5,000 and "
-        "50,000 rows, ZCDP(0.5), ZCDP(0.05) and PureDP(1); all cells held by the rule of "
-        "[does your interval cover?](guide/does-your-interval-cover.md). Least coverage of 95% intervals, largest size "
-        "at .05 of the test of the true coefficient and of Sargan's (`python -m validation --only iv_coverage`):",
+        f"50,000 rows, ZCDP(0.5), ZCDP(0.05) and PureDP(1); {found['held'].sum()} of {len(found)} cells held by the "
+        "rule of [does your interval cover?](guide/does-your-interval-cover.md). Least coverage of 95% intervals, "
+        "largest size at .05 of the test of the true coefficient and of Sargan's (`python -m validation --only "
+        "iv_coverage`):",
         grouped(found, "design", by_population),
         "What is left open on real rows. F has the noise counted; width is the median of bounded intervals over those "
         "of the Anderson-Rubin test on the same rows without noise.",
