@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a type checker reads the names here; Python imports each fr
     from dpinfer.procedures import Procedure
     from dpinfer.procedures.combine import combine
     from dpinfer.regression.glm import glm, logit, poisson, probit, quantreg, rlm
+    from dpinfer.regression.iv import iv
     from dpinfer.regression.linear import first_difference, gram, ols
     from dpinfer.release import Release, read_release
     from dpinfer.reporting.report import report
@@ -91,6 +92,7 @@ __all__ = [
     "glm",
     "gram",
     "histogram",
+    "iv",
     "kruskal",
     "ks_1samp",
     "ks_2samp",
@@ -149,6 +151,7 @@ _HOMES = {
     "procedures": "Procedure",
     "procedures.combine": "combine",
     "regression.glm": "glm logit poisson probit quantreg rlm",
+    "regression.iv": "iv",
     "regression.linear": "first_difference gram ols",
     "release": "Release read_release",
     "reporting.report": "report",

@@ -44,8 +44,17 @@ def test_there_are_docstring_examples_to_run():
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
 GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "source-examples"]
-CASES = ["wage-regression", "logit-with-margins", "table-for-readers"]
-METHODS = ["exponential-families", "tests", "loglinear", "sample-aggregate", "bootstrap", "selection", "quantiles"]
+CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "table-for-readers"]
+METHODS = [
+    "exponential-families",
+    "tests",
+    "loglinear",
+    "instruments",
+    "sample-aggregate",
+    "bootstrap",
+    "selection",
+    "quantiles",
+]
 TASKS = ["density", "extending", "auditing", "planning", "where-to-look", "codebooks", "running-twice", "entry"]
 EXECUTED = [f"docs/{page}.md" for page in [*METHODS, *TASKS, "ecosystem", "report", "people"]]
 EXECUTED += [f"docs/guide/{page}.md" for page in GUIDE] + [f"docs/cases/{page}.md" for page in CASES]
@@ -57,6 +66,7 @@ PRINTED = [
     "Private OLS, bootstrap Results",
     "Private Poisson Results",
     "Private Logit Results",
+    "Private IV-2SLS Results",
     "Private quantiles of",
     "Private selection: most frequent",
     "Private chi-squared test",

@@ -96,6 +96,7 @@ VALID = {
     "glm": {"formula": "y ~ x"},
     "gram": {"columns": ["x", "y"]},
     "histogram": {"column": "x", "bins": 4, "bounds": (0, 10)},
+    "iv": {"formula": "y ~ 1 + [x ~ b]"},
     "kruskal": {"column": "x", "by": "g", "draws": 1000},
     "ks_1samp": {"column": "x", "cdf": "uniform", "args": (0, 10), "draws": 1000},
     "ks_2samp": {"column": "x", "by": "g", "draws": 1000},

@@ -18,7 +18,7 @@ _ORDER = {
     "common": "rule_errors",
     "regression": "ols_coverage robust_coverage row_norm rare_levels logit_coverage newton_people count_coverage "
     "newton_ols newton_weak panels clusters newton_peers newton_randhie real_data narrow strangest neighbours "
-    "naive_regression",
+    "naive_regression iv_coverage",
     "entry": "newcomer quality_noise bounds_coverage",
     "families": "expfam_coverage expfam_published efficiency",
     "descriptions": "declarations naive_average descriptions_coverage second_moments proportion_exact laplace_average "
@@ -49,6 +49,7 @@ _COUNTS = {
     "aggregate_efficiency": (20, 200, 0), "bootstrap_cost": (20_000, 1_000_000, 0),
     "bootstrap_source": (100, 5000, 250),
     "bootstrap_coverage": (10, 5000, 250), "marginals_error": (200, 20_000, 0), "marginals_real": (60, 5000, 0),
+    "iv_coverage": (20, 1000, 250),
     "rank_power": (60, 5000, 0), "selection_laws": (4000, 1_000_000, 0), "threshold_error": (60, 5000, 0),
     "quantile_split": (8, 400, 0), "good_instances": (60, 400, 0), "quantile_error": (3, 100, 0),
     "density_error": (20, 5000, 500),

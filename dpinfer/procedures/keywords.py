@@ -106,6 +106,7 @@ GLM families: dpi.glm("y ~ x", data, family=sm.families.Binomial())
 cloglog binomial: dpi.glm("y ~ x", data, family=sm.families.Binomial(link=...))
 NegativeBinomial negativebinomial nb negbin: dpi.glm("y ~ x", data, family=sm.families.NegativeBinomial(alpha=1.0))
 Gamma gamma: dpi.glm("y ~ x", data, family=sm.families.Gamma(link=sm.families.links.Log()))
+IV2SLS IVLIML ivreg ivregress tsls: dpi.iv("y ~ 1 + w + [x ~ z]", data)
 RLM huber Huber: dpi.rlm("y ~ x", data)
 loglin loglm log_linear: dpi.loglinear("a * b + b * c", data)
 robust: dpi.rlm for a robust regression; standard errors of dpi.ols, logit and glm are robust anyway

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from dpinfer.schema.formula import FormulaDesign, two_sided
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data, Stage
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from dpinfer.statistics.inference import BatchEstimates, Oracle, Released
 
 __all__ = ["OLS", "Gram", "first_difference", "gram", "ols"]
+
+T = TypeVar("T")
 
 _METHODS = ("auto", "newton", "gram")
 _OF_NEWTON: dict[str, Any] = {"ranges": True, "weights": None, "cov_type": None, "groups": None}
@@ -59,14 +61,14 @@ _NEWTON_ONLY = {
     "cov_type": f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}',
 }
 
-_SHARE = Allowed(
+SHARE = Allowed(
     lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
 )
 _ASSUMED = (
     "Standard errors are nonrobust: they assume a linear model whose errors have one variance. Cross-products hold "
     "nothing to estimate robust ones from."
 )
-_FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
+FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
 
 @suggests
@@ -335,7 +337,7 @@ class Gram(OfProducts):
 
     terms: tuple[str, ...] = ()
     where: str | None = None
-    clamped_share: float = measured(0.0, _SHARE)
+    clamped_share: float = measured(0.0, SHARE)
 
     def design(self, schema: Schema) -> GramDesign:
         """Return the columns, compiled against a schema."""
@@ -391,17 +393,57 @@ class Gram(OfProducts):
 
 
 @dataclass(frozen=True, eq=False)
-class OLS(OfProducts, Estimated):
+class OfFormula(OfProducts):
+    """A regression, by its formula, that is read from cross-products which span its columns."""
+
+    formula: str = measured("", FORMULA)
+
+    def check_options(self) -> None:
+        """Refuse options that differ from what a release has measured."""
+        if not isinstance(self.source, Release):
+            return
+        stored, asked = self.source.question, self.to_dict()
+        for name in ("where", "row_norm", "split"):
+            if asked.get(name) is not None and asked[name] != stored.get(name):
+                raise OptionError(
+                    name, asked[name], "nothing: the release is already measured, and only inference is left"
+                )
+
+    def text(self, schema: Schema) -> str:  # noqa: ARG002
+        """Return the question in one line."""
+        return self.formula
+
+    def reads(self, other: Procedure) -> bool:
+        """Whether a release holds cross-products; `infer` refuses those that do not span the columns."""
+        return other.released_as == self.released_as
+
+    @staticmethod
+    def measured_columns(release: Release, compiled: Callable[[], T]) -> T:
+        """Compile columns against what was measured.
+
+        Raises
+        ------
+        MissingFromReleaseError
+            If a column was not.
+        """
+        try:
+            return compiled()
+        except UnknownColumnError as error:
+            columns = ", ".join(release.schema)
+            raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {columns}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class OLS(OfFormula, Estimated):
     """Private ordinary least squares. See `ols`."""
 
     procedures = ("ols",)
 
-    formula: str = measured("", _FORMULA)
     where: str | None = None
     row_norm: float | None = None
     norm: Literal["l2", "l1"] = "l2"
     split: tuple[float, float, float] | None = None
-    clamped_share: float = measured(0.0, _SHARE)
+    clamped_share: float = measured(0.0, SHARE)
     _: KW_ONLY
     inference: str = inferred("auto", one_of(METHODS))
 
@@ -409,14 +451,7 @@ class OLS(OfProducts, Estimated):
         """Refuse an invalid norm, and options that differ from what a release has measured."""
         if self.row_norm is None and self.norm not in NORMS:
             raise OptionError("norm", self.norm, NORMS)
-        if not isinstance(self.source, Release):
-            return
-        stored, asked = self.source.question, self.to_dict()
-        for name in ("where", "row_norm", "split"):
-            if asked[name] is not None and asked[name] != stored.get(name):
-                raise OptionError(
-                    name, asked[name], "nothing: the release is already measured, and only inference is left"
-                )
+        super().check_options()
 
     def design(self, schema: Schema) -> GramDesign:
         """Return the columns, compiled against a schema."""
@@ -428,10 +463,6 @@ class OLS(OfProducts, Estimated):
             norm=self.norm,
             clamped_share=self.clamped_share,
         )
-
-    def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
-        return self.formula
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the cross-products that the regression is read from."""
@@ -483,10 +514,6 @@ class OLS(OfProducts, Estimated):
 
     # Inference
 
-    def reads(self, other: Procedure) -> bool:
-        """Whether a release holds cross-products; `infer` refuses those that do not span the columns."""
-        return other.released_as == self.released_as
-
     def infer(self, release: Release | None = None) -> PrivateResults:
         """Infer this regression from a release of its own, or of a Gram that spans its columns.
 
@@ -500,14 +527,10 @@ class OLS(OfProducts, Estimated):
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, OfProducts)  # `reads` refuses other questions
         held = theirs.design(found.schema)
-        try:
-            compiled = two_sided(self.formula, found.schema)
-        except UnknownColumnError as error:
-            columns = ", ".join(found.schema)
-            raise MissingFromReleaseError(f"{error.name!r} was not measured; the release is about: {columns}") from None
+        compiled = self.measured_columns(found, lambda: two_sided(self.formula, found.schema))
         assert compiled.response is not None
         weights = represent(held.basis, (*compiled.design, compiled.response))
-        clamped, flags = _clamped(found)
+        clamped, flags = clamped_notes(found)
         estimated = linear_inference(
             found,
             self._problem(found, weights),
@@ -587,7 +610,7 @@ class OLS(OfProducts, Estimated):
         return gram_problem(source.law, source.steps, design, response, population=population, rows_per_unit=alike)
 
 
-def _clamped(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def clamped_notes(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return notes and warnings from the noisy count of clamped rows."""
     if release.names[-1] != "clamped rows":
         return (), ()

@@ -239,10 +239,10 @@ def _refuse(**options: object) -> None:
 
 
 METHODS = (
-    *("auto", "wald", "score", "simulated", "exact"),
+    *("auto", "wald", "score", "simulated", "exact", "anderson-rubin"),
     *("fiducial", "unbiased", "conservative", "most_conservative"),
 )
-"""The methods of inference; the last four are those of a bootstrap."""
+"""The methods of inference; "anderson-rubin" is that of instrumental variables, the last four those of a bootstrap."""
 
 NULLS = ("asymptotic", "simulated")
 """Where the p-value of a joint test may come from."""
@@ -319,8 +319,8 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Parameters
         ----------
         method : str
-            "auto", "wald", "score", "simulated" or "exact"; of a bootstrap "fiducial", "unbiased", "conservative" or
-            "most_conservative". Not every model has all of them.
+            "auto", "wald", "score", "simulated" or "exact"; of instrumental variables "anderson-rubin"; of a
+            bootstrap "fiducial", "unbiased", "conservative" or "most_conservative". Not every model has all of them.
 
         Returns
         -------
@@ -594,6 +594,10 @@ _METHODS = {
     "score": (
         "P-values and intervals invert the score test, which stays valid where privacy noise is large. "
         "The {letter} column is coef / std err, and does not determine them."
+    ),
+    "anderson-rubin": (
+        "P-values and intervals invert the Anderson-Rubin test, which stays valid where instruments are weak or "
+        "privacy noise is large. The {letter} column is coef / std err, and does not determine them."
     ),
     "simulated": (
         "P-values and intervals come from simulating the whole procedure, noise and clamping included. "

@@ -24,7 +24,17 @@ METHODS = ("holm", "bonferroni", "fdr_by")
 UNPROVED = ("sidak", "holm-sidak", "simes-hochberg", "hommel", "fdr_bh", "fdr_tsbh", "fdr_tsbky", "fdr_gbs")
 """Corrections of statsmodels that are proved for independent p-values, or for some kinds of dependence."""
 
-_PVALUES = ("pvalue", "p-value", "pvalues", "P>|t|", "P>|z|", "P (score)", "P (simulated)", "P (exact)")
+_PVALUES = (
+    "pvalue",
+    "p-value",
+    "pvalues",
+    "P>|t|",
+    "P>|z|",
+    "P (score)",
+    "P (simulated)",
+    "P (exact)",
+    "P (anderson-rubin)",
+)
 
 
 class _Row(NamedTuple):

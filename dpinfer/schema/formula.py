@@ -366,11 +366,31 @@ def _as_term(term: str, schema: Schema) -> str:
     return term
 
 
+_MARKS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)|[()\[\]]""")
+
+
+def brackets_of(formula: str) -> list[tuple[int, int]]:
+    """Return where brackets outside of parentheses, quotes and other brackets open and close in a formula."""
+    found: list[tuple[int, int]] = []
+    opened: list[re.Match[str]] = []
+    for mark in _MARKS.finditer(formula):
+        if mark[0] in ("(", "["):
+            opened.append(mark)
+        elif mark[0] in (")", "]") and opened:
+            start = opened.pop()
+            if not opened and start[0] == "[":
+                found.append((start.start(), mark.start()))
+    return found
+
+
 def _sides(formula: str, names: Names) -> tuple[SimpleFormula | None, SimpleFormula]:
     """Parse a formula with formulaic, quoted names replaced by identifiers."""
     quoted = names.quote(formula)
     if not formula.strip():
         raise FormulaError(repr(formula), "is empty", "write a formula such as 'y ~ x'")
+    if brackets_of(formula):
+        instead = 'write it for dpi.iv, as in dpi.iv("y ~ 1 + w + [x ~ z]", data)'
+        raise FormulaError(formula, "has brackets, which name endogenous regressors and their instruments", instead)
     try:
         parsed = Formula(quoted)
     except Exception as error:

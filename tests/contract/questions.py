@@ -53,6 +53,10 @@ ENTRY = [
 """First looks at rows, whose releases are no goldens."""
 
 
+INSTRUMENTS = [_regression("iv", "iv", formula="income ~ age + [educ ~ share]")]
+"""Regressions by instruments, whose releases are no goldens: they are those of cross-products."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A public function with its keywords, a relation, a unit and a price."""
@@ -108,7 +112,7 @@ SECRET_WEIGHTS = ("gdp", "approx")
 def _chosen() -> list[Question]:
     """Take each question in every relation and unit, at its prices in turn."""
     found = []
-    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN)):
+    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS)):
         secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
         prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]

@@ -115,6 +115,48 @@ def peers() -> str:
     )
 
 
+@section("instruments", "instruments")
+def instruments() -> str:
+    """Coverage and sizes by design, and what real rows leave open by number of rows and price."""
+    found = output("iv_coverage")
+    by_population: dict[str, Column] = {
+        "population": "{design}",
+        "cells": "{cells}",
+        "Anderson-Rubin": "{least coverage:.3f}",
+        "exogenous coefficients": "{least coverage, others:.3f}",
+        "Wald": "{least Wald coverage:.3f}",
+        "Wald without noise": "{least Wald coverage without noise:.3f}",
+        "size of the Anderson-Rubin test": "{most size:.3f}",
+        "of the Sargan test": "{most size of Sargan:.3f}",
+        "empty sets": "{most empty:.1%}",
+    }
+    by_price: dict[str, Column] = {
+        "population": "{design}",
+        "rows": "{n:,}",
+        "price": "{price}",
+        "first-stage F": "{F:.3g}",
+        "unbounded": "{unbounded:.1%}",
+        "unbounded without noise": "{unbounded without noise:.1%}",
+        "width": "{width ratio:.2f}",
+    }
+    real = found[~found["design"].str.startswith("F = ")]
+    exact = real.assign(price=real["price"].str.replace(r"rho=|epsilon=", "", regex=True))
+    return text(
+        "Rows are drawn from populations: simulated ones with k instruments whose first-stage F is as stated at each "
+        "number of rows, and real ones, whose response is moved by the little on which several instruments disagree. "
+        f"{found['replicates'].min():,} to {found['replicates'].max():,} replicates of each cell; 1,000, 5,000 and "
+        f"50,000 rows, ZCDP(0.5), ZCDP(0.05) and PureDP(1); {found['held'].sum()} of {len(found)} cells held by the "
+        "rule of [does your interval cover?](guide/does-your-interval-cover.md). Least coverage of 95% intervals, "
+        "largest size at .05 of the test of the true coefficient and of Sargan's (`python -m validation --only "
+        "iv_coverage`):",
+        grouped(found, "design", by_population),
+        "What is left open on real rows. F has the noise counted; width is the median of bounded intervals over those "
+        "of the Anderson-Rubin test on the same rows without noise.",
+        table(exact, by_price),
+        picture("Coverage of Anderson-Rubin and Wald intervals by first-stage F", "iv_coverage"),
+    )
+
+
 def by_design(name: str) -> Callable[[], str]:
     """Return what shows coverage and width by design, from a table of judged cells."""
 
