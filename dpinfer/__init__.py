@@ -16,6 +16,7 @@ from dpinfer.display.progress import show_progress
 from dpinfer.distributions.density import density
 from dpinfer.distributions.quantiles import cdf, median, quantile
 from dpinfer.distributions.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
+from dpinfer.duration.question import survival
 from dpinfer.entry.codebooks import read_codebook, write_codebook
 from dpinfer.entry.question import bounds, quality
 from dpinfer.families.distributions import Binomial, Family
@@ -114,6 +115,7 @@ __all__ = [
     "show_progress",
     "spearmanr",
     "summary_table",
+    "survival",
     "table",
     "total",
     "ttest_1samp",

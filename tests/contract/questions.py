@@ -47,6 +47,16 @@ ENTRY = [
 """First looks at rows, whose releases are no goldens."""
 
 
+SURVIVAL = [
+    Ask("survival", "survival", {"time": "wait", "event": "married", "times": [5.0, 10.0, 20.0], "by": "race"},
+        tuple(PRICES), "add_remove", True, ()),
+    Ask("survival where", "survival",
+        {"time": "age", "event": "kids >= 2", "times": 6, "where": "smokes == False", "inference": "log-log"},
+        tuple(PRICES), "replace_one", False, ()),
+]  # fmt: skip
+"""Life tables, whose releases are no goldens."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A public function with its keywords, a relation, a unit and a price."""
@@ -102,7 +112,7 @@ SECRET_WEIGHTS = ("gdp", "approx")
 def _chosen() -> list[Question]:
     """Take each question in every relation and unit, at its prices in turn."""
     found = []
-    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY)):
+    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *SURVIVAL)):
         secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
         prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]
