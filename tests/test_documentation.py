@@ -46,6 +46,7 @@ EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regressi
 GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "source-examples"]
 CASES = ["wage-regression", "logit-with-margins", "table-for-readers"]
 METHODS = ["exponential-families", "tests", "loglinear", "sample-aggregate", "bootstrap", "selection", "quantiles"]
+METHODS += ["survival"]
 TASKS = ["density", "extending", "auditing", "planning", "where-to-look", "codebooks", "running-twice", "entry"]
 EXECUTED = [f"docs/{page}.md" for page in [*METHODS, *TASKS, "ecosystem", "report", "people"]]
 EXECUTED += [f"docs/guide/{page}.md" for page in GUIDE] + [f"docs/cases/{page}.md" for page in CASES]
@@ -58,6 +59,7 @@ PRINTED = [
     "Private Poisson Results",
     "Private Logit Results",
     "Private quantiles of",
+    "Private survival of",
     "Private selection: most frequent",
     "Private chi-squared test",
     "Private two-sample t",

@@ -27,6 +27,7 @@ _ORDER = {
     "tables": "count_intervals marginals_error marginals_coverage marginals_tests marginals_real",
     "tests": "binomtest_exact association mean_tests rank_sizes rank_power regression_tests chisquare_size "
     "chisquare_pvalues chisquare_power loglinear_coverage loglinear_size simultaneous_coverage",
+    "duration": "survival_coverage survival_tests",
     "people": "people_coverage",
     "selection": "selection_laws threshold_error quantile_split good_instances quantile_error quantile_coverage "
     "density_error cdf_band",

@@ -9,17 +9,20 @@ has mean 0 for any fixed weights, for T is linear in the counts, and it is what 
 Its variance is Greenwood's, ``sum h_j / (Y_j (1 - h_j))``, and the noise variance of a count times the sum of its
 squared coefficients over all cells. So ``S(t_k) = s`` is tested by ``T^2`` over its variance, both at hazards that give
 s and are else as near to the fitted ones as their variances say: a score test, whose interval is Wilson's where nothing
-is censored and there is no noise, and reaches 0 or 1 where noise hides the number at risk, as Fieller's does.
+is censored and there is no noise, and reaches 0 or 1 where noise hides the number at risk, as Fieller's does. Sums of
+survival, such as restricted means, have the same test with ``a_j`` times what they sum of S from ``t_j`` on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import isotonic_regression
+
+from dpinfer.statistics.nulls import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +46,7 @@ _LEAST_ROWS = 0.5
 _CERTAIN = 1 - 1e-12
 """Largest hazard: that of an interval that nobody survives."""
 
-_ROUNDS = 60
+_ROUNDS = 40
 
 
 def fitted_survival(counts: Array, at_risk: Array, clear: Mask) -> Array:
@@ -105,8 +108,7 @@ class LifeTables:
     @cached_property
     def at_risk(self) -> Array:
         """Number at risk in each interval (N, K)."""
-        later = (self.events + self.censored)[:, ::-1].cumsum(axis=1)[:, ::-1]
-        return np.asarray(later + self.beyond[:, None])
+        return np.asarray(_from_last(self.events + self.censored) + self.beyond[:, None])
 
     @cached_property
     def risk_error(self) -> Array:
@@ -152,7 +154,7 @@ class LifeTables:
 
         Where the number at risk is not clear, survival may be anything from 0 to the last upper end that is known.
         """
-        found = self._scored(np.broadcast_to(z, (len(self.beyond),))[:, None], hazard)
+        found = self.scored(z, np.eye(self.events.shape[1]), hazard=hazard)
         if method == "log-log" and not hazard:
             spread = np.sqrt(sum(np.einsum("nkk->nk", one) for one in self.covariance()))
             with np.errstate(all="ignore"):
@@ -167,49 +169,71 @@ class LifeTables:
         lower, upper = np.where(none, 0.0, lower), np.where(none, np.inf if hazard else 1.0, upper)
         return np.where(self.clear[..., None], found, np.stack([lower, upper], axis=1)[:, None])
 
-    def _scored(self, z: Array, hazard: bool) -> Array:
-        """Invert the score test (N, K, 2); z is (N, 1)."""
-        exposed, base, at_risk = self._exposed, self.hazards, self.at_risk - self.lost * self.censored
-        smallest = 0.5 / exposed.sum(axis=1, keepdims=True)  # half an event in all: where there is none, too
+    def scored(self, z: Array | float, weights: Array, *, hazard: bool = False) -> Array:
+        """Invert the score test (N, Q, 2) of sums of survival, or of cumulative hazards.
+
+        Parameters
+        ----------
+        z : float or ndarray (N,)
+            Standard deviations to each side.
+        weights : ndarray (Q, K) or (N, Q, K)
+            Of survival beyond each interval, not negative: the identity is of survival itself.
+        hazard : bool
+            Whether it is of the hazards up to the last interval that has a weight, added up.
+        """
+        exposed, base = self._exposed[:, None], self.hazards[:, None]
+        at_risk = (self.at_risk - self.lost * self.censored)[:, None]
+        used = _from_last(weights) > 0
+        smallest = 0.5 / exposed.sum(axis=2, keepdims=True)  # half an event in all: where there is none, too
         reach = (base * (1 - base) + smallest) / exposed + self.variance / exposed**2
-        reach += (base * self.risk_error / exposed) ** 2
-        among = np.tri(base.shape[1], dtype=bool)
+        reach = reach + (base * self.risk_error / exposed) ** 2
+        if not hazard:
+            pull = _from_last(weights * self.survival[:, None])
+            reach = reach * pull / np.maximum(pull.max(axis=2, keepdims=True), 1e-300)
+        reach = np.where(used, np.maximum(reach, 1e-300), 1.0)
 
         def hazards(step: Array) -> Array:
-            moved = np.clip(base[:, None] + step[..., None] * reach[:, None], 0.0, _CERTAIN)
-            return np.where(among, moved, 0.0)
+            return np.where(used, np.clip(base + step[..., None] * reach, 0.0, _CERTAIN), 0.0)
+
+        def value(moved: Array) -> Array:
+            return np.asarray((moved if hazard else weights * np.cumprod(1 - moved, axis=2)).sum(axis=2))
 
         def tested(step: Array) -> tuple[Array, Array]:
             moved = hazards(step)
-            slope = among / (exposed[:, None] * (1.0 if hazard else 1 - moved))
-            score = (slope * (moved * at_risk[:, None] - self.events[:, None])).sum(axis=2)
-            sampling = (moved * (1 - moved) * exposed[:, None] * slope**2).sum(axis=2)
+            pulled = used if hazard else _from_last(weights * np.cumprod(1 - moved, axis=2)) / (1 - moved)
+            slope = pulled / exposed
+            score = (slope * (moved * at_risk - self.events[:, None])).sum(axis=2)
+            sampling = (moved * (1 - moved) * exposed * slope**2).sum(axis=2)
             added = np.cumsum(moved * slope, axis=2)
             noise = ((added - slope) ** 2 + (added - self.lost * moved * slope) ** 2).sum(axis=2)
             noise += self.tail * added[..., -1] ** 2
-            return score, score**2 - z**2 * (self.dependence * sampling + self.variance * noise)
+            limit = np.reshape(z, (-1, 1)) ** 2 * (self.dependence * sampling + self.variance * noise)
+            return score, score**2 - limit
 
-        low = -np.maximum.accumulate(base / reach, axis=1)
-        high = np.minimum.accumulate((_CERTAIN - base) / reach, axis=1)
+        low = -np.where(used, base / reach, 0.0).max(axis=2)
+        high = np.where(used, (_CERTAIN - base) / reach, np.inf).min(axis=2, initial=1e300)
         middle = _first(lambda step: tested(step)[0] >= 0, low, high)
         most = _first(lambda step: tested(step)[1] > 0, middle, high)
         least = _first(lambda step: tested(step)[1] <= 0, low, middle)
         most = np.where(tested(high)[1] <= 0, high, most)
         least = np.where(tested(low)[1] <= 0, low, least)
-        if hazard:
-            upper = np.where(most < high, hazards(most).sum(axis=2), np.inf)
-            return np.stack([hazards(least).sum(axis=2), upper], axis=2)
-        lower = np.where(most < high, np.exp(np.log1p(-hazards(most)).sum(axis=2)), 0.0)
-        return np.stack([lower, np.exp(np.log1p(-hazards(least)).sum(axis=2))], axis=2)
+        ends = [np.where(most < high, value(hazards(most)), np.inf if hazard else 0.0), value(hazards(least))]
+        return np.stack(ends[::-1] if hazard else ends, axis=2)
+
+
+def _from_last(weights: Array) -> Array:
+    """Add up from the last (..., K)."""
+    return np.asarray(weights[..., ::-1].cumsum(axis=-1)[..., ::-1])
 
 
 def _first(reached: Callable[[Array], Mask], low: Array, high: Array) -> Array:
     """Where a condition that holds at ``high`` first holds, by bisection; ``high`` where it never does."""
+    start, end = np.arcsinh(low), np.arcsinh(high)  # steps may be large, and are then known to a share of their size
     for _ in range(_ROUNDS):
-        middle = 0.5 * (low + high)
-        held = reached(middle)
-        low, high = np.where(held, low, middle), np.where(held, middle, high)
-    return high
+        middle = 0.5 * (start + end)
+        held = reached(np.sinh(middle))
+        start, end = np.where(held, start, middle), np.where(held, middle, end)
+    return np.where(end == np.arcsinh(high), high, np.sinh(end))
 
 
 # Tests
@@ -250,6 +274,12 @@ class LogRank:
         """Whether noise hides the rows of a group, in releases (R, m), by group (R, G)."""
         each = values.reshape(len(values), self.groups, -1)
         return np.asarray(each.sum(axis=2) < _HIDDEN * np.sqrt(self.noise.variance * each.shape[2]))
+
+    def candidates(self, values: Array) -> list[Candidate]:
+        """Fits to releases (R, m), those that are not tested apart; see `SeveralFits`."""
+        hidden, tested = self.hidden(values).any(axis=1), replace(self, judged=False)
+        parts = ((self, np.flatnonzero(hidden)), (tested, np.flatnonzero(~hidden)))
+        return [Candidate(model, where, self.fit(values[where])) for model, where in parts if where.size]
 
     def compared(self, values: Array) -> tuple[Array, Array, Array]:
         """Weighted events observed and expected (R, G), and the covariance (R, G, G) of their difference."""

@@ -15,7 +15,14 @@ from dpinfer.duration.inference import LifeTables, LogRank
 from dpinfer.kernel.rows.cells import named_cells
 from dpinfer.results import printing
 from dpinfer.results.drawing import SMALL, given_or_new, legend, restrain, titled
-from dpinfer.results.printing import Exported, PrivateSummary, alike_flags, interval_labels, refuse_dependent_rows
+from dpinfer.results.printing import (
+    Exported,
+    PrivateSummary,
+    alike_flags,
+    interval_labels,
+    refuse_dependent_rows,
+    separate_flags,
+)
 from dpinfer.results.testing import TestResults, check_alpha, checked_truth
 from dpinfer.statistics.inference import joint_level
 from dpinfer.statistics.nulls import check_draws, simulate
@@ -119,10 +126,9 @@ class SurvivalResults(Exported):
                 levels[place] = joint_level(np.asarray(total)[place][np.ix_(clear, clear)], alpha)
         return np.asarray(stats.norm.isf(levels / 2))
 
-    def _by_time(self, columns: dict[str, Array], ends: Array, alpha: float) -> pd.DataFrame:
+    def _by_time(self, columns: dict[str, Array], ends: Array, alpha: float, top: float = 1.0) -> pd.DataFrame:
         """Lay columns (N, K) out, a row for each group and time, with intervals, and with NaN where not determined."""
         lower, upper = interval_labels(alpha)
-        top = np.inf if ends[..., 1].max() > 1 else 1.0
         known = self.tables.clear & ~((ends[..., 0] <= 0) & (ends[..., 1] >= top))
         estimated = {name: np.where(self.tables.clear, one, np.nan) for name, one in columns.items()}
         columns = estimated | {lower: ends[..., 0], upper: ends[..., 1], "determined": known}
@@ -256,14 +262,14 @@ class SurvivalResults(Exported):
         sampling, noise = (np.einsum("nk,nkl,nl->n", part, one, part) for one in tables.covariance())
         # Where numbers at risk are hidden, survival is between 0 and the last upper end.
         unknown = np.where(tables.clear, 0.0, weights)
-        known = tables.clear[:, 0] & (unknown.sum(axis=1) == 0)
-        start = np.where(tables.clear[:, 0], self.start + first, self.start)
-        spare = (unknown * tables.ends(z)[..., 1]).sum(axis=1) + (self.start + first - start)
-        error, mean = np.sqrt(sampling + noise), start + part.sum(axis=1)
+        known, spare = unknown.sum(axis=1) == 0, (unknown * tables.ends(z)[..., 1]).sum(axis=1)
+        least = self.start + first  # all survive the beginning of the first interval
+        error, mean = np.sqrt(sampling + noise), least + part.sum(axis=1)
+        low, high = tables.scored(z, np.where(tables.clear, weights, 0.0)[:, None])[:, 0].T
         lower, upper = interval_labels(alpha)
         columns = {name: np.where(known, one, np.nan) for name, one in (
             ("restricted mean", mean), ("std err", error), ("std err (noise)", np.sqrt(noise)))}  # fmt: skip
-        columns |= {lower: np.maximum(mean - z * error, self.start), upper: np.minimum(mean + z * error + spare, reach)}
+        columns |= {lower: least + low, upper: np.minimum(least + high + spare, reach)}
         return self._indexed(columns | {"determined": known})
 
     def logrank(
@@ -300,7 +306,6 @@ class SurvivalResults(Exported):
         values = self.release.array[None]
         model = LogRank(self.noise, count, len(self.times), float(rho), float(gamma))
         hidden = model.hidden(values)[0]
-        model = LogRank(self.noise, count, len(self.times), float(rho), float(gamma), judged=bool(hidden.any()))
         null = simulate(model, values[0], draws=draws, seed=seed)
         observed, expected, covariance = (one[0] for one in model.compared(values))
         lost = ", ".join(label for label, one in zip(self.labels, hidden, strict=True) if one)
@@ -341,7 +346,9 @@ class SurvivalResults(Exported):
                 f"intervals are wide for the censoring in them: survival would be up to {away.max():.2g} lower if rows "
                 'were censored half-way; if times are finer than the intervals, take censoring="middle" or more times'
             )
-        return (*found, *alike_flags(self.release.schema, "population"))
+        schema = self.release.schema
+        several = separate_flags(schema, len(self.tables.beyond), "population")
+        return (*found, *alike_flags(schema, "population"), *several)
 
     @property
     def _notes(self) -> tuple[str, ...]:
