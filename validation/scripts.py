@@ -58,7 +58,7 @@ _COUNTS = {
     "cdf_band": (40, 5000, 500), "audit_table": (200, 20_000, 0), "audit_bugs": (600, 20_000, 0),
     "plan_accuracy": (20, 1000, 0),
     "plan_real": (20, 400, 0), "peers": (3, 100, 0), "laplace_average": (200, 3000, 500),
-    "people_coverage": (20, 5000, 250),
+    "people_coverage": (20, 5000, 250), "survival_coverage": (20, 5000, 250),
     **dict.fromkeys(("aggregate_speed", "bootstrap_speed", "marginals_speed", "engines_speed"), (1, 5, 0)),
     **dict.fromkeys(("rank_speed", "selection_speed", "engines_memory", "engines_scale"), (1, 3, 0)),
     **dict.fromkeys(("histogram_speed", "ols_speed", "newton_speed"), (1, 15, 0)),

@@ -92,7 +92,8 @@ class Survival(SumsQuestion):
         (lower, upper), whole_numbers = column.limits, isinstance(column, Integer)
         if self.times is None:
             ends = np.linspace(lower, upper, int(self.intervals or 1) + 1)[1:]
-            return tuple(np.unique(np.rint(ends) if whole_numbers else ends).tolist())
+            ends = np.unique(np.rint(ends) if whole_numbers else ends)
+            return tuple(ends[ends > lower].tolist())
         within = f"increasing times above {lower:g} and at most {upper:g}, the bounds of {self.time!r}"
         require(lower < self.times[0] and self.times[-1] <= upper, "times", self.times, within)
         if whole_numbers and not all(float(one).is_integer() for one in self.times):

@@ -145,6 +145,9 @@ def test_events_may_be_conditions_and_numbers_and_times_a_number():
     np.testing.assert_allclose(asked[0], asked[1], atol=1e-5)
     np.testing.assert_allclose(asked[0], asked[2], atol=1e-5)
     assert dpi.survival("months", "died", data(), times=7).fit(NO_NOISE).times.tolist() == [9, 17, 26, 34, 43, 51, 60]
+    every = dpi.survival("months", "died", data(), times=1000).fit(dpi.ZCDP(1))
+    assert every.times.tolist() == list(range(1, 61))
+    assert every.release.infer().times.tolist() == every.times.tolist()
     assert dpi.survival("t", "died", data(), times=4).fit(NO_NOISE).times.tolist() == [15, 30, 45, 60]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from validation.common.pages import grouped, output, picture, section, table, text
+from validation.common.pages import Column, grouped, output, picture, ranged, section, table, text
 
 RISK = (0.0, 1.0, 3.0, 5.0, 10.0, np.inf)
 """Expected numbers at risk over the standard deviation of their noise, in classes."""
@@ -44,16 +44,18 @@ def survival() -> str:
         "noise hides a group, on average": "{mean hidden:.0%}",
     }
     rows = [
-        {"n": n, "price": price} | {f"{one['ratio']:g}": "{private:.2f} / {no privacy:.2f}".format_map(one)
+        {"n": n, "price": price} | {f"ratio {one['ratio']:g}": "{private:.2f} / {no privacy:.2f}".format_map(one)
                                     for one in group.to_dict("records")}
         for (n, price), group in powers.groupby(["n", "price"], sort=False)
     ]  # fmt: skip
-    shown = {"n": "{n:,}", "price": "`{price}`"} | {f"ratio {one}": f"{{{one}}}" for one in list(rows[0])[2:]}
+    shown: dict[str, Column] = {"n": "{n:,}", "price": "`{price}`"} | {
+        one: (lambda row, one=one: row[one]) for one in list(rows[0])[2:]
+    }
     return text(
         f"{found['design'].nunique()} populations, two of them real rows that are resampled (`recid`, 1,445 prison "
         "releases; `heart`, 69 transplants), groups of 20 to 50,000 rows, n of 1,000, 5,000 and 50,000, ZCDP(.5), "
-        f"ZCDP(.05) and PureDP(1), both relations; {int(found['replicates'].min()):,} to "
-        f"{int(found['replicates'].max()):,} replicates of each cell "
+        f"ZCDP(.05) and PureDP(1), both relations; {ranged(found['replicates'], ',')} "
+        "replicates of each cell "
         "(`python -m validation --only survival_coverage`). Coverage of 95% intervals, also of what is not determined; "
         "the last but one column is of cells of which at least half of the releases are determined:",
         grouped(found, "kind", kinds),
