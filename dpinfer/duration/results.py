@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _MOST_LINES = 40
 """Lines of a life table that a summary shows; of more only some."""
 
-_MARKS = 6
-"""Times at which a plot writes numbers at risk, at most."""
+_MARKS = 8
+"""Parts of the axis in which a plot writes one number at risk, at most."""
 
 _COARSE = 0.5
 """Standard errors by which survival may be too high, for intervals that are wide for the censoring in them."""
@@ -396,22 +396,21 @@ class SurvivalResults(Exported):
         """
         tables, ends = self.tables, self.tables.ends(self._z(alpha, simultaneous), method=self.method)
         ax = given_or_new(ax, 6.5, 4.2 + 0.2 * len(tables.beyond))
-        at = np.append(self.start, self.times)
-        marks = np.unique(np.linspace(0, len(self.times) - 1, min(_MARKS, len(self.times))).astype(int))
-        labels = printing.column_labels(self.release, self.labels)
-        for place, label in enumerate(labels):
-            color, known = f"C{place}", tables.clear[place].sum() + 1
+        at, marks = np.append(self.start, self.times), [0]
+        for place in range(1, len(self.times)):
+            marks += [place] if at[place] - at[marks[-1]] >= (at[-1] - at[0]) / _MARKS else []
+        below: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points", "fontsize": SMALL}
+        ax.annotate("at risk (noisy)", (at[0], 0), (0, -45), **below)
+        for place, label in enumerate(printing.column_labels(self.release, self.labels)):
+            color, known, level = f"C{place}", tables.clear[place].sum() + 1, -58 - 12 * place
             lower, upper = (np.append(1.0, ends[place, :, side]) for side in (0, 1))
             ax.fill_between(at, lower, upper, step="post", color=color, alpha=0.18, lw=0)
             curve = np.append(1.0, tables.survival[place])
             ax.step(at[:known], curve[:known], where="post", color=color, lw=1.6, label=label or None)
-            level = -0.3 - 0.07 * place
-            if label:
-                ax.text(-0.02, level, label, color=color, fontsize=SMALL, ha="right", va="top", transform=ax.transAxes)
+            ax.annotate(label, (0, 0), (-12, level), color=color, ha="right", **below | {"xycoords": "axes fraction"})
             for mark in marks:
-                ax.text(at[mark], level, f"{max(tables.at_risk[place, mark], 0):,.0f}", color=color, fontsize=SMALL,
-                        ha="center", va="top", transform=ax.get_xaxis_transform())  # fmt: skip
-        ax.text(0.0, -0.23, "at risk (noisy)", fontsize=SMALL, transform=ax.transAxes)
+                risk = f"{max(tables.at_risk[place, mark], 0):,.0f}"
+                ax.annotate(risk, (at[mark], 0), (0, level), color=color, ha="center", **below)
         ax.set(xlabel=self.release.schema.caption(self.column), ylabel="survival", ylim=(0, 1.02))
         kind = "band" if simultaneous else "intervals"
         titled(ax, f"{100 * (1 - alpha):.4g}% {kind}, {printing.title_guarantee(self.release)}")

@@ -132,7 +132,8 @@ def summary(cell: Cell, drawn: Drawn) -> list[dict]:
     held[:, table["kind"] == "band"] = high[:, table["kind"] == "band"] > 0
     table["coverage"], table["determined"] = held.mean(axis=0), known.mean(axis=0)
     table["determined count"] = known.sum(axis=0)
-    among = (held & known).sum(axis=0) / np.maximum(table["determined count"], 1)
+    table["covered and determined"] = (held & known).sum(axis=0)
+    among = table["covered and determined"] / np.maximum(table["determined count"], 1)
     table["coverage where determined"] = np.where(table["determined"] >= 0.5, among, np.nan)
     mine = (table["kind"] == "survival").to_numpy()
     told = oracle(cell)
@@ -176,7 +177,10 @@ STUDY = Study(
     ),
     axes=lambda cell: {"design": cell.design, "n": cell.n, "price": str(cell.price), "neighbors": cell.neighbors},
     by=("group", "kind", "at"), also=same, quick=lambda cell: cell.n == SIZES[0] and cell.design in ("steady", "heart"),
-    figure=scatter("determined", {"coverage": 0.95, "width / oracle": 1.1}, "kind", log=False),
+    figure=scatter(
+        lambda table: table["at risk"] / table["noise sd"], {"coverage": 0.95, "width / oracle": 1.1}, "design",
+        label="expected number at risk / standard deviation of its noise",
+    ),
     notes=(
         "Survival at every time by itself; a band holds at all times of a group together. What is not determined has "
         "the interval that the library gives, from 0 to the last upper end that is known; its share is shown. "

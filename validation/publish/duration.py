@@ -13,6 +13,11 @@ RISK = (0.0, 1.0, 3.0, 5.0, 10.0, np.inf)
 _CLASSES = ("below 1", "1 to 3", "3 to 5", "5 to 10", "above 10")
 
 
+def _among(group: pd.DataFrame) -> float:
+    """Return coverage among the releases in which survival is determined, of all cells together."""
+    return float(group["covered and determined"].sum() / max(group["determined count"].sum(), 1))
+
+
 @section("survival", "survival")
 def survival() -> str:
     """Coverage of all intervals, of survival by number at risk, sizes of tests, and powers."""
@@ -27,12 +32,13 @@ def survival() -> str:
     }
     single = found[found["kind"] == "survival"]
     over = pd.cut(single["at risk"] / single["noise sd"], RISK, labels=_CLASSES)
-    clear = {
+    clear: dict[str, Column] = {
         "number at risk / noise": "{over}",
         "cells": "{cells}",
         "mean coverage": "{mean coverage:.3f}",
         "least coverage": "{least coverage:.3f}",
         "determined, on average": "{mean determined:.0%}",
+        "coverage where determined": lambda group: f"{_among(group):.3f}",
         "largest mean width / oracle": "{most width / oracle:.2f}",
     }
     tests = {
