@@ -353,8 +353,8 @@ class SurvivalResults(Exported):
     @property
     def _notes(self) -> tuple[str, ...]:
         rows = [f"Rows: {self.where}."] if self.where else []
-        order = "half-way through it" if self.tables.lost else "after all events in it"
-        cut = f"Times are cut into {len(self.times)} intervals; rows that are censored in one leave it {order}."
+        part = "half" if self.tables.lost else "all"
+        cut = f"Time is cut into {len(self.times)} intervals; rows censored in one are at risk for {part} of it."
         return (cut, *rows)
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
