@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a type checker reads the names here; Python imports each fr
     from dpinfer.distributions.density import density
     from dpinfer.distributions.quantiles import cdf, median, quantile
     from dpinfer.distributions.ranks import kruskal, ks_1samp, ks_2samp, mannwhitneyu, spearmanr, wilcoxon
+    from dpinfer.duration.question import survival
     from dpinfer.entry.codebooks import read_codebook, write_codebook
     from dpinfer.entry.question import bounds, quality
     from dpinfer.families.distributions import Binomial, Family
@@ -123,6 +124,7 @@ __all__ = [
     "show_progress",
     "spearmanr",
     "summary_table",
+    "survival",
     "table",
     "total",
     "ttest_1samp",
@@ -142,6 +144,7 @@ _HOMES = {
     "distributions.density": "density",
     "distributions.quantiles": "cdf median quantile",
     "distributions.ranks": "kruskal ks_1samp ks_2samp mannwhitneyu spearmanr wilcoxon",
+    "duration.question": "survival",
     "entry.codebooks": "read_codebook write_codebook",
     "entry.question": "bounds quality",
     "families.distributions": "Binomial Family",

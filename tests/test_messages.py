@@ -133,6 +133,7 @@ VALID = {
     "spearmanr": {"x": "x", "y": "y", "draws": 1000},
     "sample_aggregate": {"formula": "y ~ x", "model": sm.OLS, "blocks": 8, "bounds": (-9, 9), "n_jobs": 1},
     "summary_table": {"results": [OLS]},
+    "survival": {"time": "x", "event": "b", "times": [2.0, 5.0]},
     "table": {"columns": "g"},
     "total": {"columns": "x"},
     "ttest_1samp": {"column": "x", "popmean": 5, "draws": 1000},

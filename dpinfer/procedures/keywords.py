@@ -128,6 +128,8 @@ hist bar boxplot distplot: dpi.histogram("x", data, bins=10)
 percentile quantiles nanquantile iqr: dpi.quantile("x", data, q=[0.25, 0.75])
 mode top argmax nlargest: dpi.most_frequent("x", data)
 ecdf ECDF: dpi.cdf("x", data)
+SurvfuncRight survfit Surv survdiff kaplan_meier KaplanMeier KaplanMeierFitter NelsonAalenFitter logrank logrank_test:
+    dpi.survival("time", "event", data, times=[...], by="group"), whose results have logrank()
 kde gaussian_kde KDEUnivariate: dpi.density("x", data)
 pearsonr corrcoef correlation: dpi.corr(["x", "y"], data)
 covariance: dpi.cov(["x", "y"], data)

@@ -56,6 +56,15 @@ ENTRY = [
 INSTRUMENTS = [_regression("iv", "iv", formula="income ~ age + [educ ~ share]")]
 """Regressions by instruments, whose releases are no goldens: they are those of cross-products."""
 
+SURVIVAL = [
+    Ask("survival", "survival", {"time": "wait", "event": "married", "times": [5.0, 10.0, 20.0], "by": "race"},
+        tuple(PRICES), "add_remove", True, ()),
+    Ask("survival where", "survival",
+        {"time": "age", "event": "kids >= 2", "times": 6, "where": "smokes == False", "inference": "log-log"},
+        tuple(PRICES), "replace_one", False, ()),
+]  # fmt: skip
+"""Life tables, whose releases are no goldens."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -112,7 +121,7 @@ SECRET_WEIGHTS = ("gdp", "approx")
 def _chosen() -> list[Question]:
     """Take each question in every relation and unit, at its prices in turn."""
     found = []
-    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS)):
+    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS, *SURVIVAL)):
         secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
         prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]

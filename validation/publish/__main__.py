@@ -13,6 +13,7 @@ from validation.common.pages import ROOT, SECTIONS, block
 from validation.publish import (
     claims,
     comparisons,
+    duration,
     ordinary_path,
     rounds,
     selection,
@@ -24,7 +25,7 @@ from validation.publish import (
 )
 
 __all__ = ["SECTIONS"]
-PARTS = (claims, comparisons, ordinary_path, rounds, selection, source_errors, speed, studies, tests, trusted)
+PARTS = (claims, comparisons, duration, ordinary_path, rounds, selection, source_errors, speed, studies, tests, trusted)
 """Where sections are registered."""
 
 
