@@ -36,12 +36,17 @@ SCHEMA = dpi.Schema(
 ROWS = SCHEMA.sample(60, np.random.default_rng(1))
 
 
-def public(neighbors: str = "add_remove") -> dpi.PublicData:
-    return dpi.PublicData(ROWS, SCHEMA, rng=np.random.default_rng(1), neighbors=neighbors)
+PEOPLE = {"id": "who", "max_rows": 3}
 
 
-def private(neighbors: str = "add_remove") -> dpi.PrivateData:
-    return dpi.PrivateData(ROWS, SCHEMA, dpi.Ledger.in_memory(dpi.GDP(1e4), neighbors=neighbors))
+def public(neighbors: str = "add_remove", **people: object) -> dpi.PublicData:
+    rows = ROWS.assign(who=np.arange(60) // 3)
+    return dpi.PublicData(rows, SCHEMA, rng=np.random.default_rng(1), neighbors=neighbors, **people)
+
+
+def private(neighbors: str = "add_remove", **people: object) -> dpi.PrivateData:
+    rows, ledger = ROWS.assign(who=np.arange(60) // 3), dpi.Ledger.in_memory(dpi.GDP(1e4), neighbors=neighbors)
+    return dpi.PrivateData(rows, SCHEMA, ledger, **people)
 
 
 MEAN = dpi.mean("x", public()).measure(PRICE)
@@ -93,6 +98,7 @@ VALID = {
     "expfam": {"column": "x"},
     "exponential_mechanism": {"score": "candidate * (x >= candidate)", "candidates": [1, 2]},
     "f_oneway": {"column": "x", "by": "g", "draws": 1000},
+    "first_difference": {"formula": "y ~ x", "time": "x"},
     "glm": {"formula": "y ~ x"},
     "gram": {"columns": ["x", "y"]},
     "histogram": {"column": "x", "bins": 4, "bounds": (0, 10)},
@@ -202,7 +208,8 @@ def use(name: str, given: dict[str, object]) -> None:
         price = dpi.GDP(1.0) if name == "bootstrap" else PRICE
         neighbors = "replace_one" if name == "binomtest" else "add_remove"
         for source in (public, private):
-            bound = made if "data" in given else made.bind(source(neighbors))
+            people = PEOPLE if name == "first_difference" else {}
+            bound = made if "data" in given else made.bind(source(neighbors, **people))
             bound.explain(price)
             bound.fit(price)
     if isinstance(made, dpi.Release):

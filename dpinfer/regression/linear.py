@@ -240,8 +240,8 @@ def first_difference(
 
     Notes
     -----
-    The estimate is that of ``FirstDifferenceOLS`` of linearmodels (Wooldridge 2010, *Econometric Analysis of Cross
-    Section and Panel Data*, section 10.6).
+    The estimate is that of ``FirstDifferenceOLS`` of linearmodels where no row of a person is missing; changes that
+    span a gap are left out there (Wooldridge 2010, *Econometric Analysis of Cross Section and Panel Data*, section 10.6).
 
     Examples
     --------
@@ -255,6 +255,7 @@ def first_difference(
     >>> list(question.fit(dpi.ZCDP(1e6)).params.index)
     ['value']
     """
+    of_type(str, "formula", formula, 'a formula such as "income ~ age"')
     of_type(str, "time", time, "the column that orders a person's rows")
     return Newton.asking(locals(), formula=f"{formula} + FirstDifference({time})", model="ols")
 
