@@ -241,7 +241,8 @@ def first_difference(
     Notes
     -----
     The estimate is that of ``FirstDifferenceOLS`` of linearmodels where no row of a person is missing; changes that
-    span a gap are left out there (Wooldridge 2010, *Econometric Analysis of Cross Section and Panel Data*, section 10.6).
+    span a gap are left out there (Wooldridge 2010, *Econometric Analysis of Cross Section and Panel Data*, section
+    10.6).
 
     Examples
     --------
