@@ -160,6 +160,7 @@ ITERATED = [
             {"formula": "income ~ age + educ", "weights": "weight", "where": "age >= 18"},
         ),
         ("iterations ols nonrobust", "ols", {"formula": "share ~ wait + smokes", "cov_type": "nonrobust"}),
+        ("iterations ols groups", "ols", {"formula": "share ~ wait + smokes", "groups": "region"}),
         ("iterations ols interaction", "ols", {"formula": "share ~ age*smokes", "method": "newton", "ranges": False}),
         ("iterations logit", "logit", {"full": True, "formula": VOTES}),
         ("iterations logit margins", "logit", {"formula": "smokes ~ age + educ", "margins": True}),
