@@ -8,9 +8,9 @@ asked for less half of those censored in j), and h the hazards. Where the hazard
 has mean 0 for any fixed weights, for T is linear in the counts, and it is what the error of ``log S(t_k)`` comes to.
 Its variance is Greenwood's, ``sum h_j / (Y_j (1 - h_j))``, and the noise variance of a count times the sum of its
 squared coefficients over all cells. So ``S(t_k) = s`` is tested by ``T^2`` over its variance, both at hazards that give
-s and are else as near to the fitted ones as their variances say: a score test, whose interval is Wilson's where nothing
-is censored and there is no noise, and reaches 0 or 1 where noise hides the number at risk, as Fieller's does. Sums of
-survival, such as restricted means, have the same test with ``a_j`` times what they sum of S from ``t_j`` on.
+s and are else as near to the fitted ones as their variances say: a score test, whose first interval is Wilson's where
+nothing is censored and there is no noise, and reaches 0 or 1 where noise hides the number at risk, as Fieller's does.
+Sums of survival, such as restricted means, have the same test with ``a_j`` times what they sum of S from ``t_j`` on.
 """
 
 from __future__ import annotations

@@ -48,6 +48,11 @@ _MARKS = 8
 _COARSE = 0.5
 """Standard errors by which survival may be too high, for intervals that are wide for the censoring in them."""
 
+_UNEQUAL = (
+    "intervals are wide for the censoring in them: if times are finer than the intervals, and groups are censored "
+    "differently, the test rejects true hypotheses too often; take times as fine as those of the data"
+)
+
 _UNKNOWN = "not determined"
 
 
@@ -321,8 +326,11 @@ class SurvivalResults(Exported):
             distribution=null,
             nobs=self.nobs,
             nobs_is_public=self.nobs_is_public,
-            flags=(f"{_UNKNOWN}: noise hides the rows of {lost}: the p-value is 1",) if lost else (),
-            notes=self._notes,
+            flags=(
+                *((f"{_UNKNOWN}: noise hides the rows of {lost}: the p-value is 1",) if lost else ()),
+                *((_UNEQUAL,) if self._coarse else ()),
+            ),
+            notes=self._notes[1:],
             compared=self._indexed(
                 {"observed": observed, "expected": expected, "std err": np.sqrt(np.diag(covariance))}
             ),
@@ -339,16 +347,22 @@ class SurvivalResults(Exported):
             for label, clear in zip(self.labels, self.tables.clear, strict=True)
             if not clear.all()
         ]
-        other = replace(self.tables, lost=0.5).survival
-        away = np.where(self.tables.clear, self.tables.survival - other, 0.0)
-        if (away > _COARSE * self._errors).any():
+        if self._coarse and not self.tables.lost:
             found.append(
-                f"intervals are wide for the censoring in them: survival would be up to {away.max():.2g} lower if rows "
-                'were censored half-way; if times are finer than the intervals, take censoring="middle" or more times'
+                f"intervals are wide for the censoring in them: survival would be up to {self._coarse:.2g} lower if "
+                'rows were censored half-way; if times are finer than the intervals, take censoring="middle" or more '
+                "times"
             )
         schema = self.release.schema
         several = separate_flags(schema, len(self.tables.beyond), "population")
         return (*found, *alike_flags(schema, "population"), *several)
+
+    @property
+    def _coarse(self) -> float:
+        """By how much survival is lower if rows are censored half-way through an interval; 0 if that is little."""
+        first, half = (replace(self.tables, lost=one).survival for one in (0.0, 0.5))
+        away = np.where(self.tables.clear, first - half, 0.0)
+        return float(away.max()) if (away > _COARSE * self._errors).any() else 0.0
 
     @property
     def _notes(self) -> tuple[str, ...]:

@@ -58,6 +58,9 @@ _NAMED = 3.0
 
 _APART = 1e-12
 
+_AHEAD = 0.9
+"""Cosine of the last two steps from which the second goes on where the first led."""
+
 _MOST_BENT = 2.0
 """Logarithm of the factor by which a Hessian may change along a step, at most."""
 
@@ -231,9 +234,9 @@ class Fit:
         error = self.meat_noise * largest**2 * np.sqrt(fourth)
         steady = variances / np.maximum(error, variances / _MOST_STEADY)
         found = 2 * steady**2
-        if self.groups:
-            found = 1 / (1 / found + 1 / (self.groups - 1))
-        return np.asarray(np.maximum(found, _LEAST_DF))
+        if not self.groups:
+            return np.asarray(np.maximum(found, _LEAST_DF))
+        return np.asarray(np.maximum(1 / (1 / found + 1 / (self.groups - 1)), min(_LEAST_DF, self.groups - 1)))
 
     def dominated(self, contrasts: Array) -> Mask:
         """Whether directions in which the Hessian is noise may move contrasts (n, k) far, as (n,)."""
@@ -359,6 +362,7 @@ def solved(
     scale: float = 0.0,
     robust: bool = True,
     groups: int = 0,
+    curved: bool = False,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
 
@@ -392,6 +396,8 @@ def solved(
         Relative standard deviation of the noise of that mean.
     groups : int
         Of whose scores the products are, if they are not those of units.
+    curved : bool
+        Whether the Hessians of the last two iterations tell how it changes along the step.
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -407,11 +413,15 @@ def solved(
     left = (0.5 * bend * min(moved, longest) + uneven) * taken + 1 - taken  # of a step cut short the rest is a bias
     missed = left * _norm(vectors @ ((vectors.T @ step) * kept), flat=flat)
     step = step * taken
-    if bend > 0 and taken == 1 and len(iterations) > 1:
-        root = vectors / np.sqrt(kept)
-        inverse = root @ _straightened(iterations, whiten @ root, moved, length) @ root.T
-        turned = inverse @ last.score - step  # taken to be right to a half
-        missed = max(missed, 0.5 * _norm(vectors @ ((vectors.T @ turned) * kept), flat=flat))
+    if curved and taken == 1:
+        root, between = vectors / np.sqrt(kept), np.linalg.solve(whiten, last.point - iterations[-2].point)
+        along, across = (vectors.T @ one * np.sqrt(kept) for one in (step, between))
+        ahead = float(along @ across) / max(float(np.linalg.norm(along) * np.linalg.norm(across)), 1e-300)
+        straight = _straightened(iterations, whiten @ root, ahead * moved, length, values >= least)
+        inverse = root @ straight @ root.T
+        turned = inverse @ last.score - step  # taken to be right to a half where the way goes on
+        right = 0.5 if ahead > _AHEAD else 0.0
+        missed = max(missed, (1 - right) * _norm(vectors @ ((vectors.T @ turned) * kept), flat=flat))
         step = step + turned
     excess += missed
     lost = vectors[:, values < least]
@@ -443,13 +453,14 @@ def solved(
 
 
 def _straightened(
-    iterations: Sequence[Iteration], root: Array, moved: float, length: Callable[[Array], float]
+    iterations: Sequence[Iteration], root: Array, moved: float, length: Callable[[Array], float], told: Mask
 ) -> Array:
     """Return a matrix (k, k), near 1, that makes the last Hessian's inverse that of the mean Hessian along a step.
 
     Directions in which the Hessian is 1 are the columns of ``root`` (k, k), in coordinates u. Between the last two
-    iterations it fell by the factor e^-t in each of those directions that keep it diagonal; along the step of length
-    ``moved`` it is taken to fall as fast, less two standard deviations of noise. Its mean there is (1 - e^-t)/t.
+    iterations it fell by the factor e^-t in each of those directions that keep it diagonal; along the step, of length
+    ``moved`` in their direction, it is taken to fall as fast, less two standard deviations of noise. Its mean there is
+    (1 - e^-t)/t. Directions that noise hides, where not ``told`` (k,), are left as they are.
     """
     before, last = iterations[-2:]
     between = length(last.point - before.point)
@@ -464,7 +475,9 @@ def _straightened(
     rate = np.sign(fallen) * np.maximum(np.abs(fallen) - blur, 0.0) / max(between, 1e-300)
     total = np.clip(rate * moved, -_MOST_BENT, _MOST_BENT)
     straight = np.where(total == 0, 1.0, total / -np.expm1(np.where(total == 0, -1.0, -total)))
-    return np.asarray((vectors * straight) @ vectors.T)
+    found = (vectors * straight) @ vectors.T
+    both = np.outer(told, told)
+    return np.asarray(np.where(both, found, np.eye(len(found))))
 
 
 def _norm(vector: Array, *, flat: bool) -> float:
@@ -517,7 +530,8 @@ class RegressionInference(Inference):
         if self.drawn is None:
             object.__setattr__(self, "drawn", np.diag(self.fit.cov_sampling(self.weights)))
         if self.target == "data":
-            fit = replace(self.fit, meat=np.zeros_like(self.fit.meat), meat_noise=0.0, intercept=(0.0, 0.0))
+            nothing = np.zeros_like(self.fit.meat)
+            fit = replace(self.fit, meat=nothing, meat_noise=0.0, intercept=(0.0, 0.0), groups=0)
             object.__setattr__(self, "fit", fit)
 
     @cached_property

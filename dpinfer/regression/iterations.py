@@ -951,7 +951,7 @@ class Plan:
         factor = float(settings["radius"]) ** 2 * (self.curves(settings) or _ONE).size ** 2
         values, noise = terms["meat"]
         if self.groups:
-            values, noise = _between(values.reshape(self.groups, -1), noise)
+            values, noise = _between(values.reshape(self.groups, -1), noise, flat=self.norm == "l1")
         return values * factor, noise * factor
 
     def weighed(self, iterations: Sequence[Iteration]) -> tuple[float, ...]:
@@ -973,18 +973,18 @@ class Plan:
         return float(LOST * np.sqrt(square * width))
 
 
-def _between(scores: Array, noise: float) -> tuple[Array, float]:
+def _between(scores: Array, noise: float, *, flat: bool) -> tuple[Array, float]:
     """Return products of the scores of groups (G, k), less their noise, times G/(G - 1); and their own noise.
 
     Scores are taken from their mean, for the point of an iteration is not the estimate: of all scores none is left
-    there. Products of noise have 2 G noise^4, those of noise and a score s 4 s^2 noise^2.
+    there. Squares of noise vary by 2 noise^4, of Laplace noise by 5 noise^4; products with a score s by 4 s^2 noise^2.
     """
     groups, width = scores.shape
     away = scores - scores.mean(axis=0)
     small = groups / (groups - 1)
     found = (away.T @ away) * small - groups * noise**2 * np.eye(width)
     largest = max(float(np.linalg.eigvalsh(found)[-1]), 0.0)
-    return found, small * float(np.sqrt(2 * groups * noise**4 + 4 * largest * noise**2))
+    return found, small * float(np.sqrt((5 if flat else 2) * groups * noise**4 + 4 * largest * noise**2))
 
 
 def _over(table: Interpolant | None, largest: float) -> Interpolant:

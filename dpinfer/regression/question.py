@@ -336,6 +336,7 @@ def estimated_from(
         scale=plan.mean_weight(start, last)[1] if plan.once else 0.0,
         robust=plan.robust,
         groups=plan.groups,
+        curved=plan.model.kind in ("binary", "log") and not plan.once,
     )
     intercept = plan.columns.intercept
     if plan.model.bounded and intercept:

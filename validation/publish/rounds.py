@@ -99,6 +99,7 @@ def constants() -> str:
         ("LOST", "in units of the noise", _number(clipping.LOST)),
         ("BEND", "0 for other models; quantiles: over the bandwidth", by_model(question._BEND)),
         ("BENT", "logarithm of what a Hessian changes by", _number(inference._MOST_BENT)),
+        ("AHEAD", "cosine", _number(inference._AHEAD)),
         ("NARROW", "part of the rows", _number(iterations._MOSTLY)),
         ("MISSED", "part of eigenvalues", _number(iterations._MISSED)),
         ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),

@@ -18,7 +18,7 @@ from validation.regression.newton_draws import Drawer, covers, replicates
 
 SLOPES = np.array([0.4, -0.3, 0.5])
 WIDEST, MARKED, SEEN = 1.15, 0.05, 1000
-"""Largest width, largest share of marked fits, and rows (or their sum of counts) times rho from which both are asked."""
+"""Largest width, largest share of marked fits, and rows, and counts, times rho from which both are asked."""
 
 OF_INTERCEPT = 0.0076
 """Intercepts may cover so much less than slopes: .93 where .9376 is asked for."""
