@@ -160,7 +160,6 @@ ITERATED = [
             {"formula": "income ~ age + educ", "weights": "weight", "where": "age >= 18"},
         ),
         ("iterations ols nonrobust", "ols", {"formula": "share ~ wait + smokes", "cov_type": "nonrobust"}),
-        ("iterations ols groups", "ols", {"formula": "share ~ wait + smokes", "groups": "region"}),
         ("iterations ols interaction", "ols", {"formula": "share ~ age*smokes", "method": "newton", "ranges": False}),
         ("iterations logit", "logit", {"full": True, "formula": VOTES}),
         ("iterations logit margins", "logit", {"formula": "smokes ~ age + educ", "margins": True}),
@@ -443,6 +442,8 @@ def _cases(ask: Ask) -> list[Case]:
     ]
 
 
+GROUPED = _ask("iterations ols groups", "ols", iterated=True, formula="share ~ wait + smokes", groups="region")
+
 WITHIN = [
     _ask("iterations within people", "ols", iterated=True, formula="income ~ educ + C(race) + EntityEffects"),
     _ask("iterations first differences", "first_difference", iterated=True, formula="income ~ educ", time="age"),
@@ -454,5 +455,5 @@ def _within(ask: Ask) -> list[Case]:
     return [Case(ask, NEIGHBORS[place % 2], "person", price) for place, price in enumerate(ask.prices)]
 
 
-CASES = {case.name: case for ask in ASKS for case in _cases(ask)}
+CASES = {case.name: case for ask in (*ASKS, GROUPED) for case in _cases(ask)}
 CASES |= {case.name: case for ask in WITHIN for case in _within(ask)}
