@@ -333,6 +333,16 @@ def bootstrap() -> str:
     )
 
 
+_BESIDE = {
+    "covered": "{coverage:.3f}",
+    "without privacy": "{without privacy:.3f}",
+    "width / without privacy": "{width / without privacy:.2f}",
+    "unbounded": "{unbounded:.1%}",
+    "RMSE / without privacy": "{RMSE / without privacy:.2f}",
+}
+"""Columns of slopes beside those without privacy."""
+
+
 @section("regression", "clusters")
 def clusters() -> str:
     """Coverage, width and error of slopes clustered by public groups."""
@@ -342,11 +352,7 @@ def clusters() -> str:
         "n": "{n:,}",
         "groups": "{groups}",
         "price": "`{price}`, {neighbors}",
-        "covered": "{coverage:.3f}",
-        "without privacy": "{without privacy:.3f}",
-        "width / without privacy": "{width / without privacy:.2f}",
-        "unbounded": "{unbounded:.1%}",
-        "RMSE / without privacy": "{RMSE / without privacy:.2f}",
+        **_BESIDE,
     }
     return text(
         f"The worse of two slopes; {ranged(found['replicates'], ',')} replicates (`python -m validation --only "
@@ -364,11 +370,7 @@ def panels() -> str:
         "within": "{within}",
         "n": "{n:,}",
         "price": "`{price}`, {neighbors}",
-        "covered": "{coverage:.3f}",
-        "without privacy": "{without privacy:.3f}",
-        "width / without privacy": "{width / without privacy:.2f}",
-        "unbounded": "{unbounded:.1%}",
-        "RMSE / without privacy": "{RMSE / without privacy:.2f}",
+        **_BESIDE,
         "named as noise": "{named:.0%}",
     }
     return text(
