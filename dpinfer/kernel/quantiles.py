@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LARGEST_KEY = 2**62
 """Groups and points are sorted together where they have fewer pairs."""
 
-FAN_OUT = 1024
+FAN_OUT = 256
 """Blocks that one choice is made from."""
 
 
@@ -201,8 +201,9 @@ def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> li
     for sums, blocks in _inner_sums(scores, cut, top, scale):  # block after block
         inner.append(sums)
         sizes += np.bincount(blocks, minlength=count)
-    each = np.split(np.concatenate(inner), np.cumsum(sizes)[:-1])
-    exact = [math.fsum([*two, *sums.tolist()]) for *two, sums in zip(*outer, each, strict=True)]  # rounded once
+    found, ends = np.concatenate(inner).tolist(), np.cumsum(sizes)
+    parts = zip(outer[0].tolist(), outer[1].tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True)
+    exact = [math.fsum([head, tail, *found[begin:end]]) for head, tail, begin, end in parts]  # rounded once
     extra = np.rint(scale * np.log(exact))
     return [int(score) + int(more) for score, more in zip(top.tolist(), extra.tolist(), strict=True)]
 
@@ -210,7 +211,8 @@ def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> li
 def _terms(gaps: Whole, lengths: Whole, scale: float) -> Array:
     """Weights of stretches: points times exp(gap / scale)."""
     with np.errstate(under="ignore"):
-        found: Array = np.exp(np.minimum(gaps, 0) / scale)  # an empty stretch may score more than its block
+        found: Array = gaps / scale
+        np.exp(np.minimum(found, 0.0, out=found), out=found)  # an empty stretch may score more than its block
         found *= lengths
     return found
 

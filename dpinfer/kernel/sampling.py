@@ -36,7 +36,7 @@ choice has no variance: it is served as good as exact, as long as its cost is a 
 
 def room(law: NoiseLaw) -> float:
     """Return the least noise of a law over the least that is served; below 1 it is refused."""
-    least = min((scale for scale in (*law.scales, law.shared) if scale > 0), default=LARGEST_SCALE)
+    least = min((scale for scale in {*law.scales, law.shared} if scale > 0), default=LARGEST_SCALE)
     return least / LEAST_SCALES[law.family]
 
 

@@ -97,11 +97,14 @@ def _contracted_ends(fit: GramFit, contrasts: Array, alpha: float) -> tuple[Arra
     settled = np.ones(len(fit.kappa), dtype=bool)
     ends = []
     for sign in (-1.0, 1.0):
-        acted, step, half = score.acted, np.sqrt(score.variance), critical * np.sqrt(score.variance)
+        acted, half = score.acted, critical * np.sqrt(score.variance)
         for _ in range(_CONTRACTIONS):
             acted, variance = score.on_the_way(acted, -sign * critical**2 / half)
             step, half = np.abs(critical * np.sqrt(variance) - half), critical * np.sqrt(variance)
-        settled &= np.all(step <= 1e-9 * half, axis=1)
+            close = np.all(step <= 1e-9 * half, axis=1)
+            if close.all():
+                break
+        settled &= close
         ends.append(score.centre + sign * half)
     return np.stack(ends, axis=-1), settled
 

@@ -93,7 +93,8 @@ class NoiseLaw:
     @property
     def variances(self) -> Array:
         """Variance of every coordinate (m,), in squared steps; 0 for choices, which are no noisy numbers."""
-        return self.draws * np.array([_variance(self.family, scale) for scale in self.scales])
+        scales, places = np.unique(self.scales, return_inverse=True)  # mostly one, of thousands of coordinates
+        return self.draws * np.array([_variance(self.family, float(scale)) for scale in scales])[places]
 
     @property
     def cov(self) -> Array:

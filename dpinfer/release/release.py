@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -263,17 +264,17 @@ class Release:
     @property
     def values(self) -> tuple[int, ...]:
         """The noisy sums of all stages."""
-        return tuple(value for stage in self.sums for value in stage.values)
+        return tuple(chain.from_iterable(stage.values for stage in self.sums))
 
     @property
     def steps(self) -> tuple[float, ...]:
         """Size of one integer step of each."""
-        return tuple(step for stage in self.sums for step in stage.steps)
+        return tuple(chain.from_iterable(stage.steps for stage in self.sums))
 
     @property
     def names(self) -> tuple[str, ...]:
         """What each is."""
-        return tuple(name for stage in self.sums for name in stage.names)
+        return tuple(chain.from_iterable(stage.names for stage in self.sums))
 
     @property
     def law(self) -> NoiseLaw:
@@ -281,7 +282,7 @@ class Release:
         if len(self.sums) == 1:
             return self.sums[0].law
         first = self.sums[0].law
-        scales = tuple(scale for stage in self.sums for scale in stage.law.scales)
+        scales = tuple(chain.from_iterable(stage.law.scales for stage in self.sums))
         return NoiseLaw(first.family, scales, first.draws, first.shared)
 
     @property

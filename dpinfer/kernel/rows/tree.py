@@ -143,8 +143,9 @@ class TreeSum(CountedSum):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What each count is: group by group, from the root to the leaves."""
-        prefixes = [f"{group} | " if group else "" for group in self.group_names]
-        return tuple(prefix + node for prefix in prefixes for node in _node_names(self.depth))
+        if not self.groups:
+            return _node_names(self.depth)
+        return tuple(f"{group} | {node}" for group in self.group_names for node in _node_names(self.depth))
 
     def public(self, neighbors: Neighbors) -> Flags:
         """Where the number of rows is public, so is the count of the one root."""
