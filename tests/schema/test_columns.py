@@ -269,7 +269,7 @@ def test_round_trips(column):
     for one in (column, said):
         assert column_from_dict(one.to_dict()) == one
         assert pickle.loads(pickle.dumps(one)) == one
-        assert eval(repr(one), dict(vars(dpi))) == one
+        assert eval(repr(one), {name: getattr(dpi, name) for name in dpi.__all__}) == one
     with pytest.raises(AttributeError):
         column.missing = 1
 
