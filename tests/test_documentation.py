@@ -44,7 +44,14 @@ def test_there_are_docstring_examples_to_run():
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
 GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "source-examples"]
-CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "table-for-readers"]
+CASES = [
+    "wage-regression",
+    "returns-to-schooling",
+    "wages-of-a-panel",
+    "two-survival-curves",
+    "logit-with-margins",
+    "table-for-readers",
+]
 METHODS = [
     "exponential-families",
     "tests",
