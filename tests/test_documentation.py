@@ -66,7 +66,7 @@ METHODS = [
 TASKS = ["density", "extending", "auditing", "planning", "where-to-look", "codebooks", "running-twice", "entry"]
 EXECUTED = [f"docs/{page}.md" for page in [*METHODS, *TASKS, "ecosystem", "report", "people"]]
 EXECUTED += [f"docs/guide/{page}.md" for page in GUIDE] + [f"docs/cases/{page}.md" for page in CASES]
-EXECUTED += [f"docs/coming-from/{page}.md" for page in ("statsmodels", "r", "opendp")]
+EXECUTED += [f"docs/coming-from/{page}.md" for page in ("statsmodels", "r", "stata", "linearmodels", "opendp")]
 PRINTED = [
     "Private OLS Results",
     "gini of income",
