@@ -390,7 +390,8 @@ class SurvivalResults(Exported):
         frame = self.frame(alpha)
         step = -(-len(frame) // _MOST_LINES)
         cells = [
-            [*(f"{round(one):,}" for one in row[:3]), *(_UNKNOWN if np.isnan(one) else f"{one:.4f}" for one in row[3:4]),
+            [*(f"{round(one):,}" for one in row[:3]),
+             *(_UNKNOWN if np.isnan(one) else f"{one:.4f}" for one in row[3:4]),
              *("" if np.isnan(one) else f"{one:.4f}" for one in row[4:6]), *(f"{one:.4f}" for one in row[6:8])]
             for row in frame.iloc[::step].to_numpy(dtype=np.float64)
         ]  # fmt: skip
