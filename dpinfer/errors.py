@@ -57,6 +57,7 @@ __all__ = [
     "names_of",
     "shown",
     "type_of",
+    "worded",
 ]
 
 _SCALARS = (type(None), str, bytes, Number, np.generic, date, timedelta)
@@ -101,6 +102,11 @@ def type_of(given: object) -> str:
     data=<dict> is not valid: expected PrivateData
     """
     return _Unquoted(f"<{type(given).__name__}>")
+
+
+def worded(words: str) -> str:
+    """Write what was given in words that a message shows without quotes, for the ``given`` of an `OptionError`."""
+    return _Unquoted(words)
 
 
 def names_of(given: Iterable[object]) -> str:

@@ -44,7 +44,14 @@ def test_there_are_docstring_examples_to_run():
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
 GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "source-examples"]
-CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "table-for-readers"]
+CASES = [
+    "wage-regression",
+    "returns-to-schooling",
+    "wages-of-a-panel",
+    "two-survival-curves",
+    "logit-with-margins",
+    "table-for-readers",
+]
 METHODS = [
     "exponential-families",
     "tests",
@@ -59,7 +66,7 @@ METHODS = [
 TASKS = ["density", "extending", "auditing", "planning", "where-to-look", "codebooks", "running-twice", "entry"]
 EXECUTED = [f"docs/{page}.md" for page in [*METHODS, *TASKS, "ecosystem", "report", "people"]]
 EXECUTED += [f"docs/guide/{page}.md" for page in GUIDE] + [f"docs/cases/{page}.md" for page in CASES]
-EXECUTED += [f"docs/coming-from/{page}.md" for page in ("statsmodels", "r", "opendp")]
+EXECUTED += [f"docs/coming-from/{page}.md" for page in ("statsmodels", "r", "stata", "linearmodels", "opendp")]
 PRINTED = [
     "Private OLS Results",
     "gini of income",

@@ -13,7 +13,7 @@ from dpinfer.descriptions.binomial_inference import binomial_estimate, binomial_
 from dpinfer.descriptions.mean_test_inference import spread_pvalues
 from dpinfer.errors import InferenceError, OptionError
 from dpinfer.release import NoiseLaw
-from dpinfer.results.drawing import MARKED, draw_intervals, legend
+from dpinfer.results.drawing import MARKED, draw_intervals, interval_frame, legend
 from dpinfer.results.printing import column_labels
 from dpinfer.results.testing import TestResults, check_alpha
 
@@ -283,7 +283,7 @@ class BinomTestResults(TestResults):
         """
         low, high = self.proportion_ci(1 - check_alpha(alpha))
         (name,) = column_labels(self.release, [self.column])
-        frame = pd.DataFrame({"estimate": self.proportion_estimate, "lower": low, "upper": high}, index=[name])
+        frame = interval_frame(pd.Series(self.proportion_estimate, [name]), np.array([[low, high]]))
         label, title = f"proportion of {name}", f"{self.hypothesis}, p-value {self._pvalue_text()}"
         ax = draw_intervals(frame, ax, alpha=alpha, color=None, legend=False, zero=False, label=label, title=title)
         ax.axvline(self.p, color=MARKED, lw=2, label=f"tested: {self.p:g}")

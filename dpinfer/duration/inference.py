@@ -243,8 +243,11 @@ def _first(reached: Callable[[Array], Mask], low: Array, high: Array) -> Array:
 class LogRank:
     """Equal hazards in G groups, tested with Fleming and Harrington's weights; implements `NullModel`.
 
-    The null has pooled hazards, and the censoring of each group as it is: counts are drawn from it with noise, and all
-    is fitted anew to each draw.
+    The null has pooled hazards h, and the censoring of each group as it is: counts are drawn from it with noise, and
+    all is fitted anew to each draw. Of a row at risk at the start of an interval let l be the hazard of censoring. With
+    events and censorings spread evenly over the interval, the share ``lost`` of it at which a row leaves decides who is
+    seen: an event with probability ``h (1 - lost l)``, a censoring with ``l (1 - (1 - lost) h)``. So the rows that
+    expect ``h`` events each are those at risk less ``lost / (1 - (1 - lost) h)`` of those censored, whatever l is.
 
     Attributes
     ----------
@@ -252,6 +255,8 @@ class LogRank:
     groups, intervals : int
     rho, gamma : float
         Weights are ``S^rho (1 - S)^gamma``, S the pooled survival before each interval.
+    lost : float
+        As in `LifeTables`.
     judged : bool
         Whether releases in which noise hides the rows of a group have no statistic.
     """
@@ -261,14 +266,25 @@ class LogRank:
     intervals: int
     rho: float = 0.0
     gamma: float = 0.0
+    lost: float = 0.0
     judged: bool = True
 
     def _tables(self, values: Array) -> tuple[Array, LifeTables, LifeTables]:
         """Return the counts (R, G, J, 2) of releases (R, m), tables of groups (R G), and those of all together (R)."""
         counts = values.reshape(len(values), self.groups, -1, 2)
         variance, size = self.noise.variance, self.intervals
-        pooled = LifeTables.of(counts.sum(axis=1), size, self.groups * variance)
+        pooled = LifeTables.of(counts.sum(axis=1), size, self.groups * variance, lost=self.lost)
         return counts, LifeTables.of(counts.reshape(-1, *counts.shape[2:]), size, variance), pooled
+
+    def _exposed(self, pooled: LifeTables) -> tuple[Array, Array, Array]:
+        """Return pooled hazards, the rows that expect them, and the share of a censored row that is lost (R, K)."""
+        least = np.maximum(pooled.at_risk, np.maximum(_HIDDEN * pooled.risk_error, 1.0))
+        share = np.full_like(least, self.lost)
+        for _ in range(4):  # hazards and shares that agree
+            rows = np.maximum(least - share * pooled.censored, 0.5 * least)
+            hazards = np.clip(pooled.events / rows, 0.0, 1.0)
+            share = self.lost / np.maximum(1 - (1 - self.lost) * hazards, 1 - _CERTAIN)
+        return hazards, rows, share
 
     def hidden(self, values: Array) -> Mask:
         """Whether noise hides the rows of a group, in releases (R, m), by group (R, G)."""
@@ -284,25 +300,41 @@ class LogRank:
     def compared(self, values: Array) -> tuple[Array, Array, Array]:
         """Weighted events observed and expected (R, G), and the covariance (R, G, G) of their difference."""
         _, each, pooled = self._tables(values)
-        events, at_risk = (one.reshape(len(values), self.groups, -1) for one in (each.events, each.at_risk))
-        enough = np.maximum(_HIDDEN * pooled.risk_error, 1.0)
-        weighed, rows = pooled.at_risk >= enough, np.maximum(pooled.at_risk, enough)
-        hazards = np.clip(pooled.events / rows, 0.0, 1.0)
+        hazards, rows, share = self._exposed(pooled)
+        of_groups = (each.events, each.censored, each.at_risk)
+        events, censored, at_risk = (one.reshape(len(values), self.groups, -1) for one in of_groups)
+        exposed = at_risk - share[:, None] * censored
+        weighed = pooled.at_risk >= np.maximum(_HIDDEN * pooled.risk_error, 1.0)
         before = np.concatenate([np.ones((len(values), 1)), np.cumprod(1 - hazards, axis=1)[:, :-1]], axis=1)
         weights = (weighed * before**self.rho * (1 - before) ** self.gamma)[:, None]
-        shares = np.maximum(at_risk, 0.0)
+        shares = np.maximum(exposed, 0.0)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), _LEAST_ROWS)
-        left = events - hazards[:, None] * at_risk
+        left = events - hazards[:, None] * exposed
         away = (weights * (left - shares * left.sum(axis=1, keepdims=True))).sum(axis=2)
         spread = (hazards * (1 - hazards) * rows**2 / np.maximum(rows - 1, _LEAST_ROWS))[:, None] * weights**2
         apart = np.eye(self.groups)[None, :, :, None] - shares[:, :, None]  # (R, g, of g'', j)
         sampling = np.einsum("rgj,rhgj->rgh", spread * shares, apart)
         slope = weights[:, None] * apart
-        added = np.cumsum(slope * hazards[:, None, None], axis=3)
-        cells = np.concatenate([slope - added, added, np.repeat(added[..., -1:], pooled.tail, axis=3)], axis=3)
+        moved = slope * hazards[:, None, None]
+        added = np.cumsum(moved, axis=3)
+        lost = added - share[:, None, None] * moved
+        cells = np.concatenate([slope - added, lost, np.repeat(added[..., -1:], pooled.tail, axis=3)], axis=3)
         covariance = sampling + self.noise.variance * np.einsum("rghc,rihc->rgi", cells, cells)
         observed = (weights * events).sum(axis=2)
         return observed, observed - away, covariance
+
+    def shifted(self, values: Array) -> Array:
+        """Return how far the place of censorings in their intervals moves the test (R,).
+
+        The largest change of a group's difference, in its standard errors, as censored rows leave half-way and not at
+        the end, or, where they leave within, a tenth of the interval earlier or later.
+        """
+        observed, expected, covariance = self.compared(values)
+        others = (self.lost - 0.1, self.lost + 0.1) if self.lost else (0.5,)
+        moved = [np.subtract(*replace(self, lost=one).compared(values)[:2]) for one in others]
+        away = np.max([np.abs(one - (observed - expected)) for one in moved], axis=0)
+        spread = np.sqrt(np.einsum("rgg->rg", covariance))
+        return np.asarray((away / np.maximum(spread, 1e-300)).max(axis=1))
 
     def statistic(self, values: Array) -> Array:
         """See `NullModel.statistic`; NaN where noise hides the rows of a group."""
@@ -317,11 +349,12 @@ class LogRank:
         """Numbers of rows (R, G), and the probability of each cell in each group (R, G, J, 2) under the hypothesis."""
         counts, each, pooled = self._tables(values)
         hazards = np.repeat(pooled.hazards, self.groups, axis=0)
-        left = each.at_risk - each.events
-        lost = hazards_of(fitted_survival(each.censored, left, each.clear & (left >= _LEAST_ROWS)))
-        staying = np.cumprod((1 - hazards) * (1 - lost), axis=1)
+        left = each.at_risk - (1 - self.lost) * each.events
+        leaving = hazards_of(fitted_survival(each.censored, left, each.clear & (left >= _LEAST_ROWS)))
+        staying = np.cumprod((1 - hazards) * (1 - leaving), axis=1)
         before = np.concatenate([np.ones((len(staying), 1)), staying[:, :-1]], axis=1)
-        cells = np.stack([before * (1 - hazards) * lost, before * hazards], axis=2)
+        events = before * hazards * (1 - self.lost * leaving)
+        cells = np.stack([before * (1 - (1 - self.lost) * hazards) * leaving, events], axis=2)
         if each.tail:
             cells = np.concatenate([cells, np.stack([staying[:, -1], np.zeros(len(cells))], axis=1)[:, None]], axis=1)
         else:

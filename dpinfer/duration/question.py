@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
-from dpinfer.checks import is_list, is_text, is_whole, named, one_of, require, whole
+from dpinfer.checks import is_list, is_number, is_text, is_whole, named, one_of, require, whole
 from dpinfer.duration.inference import CENSORING, CLEAR, METHODS, LifeTables
 from dpinfer.duration.results import SurvivalResults
-from dpinfer.errors import OptionError, SchemaError
+from dpinfer.errors import FormulaError, OptionError, SchemaError, worded
 from dpinfer.kernel.rows.cells import named_cells
 from dpinfer.procedures.cell_sums import SumPlan, SumsQuestion, check_summed
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import axes_of, axis_name, inferred, measured, told_where
+from dpinfer.procedures.options import axes_of, axis_name, compiled_where, inferred, measured, told_where
 from dpinfer.procedures.procedure import context_of, first_error
 from dpinfer.schema.columns import Integer
+from dpinfer.schema.intervals import Interval, never_holds
 from dpinfer.statistics.arrays import floats
 from dpinfer.statistics.inference import BatchEstimates, Released
 from dpinfer.statistics.noise import count_noise
@@ -75,8 +77,10 @@ class Survival(SumsQuestion):
             whole(1, 1000, _TIMES).check("times", self.intervals)
         else:
             given = np.asarray(self.times, dtype=np.float64)
-            right = 1 <= given.size <= 1000 and np.isfinite(given).all() and (np.diff(given) > 0).all()
-            require(right, "times", self.times, _TIMES)
+            finite, rising = np.isfinite(given).all(), (np.diff(given) > 0).all()
+            wrong = ", not all of them finite" if not finite else "" if rising else " that do not increase"
+            right = 1 <= given.size <= 1000 and finite and rising
+            require(right, "times", worded(f"({given.size:,} numbers{wrong})"), _TIMES)
 
     def ends_of(self, schema: Schema) -> tuple[float, ...]:
         """Return the ends of the intervals.
@@ -95,9 +99,11 @@ class Survival(SumsQuestion):
             ends = np.unique(np.rint(ends) if whole_numbers else ends)
             return tuple(ends[ends > lower].tolist())
         within = f"increasing times above {lower:g} and at most {upper:g}, the bounds of {self.time!r}"
-        require(lower < self.times[0] and self.times[-1] <= upper, "times", self.times, within)
+        given = f"({len(self.times):,} numbers, not all of them"
+        inside = lower < self.times[0] and self.times[-1] <= upper
+        require(inside, "times", worded(f"{given} within the bounds)"), within)
         if whole_numbers and not all(float(one).is_integer() for one in self.times):
-            raise OptionError("times", self.times, f"whole numbers, as {self.time!r} has")
+            raise OptionError("times", worded(f"{given} whole)"), f"whole numbers, as {self.time!r} has")
         return self.times
 
     def plan(self, schema: Schema) -> SumPlan:
@@ -125,6 +131,11 @@ class Survival(SumsQuestion):
         """Refuse an event of other than two levels, and what a table cannot serve."""
         event: Axis = self.plan(schema).cells[-1]
         require(event.labels in ((False, True), (0, 1)), "event", self.event, _EVENT)
+        bounds = {name: Interval(*column.limits) for name, column in schema.items() if hasattr(column, "limits")}
+        conditions = {"where": compiled_where(self.where, schema), "event": getattr(event, "expression", None)}
+        for option, asked in conditions.items():
+            if asked is not None and never_holds(asked.node, bounds):
+                raise FormulaError(asked.text, f"no row within the declared bounds meets this condition of {option}=")
         super().check(schema, neighbors)
 
     def describe(self, measured: Measurement) -> str:
@@ -166,7 +177,7 @@ class Survival(SumsQuestion):
         )
 
     def _life_tables(self, released: Released, intervals: int) -> LifeTables:
-        counts = released.values.reshape(-1, *released.rows.shape[-2:])
+        counts = released.values.reshape(-1, *released.rows.shape[-2:])  # noqa: PD011  (no frame)
         variance = count_noise(released.law, tuple(released.steps.tolist()), 1).variance
         most, lost = released.schema.rows_per_unit, CENSORING[self.censoring]
         return LifeTables.of(counts, intervals, variance, dependence=most, lost=lost)
@@ -200,7 +211,7 @@ def survival(
     event: str,
     data: Data | Release | None = None,
     *,
-    times: Sequence[float] | int,
+    times: Sequence[float] | pd.Series | pd.Index | int,
     by: Columns = (),
     where: str | None = None,
     censoring: str = "end",
@@ -217,7 +228,7 @@ def survival(
         ``"status == 2"``.
     data : PrivateData, PublicData or Release, optional
         Rows to measure; or a release of this question, which costs nothing more.
-    times : sequence of float or int
+    times : sequence of float, Series or int
         Ends of the intervals into which time is cut, public and increasing, above the lower bound of ``time``; or how
         many equal ones up to the upper bound. An interval holds its end. Rows that were followed beyond the last are
         censored there.
@@ -241,9 +252,10 @@ def survival(
     Raises
     ------
     OptionError
-        If times do not increase or leave the bounds, or the event has other than two levels.
+        If times are no numbers, do not increase or leave the bounds, or the event has other than two levels.
     FormulaError, UnknownColumnError, SchemaError
-        If a column or condition cannot be served from the schema, before anything is spent.
+        If a column or condition cannot be served from the schema, or no row within the declared bounds can meet it;
+        before anything is spent.
 
     Notes
     -----
@@ -251,8 +263,8 @@ def survival(
 
     Within an interval events come before censorings, as Kaplan and Meier have ties. Where the times of the data are
     the ends of intervals the estimate is theirs. Where times are finer, rows that are censored within an interval were
-    not at risk for all of it, and survival is overestimated; ``censoring="middle"`` takes most of that off, and a flag
-    says where it matters.
+    not at risk for all of it, and survival is overestimated; ``censoring="middle"`` takes most of that off, in tests
+    too, and a flag says where it matters.
 
     Intervals count Greenwood's variance and that of the noise in all counts. From the first interval in which the noisy
     number at risk is not three standard deviations of its noise, survival is "not determined": the interval reaches
@@ -260,10 +272,11 @@ def survival(
 
     References
     ----------
-    Kaplan & Meier (1958), Nonparametric estimation from incomplete observations, JASA 53. Rothman (1978), Estimation
-    of confidence limits for the cumulative probability of survival in life table analysis, J. Chronic Diseases 31.
-    Brookmeyer & Crowley (1982), A confidence interval for the median survival time, Biometrics 38. Harrington &
-    Fleming (1982), A class of rank test procedures for censored survival data, Biometrika 69.
+    Kaplan & Meier (1958), Nonparametric estimation from incomplete observations, JASA 53. Cutler & Ederer (1958),
+    Maximum utilization of the life table method in analyzing survival, J. Chronic Diseases 8. Rothman (1978),
+    Estimation of confidence limits for the cumulative probability of survival in life table analysis, J. Chronic
+    Diseases 31. Brookmeyer & Crowley (1982), A confidence interval for the median survival time, Biometrics 38.
+    Harrington & Fleming (1982), A class of rank test procedures for censored survival data, Biometrika 69.
 
     Examples
     --------
@@ -280,7 +293,9 @@ def survival(
     >>> bool(median["[0.025"] <= 25 <= median["0.975]"])
     True
     """
-    ends = floats(times) if is_list(times) else None
-    require(is_whole(times) or ends is not None, "times", times, _TIMES)
+    given = times.tolist() if isinstance(times, pd.Series | pd.Index) else times
+    ends = floats(given) if is_list(given) and all(map(is_number, given)) else None
+    wrong = worded("(a list with elements that are no numbers)") if is_list(given) else given
+    require(is_whole(times) or ends is not None, "times", wrong, _TIMES)
     count = int(times) if is_whole(times) else None
     return Survival.asking(locals(), times=ends, intervals=count, axes=axes_of(by))

@@ -48,9 +48,17 @@ _MARKS = 8
 _COARSE = 0.5
 """Standard errors by which survival may be too high, for intervals that are wide for the censoring in them."""
 
-_UNEQUAL = (
-    "intervals are wide for the censoring in them: if times are finer than the intervals, and groups are censored "
-    "differently, the test rejects true hypotheses too often; take times as fine as those of the data"
+_SHIFTED = 0.25
+"""Standard errors by which a test may move with the place of censorings in their intervals: its size is then .058."""
+
+_UNEQUAL = "intervals are wide for how differently groups are censored in them: "
+_AT_END = (
+    "if times are finer than the intervals, the test rejects true hypotheses too often; infer again with "
+    'censoring="middle", or take times as fine as those of the data'
+)
+_HALF_WAY = (
+    "the test takes events and censorings to be spread evenly over an interval, and may reject true hypotheses too "
+    "often where they are not; take more times"
 )
 
 _UNKNOWN = "not determined"
@@ -301,6 +309,11 @@ class SurvivalResults(Exported):
             Without groups, or where an option has no such value.
         NotProvedError
             Where a person may have several rows.
+
+        Notes
+        -----
+        Censored rows are at risk for as much of their interval as ``censoring=`` of the question says, in the
+        statistic and in the simulation alike.
         """
         check_draws(draws, seed)
         for name, given in (("rho", rho), ("gamma", gamma)):
@@ -309,10 +322,11 @@ class SurvivalResults(Exported):
         require(count > 1, "by", None, "groups: survival(..., by=) compares them")
         refuse_dependent_rows(self.release.schema, "the log-rank test", "survival functions have intervals")
         values = self.release.array[None]
-        model = LogRank(self.noise, count, len(self.times), float(rho), float(gamma))
+        model = LogRank(self.noise, count, len(self.times), float(rho), float(gamma), self.tables.lost)
         hidden = model.hidden(values)[0]
         null = simulate(model, values[0], draws=draws, seed=seed)
         observed, expected, covariance = (one[0] for one in model.compared(values))
+        shifted = model.shifted(values)[0] > _SHIFTED
         lost = ", ".join(label for label, one in zip(self.labels, hidden, strict=True) if one)
         by, weights = " x ".join(axis.name for axis in self.groups), f", rho {rho:g}, gamma {gamma:g}"
         return LogRankResults(
@@ -328,9 +342,9 @@ class SurvivalResults(Exported):
             nobs_is_public=self.nobs_is_public,
             flags=(
                 *((f"{_UNKNOWN}: noise hides the rows of {lost}: the p-value is 1",) if lost else ()),
-                *((_UNEQUAL,) if self._coarse else ()),
+                *((f"{_UNEQUAL}{_HALF_WAY if self.tables.lost else _AT_END}",) if shifted else ()),
             ),
-            notes=self._notes[1:],
+            notes=self._notes,
             compared=self._indexed(
                 {"observed": observed, "expected": expected, "std err": np.sqrt(np.diag(covariance))}
             ),
@@ -376,7 +390,8 @@ class SurvivalResults(Exported):
         frame = self.frame(alpha)
         step = -(-len(frame) // _MOST_LINES)
         cells = [
-            [*(f"{one:,.0f}" for one in row[:3]), *(_UNKNOWN if np.isnan(one) else f"{one:.4f}" for one in row[3:4]),
+            [*(f"{round(one):,}" for one in row[:3]),
+             *(_UNKNOWN if np.isnan(one) else f"{one:.4f}" for one in row[3:4]),
              *("" if np.isnan(one) else f"{one:.4f}" for one in row[4:6]), *(f"{one:.4f}" for one in row[6:8])]
             for row in frame.iloc[::step].to_numpy(dtype=np.float64)
         ]  # fmt: skip

@@ -14,7 +14,7 @@ from dpinfer.errors import CollinearDesignError, FormulaError, OptionError, Unkn
 from dpinfer.kernel.rows.features import Features, Within
 from dpinfer.kernel.rows.iterations import RoundFrame
 from dpinfer.procedures.options import compiled_where
-from dpinfer.schema.basis import build_basis, represent
+from dpinfer.schema.basis import build_basis, represent, represent_levels
 from dpinfer.schema.columns import Boolean, Category, Integer, Real
 from dpinfer.schema.expressions import compile_expression, constant_expression, quoted
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, two_sided
@@ -225,6 +225,12 @@ class Columns:
         """Whether the first column is the constant."""
         return self.compiled.design[0].name == "Intercept"
 
+    @cached_property
+    def _labels(self) -> Array:
+        """The number of a row's group as a combination of the features (d,)."""
+        assert self.groups is not None
+        return represent_levels(self.basis, self.groups, np.arange(float(self.levels)))
+
     # Scales
 
     @cached_property
@@ -428,7 +434,7 @@ class Columns:
             rows = np.vstack([rows, predictors @ self.maps[:-1] + added])
             options = {**options, "labels": len(predictors)}
         if grouped:
-            rows = np.vstack([rows, represent(self.basis, self._grouping, independent=False)])
+            rows = np.vstack([rows, self._labels])
             options = {**options, "labels": 1}
         return framed(self.features, rows, mean, inverse_sd, lift, **options)
 

@@ -83,7 +83,8 @@ def iv(
     ------
     FormulaError, UnknownColumnError, CollinearDesignError
         Before anything is spent: if the formula has not one bracket ``[x ~ z]``, has fewer instruments than endogenous
-        regressors, or names an instrument among the regressors; or if a column cannot be bounded from the schema.
+        regressors, names a term twice or the response in the bracket, or says there whether there is an intercept; or
+        if a column cannot be bounded from the schema.
     MissingFromReleaseError
         On ``infer``, if a release lacks a column.
     OptionError
@@ -97,8 +98,9 @@ def iv(
     overidentification, and any regression among the columns by `ols`. Exogenous regressors are partialled out of the
     instruments Z, the response y and the endogenous x. At the true coefficient b the moments ``g(b) = Z'(y - x b)``
     have mean zero and covariance ``V(b) = s(b)^2 Z'Z + N(b)``, N from the known noise of every cross-product, and
-    ``g' V^-1 g`` is compared with a chi-squared variable of as many degrees of freedom as there are instruments
-    (Anderson & Rubin 1949). Without noise that is the usual F test. The errors are taken to have one variance, and
+    ``g' V^-1 g`` is compared with k times an F variable, of k instruments and the degrees of freedom of s^2 (Anderson &
+    Rubin 1949). Without noise that is the usual F test. Where noise has a share in V the degrees of freedom grow
+    (Satterthwaite 1946), towards a chi-squared variable of k. The errors are taken to have one variance, and
     intervals are about the population.
 
     Examples
@@ -133,15 +135,15 @@ class IVDesign(GramDesign):
         """
         before, inside, after = _split(str(self.formula))
         endogenous, instruments = inside
-        regressors = two_sided(f"{before}({endogenous}){after}", self.schema).design
-        first_stage = two_sided(f"{before}({instruments}){after}", self.schema).design
-        explained, explaining = (
-            {column.term for column in compile_formula(f"0 + {side}", self.schema).design} for side in inside
-        )
-        known = {column.term for column in regressors}
-        for term in sorted(explaining & known):
+        whole = two_sided(f"{before}({endogenous}){after}", self.schema)
+        regressors, first_stage = whole.design, two_sided(f"{before}({instruments}){after}", self.schema).design
+        explained, explaining = (_terms(side, whole.response, self.schema) for side in inside)
+        reached = (explained & {column.term for column in first_stage}, explaining & {one.term for one in regressors})
+        for term in sorted(reached[0] | reached[1]):
+            roles = ["endogenous"] * (term in explained) + ["an instrument"] * (term in explaining)
+            both = [*roles, "an exogenous regressor"][:2]
             raise FormulaError(
-                term, "is an instrument and a regressor", "name it once: exogenous regressors are instruments"
+                term, f"is {' and '.join(both)}", "name it once: exogenous regressors are instruments, too"
             )
         exogenous = tuple(column for column in regressors if column.term not in explained)
         if exogenous != tuple(column for column in first_stage if column.term not in explaining):
@@ -178,13 +180,34 @@ def _split(formula: str) -> tuple[str, tuple[str, str], str]:
     if len(found) != 1:
         raise FormulaError(formula, f"has {len(found) or 'no'} brackets where there is one to be", instead)
     (start, stop), *_ = found
+    if brackets_of(formula[start + 1 : stop]):
+        raise FormulaError(formula, "has brackets within the bracket", instead)
     before, after = formula[:start].rstrip(), formula[stop + 1 :].lstrip()
     left, *right = formula[start + 1 : stop].split("~")
     if len(right) != 1 or not (left.strip() and right[0].strip()):
         raise FormulaError(formula, "has a bracket that is not [x ~ z]", instead)
+    if not before.partition("~")[0].strip() or "~" not in before:
+        raise FormulaError(formula, "has no dependent variable before the bracket", instead)
     if not before.endswith(("~", "+")) or (after and not after.startswith(("+", "-"))):
         raise FormulaError(formula, "has a bracket that is not added to the other terms", instead)
     return before, (left.strip(), right[0].strip()), after
+
+
+def _terms(side: str, response: DesignColumn | None, schema: Schema) -> set[str]:
+    """Return the terms of a side of the bracket.
+
+    Raises
+    ------
+    FormulaError
+        If it says something of the intercept, or has the response among them.
+    """
+    compiled = compile_formula(f"0 + {side}", schema)
+    if compiled.has_intercept or not compile_formula(side, schema).has_intercept:
+        raise FormulaError(side, "says within the bracket whether there is an intercept", "write 0 or 1 outside of it")
+    for column in compiled.design:
+        if response is not None and (column.expression, column.codings) == (response.expression, response.codings):
+            raise FormulaError(column.term, "is the response, and stands in the bracket", "leave it out there")
+    return {column.term for column in compiled.design}
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,8 +146,9 @@ class Newton(Procedure):
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
         weighted = "" if self.weights is None else f", weights {self.weights}"
+        grouped = "" if self.groups is None else f", clustered by {self.groups}"
         margins = ", with margins" if self.margins else ""
-        return f"{self.model}: {self.formula}{told_where(self.where)}{weighted}{margins}"
+        return f"{self.model}: {self.formula}{told_where(self.where)}{weighted}{grouped}{margins}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a response that the model does not have."""

@@ -106,8 +106,7 @@ class Estimates(PlottedIntervals, printing.Exported):
         return printing.summary_of(title, printing.guarantee_facts(self.release), [], table, notes, self.flags)
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:
-        ends = self.conf_int(alpha)
-        frame = pd.DataFrame({"estimate": self.params, "lower": ends[0], "upper": ends[1]})
+        frame = interval_frame(self.params, self.conf_int(alpha))
         frame.index = pd.Index(printing.column_labels(self.release, frame.index))
         title = f"{self.release.question['text']}: {printing.title_guarantee(self.release)}"
         return IntervalFigure(frame, "estimate", title)
@@ -408,17 +407,14 @@ class PrivateResults(printing.Exported, PrivateEstimates):
         curves = [curve for _, curve in frame.groupby("curve", sort=True)]
         varying = [name for name in design.variables if name != term and len(set(map(str, frame[name]))) > 1]
         discrete = design.schema[term].kind in ("category", "boolean")
-        ends = frame[["mean", "mean_ci_lower", "mean_ci_upper"]].to_numpy(dtype=np.float64)
-        finite = ends[np.isfinite(ends)]
-        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-        margin = 0.06 * (high - low) or 1.0
+        low, high = drawing.finite_range(frame[["mean", "mean_ci_lower", "mean_ci_upper"]], 0.06)
         for place, curve in enumerate(curves):
             label = ", ".join(f"{design.schema.caption(name)} = {curve[name].iloc[0]}" for name in varying)
             shade = color if color and len(curves) == 1 else f"C{place}"
-            below, above = (curve[end].clip(low - margin, high + margin) for end in ("mean_ci_lower", "mean_ci_upper"))
+            below, above = (curve[end].clip(low, high) for end in ("mean_ci_lower", "mean_ci_upper"))
             if discrete:
                 places = np.arange(len(curve)) + 0.12 * (place - (len(curves) - 1) / 2)
-                ax.vlines(places, below, above, color=shade, linewidth=1.4)
+                drawing.draw_whiskers(ax, places, {"lower": below, "upper": above}, color=shade, upright=True)
                 ax.plot(places, curve["mean"], "o", color=shade, markersize=5, label=label)
                 ax.set_xticks(np.arange(len(curve)), [str(value) for value in curve[term]])
             else:
@@ -426,7 +422,7 @@ class PrivateResults(printing.Exported, PrivateEstimates):
                     curve[term].to_numpy(dtype=np.float64), below, above, color=shade, alpha=0.25, linewidth=0
                 )
                 ax.plot(curve[term].to_numpy(dtype=np.float64), curve["mean"], color=shade, label=label)
-        ax.set_ylim(low - margin, high + margin)
+        ax.set_ylim(low, high)
         ax.set_xlabel(design.schema.caption(term))
         ax.set_ylabel(f"mean of {design.schema.caption(self.response)},\npointwise {100 * (1 - alpha):.4g}% intervals")
         drawing.titled(ax, f"{design.schema.caption(self.response)}: {printing.title_guarantee(self.release)}")

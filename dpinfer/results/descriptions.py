@@ -265,18 +265,23 @@ class TableResults(DescriptionResults):
         even = bool(np.allclose(widths, widths[0]))
         scale = np.ones(bins) if even else widths
         names = [self._level_names(place) for place in range(self.index.nlevels)]
-        finite = np.clip(np.nan_to_num(frame.to_numpy(dtype=np.float64), posinf=np.inf, neginf=-np.inf), *_ends(frame))
+        finite = frame.fillna(0.0).clip(*drawing.finite_range(frame, 0.05, zero=True))
         for place in range(groups):
             shade = color if color and groups == 1 else f"C{place}"
-            estimate, lower, upper, inner, outer = (finite[place * bins : (place + 1) * bins] / scale[:, None]).T
+            own = finite.iloc[place * bins : (place + 1) * bins].div(scale, axis=0)
             label = ", ".join(column[place * bins] for column in names[:-1])
             ax.stairs(
-                estimate, edges, fill=groups == 1, color=shade, alpha=0.45 if groups == 1 else 1.0, label=label or None
+                own["estimate"],
+                edges,
+                fill=groups == 1,
+                color=shade,
+                alpha=0.45 if groups == 1 else 1.0,
+                label=label or None,
             )
             shift = middle + (place - (groups - 1) / 2) * 0.12 * widths
-            ax.vlines(shift, lower, upper, color=drawing.ink() if groups == 1 else shade, lw=1.1)
-            ax.vlines(shift, inner, outer, color=drawing.ink() if groups == 1 else shade, lw=3.2, alpha=0.6)
-        if float(finite.min()) < 0:
+            lines = drawing.ink() if groups == 1 else shade
+            drawing.draw_whiskers(ax, shift, own, color=lines, upright=True, bars=True)
+        if float(finite.to_numpy().min()) < 0:
             ax.axhline(0.0, color=drawing.ink(), lw=0.6)
         caption = printing.column_caption(self.release, str(self.index.names[-1]))
         ax.set(xlabel=caption, ylabel=self.quantity if even else f"{self.quantity} per unit of the axis")
@@ -289,10 +294,9 @@ class TableResults(DescriptionResults):
         size = len(frame)
         ax = drawing.given_or_new(ax, 6.4, float(np.clip(1.1 + 0.34 * size, 2.2, _TALLEST)))
         place = np.arange(size)
-        shown = frame.clip(*_ends(frame))
+        shown = frame.clip(*drawing.finite_range(frame, 0.05, zero=True))
         ax.barh(place, shown["estimate"], height=0.7, color=color or "C0", alpha=0.45)
-        ax.hlines(place, shown["lower"], shown["upper"], color=drawing.ink(), lw=1.1)
-        ax.hlines(place, shown["sampling_lower"], shown["sampling_upper"], color=drawing.ink(), lw=3.2, alpha=0.6)
+        drawing.draw_whiskers(ax, place, shown, color=drawing.ink(), bars=True)
         ax.set_yticks(place, self._level_names(0), fontsize=drawing.SMALL if size > 30 else None)
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)
@@ -385,14 +389,6 @@ def _edges(levels: pd.Index) -> Array | None:
         return None
     low, high = np.array(ends, dtype=np.float64).T
     return np.append(low, high[-1]) if np.array_equal(low[1:], high[:-1]) else None
-
-
-def _ends(frame: pd.DataFrame) -> tuple[float, float]:
-    """Return where infinite ends are cut: a little beyond all that is finite, and beyond zero."""
-    values = frame.to_numpy(dtype=np.float64)
-    finite = np.append(values[np.isfinite(values)], 0.0)
-    margin = 0.05 * float(np.ptp(finite))
-    return float(finite.min()) - margin, float(finite.max()) + margin
 
 
 class CombinedResults(DescriptionResults):

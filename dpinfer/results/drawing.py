@@ -13,7 +13,7 @@ from dpinfer.checks import of_type
 from dpinfer.display.report import number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -165,19 +165,12 @@ def draw_intervals(
     """
     ax = given_or_new(ax, 6.4, min(1.4 + 0.42 * len(frame), _TALLEST))
     color = color or "C0"
-    values = frame.to_numpy(dtype=np.float64)
-    finite = np.append(values[np.isfinite(values)], [0.0] if zero else [])
-    low, high = float(finite.min()), float(finite.max())
-    margin = 0.08 * (high - low) or 1.0
-    low, high = low - margin, high + margin
+    low, high = finite_range(frame, 0.08, zero=zero)
     position = np.arange(len(frame), dtype=np.float64)
     if zero:
         ax.vlines(0.0, -0.5, len(frame) - 0.5, color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
-    clipped, told = frame.clip(low, high), f"{100 * (1 - alpha):.4g}% interval, noise counted"
-    ax.hlines(position, clipped["lower"], clipped["upper"], color=color, linewidth=1.4, label=told)
-    if "sampling_lower" in clipped:
-        ends = clipped["sampling_lower"], clipped["sampling_upper"]
-        ax.hlines(position, *ends, color=color, linewidth=6, alpha=0.45, label="part from sampling")
+    told = f"{100 * (1 - alpha):.4g}% interval, noise counted", "part from sampling"
+    draw_whiskers(ax, position, frame.clip(low, high), color=color, labels=told)
     ax.plot(frame["estimate"], position, "o", color=color, markersize=5, label="estimate")
     for column, edge, marker in (("lower", low, "<"), ("upper", high, ">")):
         unbounded = np.isinf(frame[column].to_numpy())
@@ -200,12 +193,50 @@ def draw_intervals(
     return ax
 
 
-def interval_frame(estimates: pd.Series, ends: Array, share: Array, beyond: Array) -> pd.DataFrame:
+def finite_range(values: pd.DataFrame | Array, share: float, *, zero: bool = False) -> tuple[float, float]:
+    """Return ends of an axis that holds all finite values, and zero if asked, and a share of their range beyond."""
+    every = np.asarray(values, dtype=np.float64)
+    finite = np.append(every[np.isfinite(every)], [0.0] if zero else [])
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    margin = share * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def draw_whiskers(
+    ax: Axes,
+    place: Any,
+    ends: pd.DataFrame | Mapping[str, Any],
+    *,
+    color: Any,
+    upright: bool = False,
+    bars: bool = False,
+    labels: tuple[str | None, str | None] = (None, None),
+) -> None:
+    """Draw intervals as lines, and thick lines over them for the part from sampling, where it is told.
+
+    Columns of the ends are "lower" and "upper", and "sampling_lower" and "sampling_upper". Lines over ``bars`` are
+    thinner.
+    """
+    lines: Any = ax.vlines if upright else ax.hlines
+    thin, thick, faint = (1.1, 3.2, 0.6) if bars else (1.4, 6, 0.45)
+    lines(place, ends["lower"], ends["upper"], color=color, linewidth=thin, label=labels[0])
+    if "sampling_lower" in ends:
+        inner = ends["sampling_lower"], ends["sampling_upper"]
+        lines(place, *inner, color=color, linewidth=thick, alpha=faint, label=labels[1])
+
+
+def interval_frame(
+    estimates: pd.Series, ends: Array | pd.DataFrame, share: Array | None = None, beyond: Array | float = 0.0
+) -> pd.DataFrame:
     """Return what `draw_intervals` draws of estimates (k,) and their intervals (k, 2).
 
-    Each arm is shortened to its ``share`` (k,) from sampling; an infinite one has the length ``beyond`` (k,).
+    Each arm is shortened to its ``share`` (k,) from sampling, if that is known; an infinite one has the length
+    ``beyond`` (k,).
     """
+    ends = np.asarray(ends, dtype=np.float64)
     columns = {"estimate": estimates, "lower": ends[:, 0], "upper": ends[:, 1]}
+    if share is None:
+        return pd.DataFrame(columns)
     for name, sign, end in (("sampling_lower", -1.0, ends[:, 0]), ("sampling_upper", 1.0, ends[:, 1])):
         arm = np.maximum(sign * (end - estimates.to_numpy()), 0.0)
         bounded = np.isfinite(arm)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpinfer.display.report import Report, Table
 from dpinfer.errors import OptionError, UnknownColumnError, kind_of, type_of
-from dpinfer.results.drawing import IntervalFigure, PlottedIntervals
+from dpinfer.results.drawing import IntervalFigure, PlottedIntervals, interval_frame
 from dpinfer.results.printing import Shown, label_texts
 from dpinfer.results.testing import check_alpha, standard_errors
 
@@ -234,9 +234,7 @@ class MeanPrediction(PlottedIntervals, Shown):
         return frame.join(self.conf_int(alpha).set_axis(["mean_ci_lower", "mean_ci_upper"], axis=1))
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:
-        ends = self.conf_int(alpha)
-        columns = {"estimate": self.predicted_mean, "lower": ends[0], "upper": ends[1]}
-        frame = pd.DataFrame(columns).set_axis(label_texts(self.index))
+        frame = interval_frame(pd.Series(self.predicted_mean), self.conf_int(alpha)).set_axis(label_texts(self.index))
         return IntervalFigure(frame, "predicted mean", "Predictions at public points")
 
     def _report(self) -> Report:

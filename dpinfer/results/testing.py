@@ -17,7 +17,15 @@ from dpinfer.checks import are_texts, of_type
 from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import InferenceError, NotProvedError, OptionError
 from dpinfer.results import printing
-from dpinfer.results.drawing import MARKED, IntervalFigure, PlottedIntervals, draw_law, dress_law, given_or_new
+from dpinfer.results.drawing import (
+    MARKED,
+    IntervalFigure,
+    PlottedIntervals,
+    draw_law,
+    dress_law,
+    given_or_new,
+    interval_frame,
+)
 from dpinfer.statistics.inference import combined, joint_level
 from dpinfer.statistics.nulls import simulate
 
@@ -229,8 +237,7 @@ class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # typ
         return self._inference.intervals(self._restrictions, level)
 
     def _interval_figure(self, alpha: float) -> IntervalFigure:
-        ends, effects = self.conf_int(alpha), np.ravel(self.effect)
-        frame = pd.DataFrame({"estimate": effects, "lower": ends[:, 0], "upper": ends[:, 1]})
+        frame = interval_frame(pd.Series(np.ravel(self.effect)), self.conf_int(alpha))
         frame.index = pd.Index([f"c{place}" for place in range(len(frame))])
         label, title = f"combination ({self.method} inference)", "Tests of linear combinations"
         return IntervalFigure(frame, label, title, zero=True)

@@ -8,7 +8,7 @@ any contrast, reference level or subset of the columns is then a linear map of t
 from __future__ import annotations
 
 from functools import lru_cache, reduce
-from itertools import combinations, product
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,6 +66,9 @@ def _pieces(name: str, lower: float, upper: float, trees: tuple[Node, ...]) -> t
 
 
 _TOLERANCE = 1e-7
+
+_REPEATS = 12
+"""Projections on the codes of a factor: each leaves 1% of what the one before it left, or less."""
 
 _NARROWEST = 1e-290
 _WIDEST = 1e140
@@ -193,8 +196,13 @@ def represent(basis: Basis, columns: Sequence[DesignColumn], *, independent: boo
         names, weights = zip(*column.codings, strict=True) if column.codings else ((), ())
         table = reduce(np.multiply.outer, map(np.array, weights), np.array(1.0))
         targets.append(_expand(column.expression.polynomial, names, table))
+    asked = {name for column in columns for name, _ in column.codings}
+    used = np.zeros(basis.width, dtype=bool)
     measured: list[Vector] = []
-    for block in basis.blocks:
+    for block, place in zip(basis.blocks, np.cumsum([0, *(one.width for one in basis.blocks)]), strict=False):
+        if block.constant and block.factors and asked.isdisjoint(block.factors) and _alone(block, basis):
+            continue  # its features are independent of all others, and no column has a part in them
+        used[place : place + block.width] = True
         scaled = {atom: weight / block.half for atom, weight in block.expression.polynomial.items()}
         scaled[()] = scaled.get((), 0.0) - block.center / block.half
         tables = (block.codes / UNIT).reshape(*block.shape, block.width)
@@ -217,7 +225,33 @@ def represent(basis: Basis, columns: Sequence[DesignColumn], *, independent: boo
                 f"{column.name!r} is not a combination of what was measured; measured: {', '.join(basis.names)}"
             )
     found[np.abs(found) < 1e-12 * np.abs(found).max(axis=1, keepdims=True)] = 0.0
+    whole = np.zeros((len(columns), basis.width))
+    whole[:, used] = found
+    return whole
+
+
+def represent_levels(basis: Basis, factor: str, weights: Array) -> Array:
+    """Write the weight of a factor's level (levels,) as a combination of the features (d,).
+
+    The features are the constant and the factor's own, whose codes are orthogonal up to the grid: what the projection
+    on them leaves is projected again until nothing is left. `represent` would invert them.
+    """
+    starts = np.cumsum([0, *(one.width for one in basis.blocks)])
+    (place,) = (i for i, one in enumerate(basis.blocks) if one.constant and one.factors == (factor,))
+    codes = basis.blocks[place].codes / UNIT
+    levels, found = len(weights), np.zeros(basis.width)
+    own, left = found[starts[place] : starts[place + 1]], np.asarray(weights, dtype=np.float64)
+    for _ in range(_REPEATS):
+        middle = left.mean()
+        found[0] += middle
+        own += (left - middle) @ codes * ((levels - 1) / levels)
+        left = weights - found[0] - codes @ own
     return found
+
+
+def _alone(block: Block, basis: Basis) -> bool:
+    """Whether no other block has one of a block's factors."""
+    return all(one is block or set(one.factors).isdisjoint(block.factors) for one in basis.blocks)
 
 
 def _expand(polynomial: Mapping[tuple[tuple[str, int], ...], float], factors: tuple[str, ...], table: Array) -> Vector:
@@ -228,10 +262,8 @@ def _expand(polynomial: Mapping[tuple[tuple[str, int], ...], float], factors: tu
         rest = np.delete(moved, 0, axis=axis) - first
         moved = np.concatenate([first, rest], axis=axis)
     vector: Vector = {}
-    for index in product(*(range(levels) for levels in moved.shape)):
+    for index in zip(*(one.tolist() for one in np.nonzero(moved)), strict=True) if factors else [()]:
         weight = float(moved[index])
-        if weight == 0.0:
-            continue
         present = tuple(sorted((factors[axis], level) for axis, level in enumerate(index) if level))
         for monomial, coefficient in polynomial.items():
             atom = (monomial, present)

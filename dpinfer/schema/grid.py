@@ -141,12 +141,12 @@ class Block:
     @cached_property
     def squared(self) -> int:
         """Bound on the squared norm of the block's integer features."""
-        return max(sum(int(entry) ** 2 for entry in row) for row in self.codes)
+        return int(np.square(self.codes).sum(axis=1).max())  # at most 2^38 each: exact
 
     @cached_property
     def absolute(self) -> int:
         """Bound on the sum of absolute values of the block's integer features."""
-        return max(sum(abs(int(entry)) for entry in row) for row in self.codes)
+        return int(np.abs(self.codes).sum(axis=1).max())
 
     @property
     def products(self) -> frozenset[int] | None:

@@ -172,3 +172,45 @@ def _bounds(node: Node, columns: Mapping[str, Interval]) -> Interval:
     if node.operation == "column":
         return columns.get(node.name, _EVERYTHING)
     return operation_bounds(node, [_bounds(part, columns) for part in node.arguments])
+
+
+def never_holds(condition: Node, columns: Mapping[str, Interval]) -> bool:
+    """Whether a condition is seen to hold for no values within bounds; of what is not seen it is False."""
+    return _truth(condition, columns).upper <= 0
+
+
+def _truth(node: Node, columns: Mapping[str, Interval]) -> Interval:
+    """Bound a truth value, part by part: columns that stand in two parts are taken to be any in each."""
+    if node.operation in _PARTS:
+        return _PARTS[node.operation](*(_truth(part, columns) for part in node.arguments))
+    if node.operation not in _COMPARED:
+        return Interval(0.0, 1.0)
+    a, b = (tree_bounds(part, columns) for part in node.arguments)
+    sure, never = _COMPARED[node.operation](a, b)
+    return Interval(float(sure), float(not never))
+
+
+_PARTS: dict[str, Callable[..., Interval]] = {
+    "not": lambda a: Interval(1 - a.upper, 1 - a.lower),
+    "or": partial(_each, max),
+    **dict.fromkeys(("and", "*"), partial(_each, min)),
+}
+
+
+def _apart(a: Interval, b: Interval) -> bool:
+    return a.upper < b.lower or b.upper < a.lower
+
+
+def _same(a: Interval, b: Interval) -> bool:
+    return a.lower == a.upper == b.lower == b.upper
+
+
+_COMPARED: dict[str, Callable[[Interval, Interval], tuple[bool, bool]]] = {
+    "<": lambda a, b: (a.upper < b.lower, a.lower >= b.upper),
+    "<=": lambda a, b: (a.upper <= b.lower, a.lower > b.upper),
+    ">": lambda a, b: (a.lower > b.upper, a.upper <= b.lower),
+    ">=": lambda a, b: (a.lower >= b.upper, a.upper < b.lower),
+    "==": lambda a, b: (_same(a, b), _apart(a, b)),
+    "!=": lambda a, b: (_apart(a, b), _same(a, b)),
+}
+"""Whether a comparison of values within bounds always holds, and whether it never does."""

@@ -17,7 +17,7 @@ from dpinfer.procedures.cell_sums import CountsQuestion, SumPlan, counts_of_tabl
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import axes_of, axis_name, check_bins, edges_of, inferred, told_where, where_notes
 from dpinfer.procedures.procedure import first_error
-from dpinfer.results.drawing import FAINT, given_or_new, ink, restrain, titled
+from dpinfer.results.drawing import FAINT, draw_whiskers, given_or_new, ink, restrain, titled
 from dpinfer.results.printing import interval_labels, label_texts, refuse_dependent_rows
 from dpinfer.results.testing import Effect, TestResults, check_alpha, checked_truth
 from dpinfer.statistics.noise import CountNoise, count_noise
@@ -700,8 +700,7 @@ class ChiSquareResults(TestResults):
         ax.axvspan(-limit, limit, color=FAINT, alpha=0.2, lw=0)
         ax.axvline(0.0, color=ink(), lw=0.8)
         if len(table) <= _DRAWN:
-            lower, upper = table.iloc[:, -2].to_numpy(), table.iloc[:, -1].to_numpy()
-            ax.hlines(place, lower, upper, color=color, lw=1.6)
+            draw_whiskers(ax, place, table.iloc[:, -2:].set_axis(["lower", "upper"], axis=1), color=color)
         ax.plot(centre, place, "o", color=color, ms=4)
         if len(table) <= _DRAWN:
             ax.set_yticks(place, label_texts(table.index))

@@ -33,7 +33,7 @@ from dpinfer.procedures.procedure import first_error
 from dpinfer.release import NoiseLaw, Release
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.descriptions import CombinedResults
-from dpinfer.results.drawing import draw_intervals
+from dpinfer.results.drawing import draw_intervals, interval_frame
 from dpinfer.results.estimates import statistic_labels
 from dpinfer.results.printing import interval_labels, refuse_dependent_rows, title_guarantee
 from dpinfer.results.testing import TestResults, check_alpha, checked_truth
@@ -602,14 +602,10 @@ class LogLinearResults(PrivateResults):
         matplotlib.axes.Axes
         """
         table = self.odds_ratios(alpha, at=at)
-        center = table["log odds ratio"].to_numpy()
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.log(table.iloc[:, -2:].to_numpy())
             share = (table["std err (sampling)"] / table["std err"]).to_numpy()
-        arms = np.where(np.isfinite(ends), ends - center[:, None], 0.0) * share[:, None]
-        drawn = np.column_stack([center, ends, center[:, None] + arms])
-        names = ["estimate", "lower", "upper", "sampling_lower", "sampling_upper"]
-        frame = pd.DataFrame(drawn, index=table.index, columns=names)
+        frame = interval_frame(table["log odds ratio"], ends, share)
         label = f"log odds ratio ({self.inference.method} inference)"
         title = f"Odds ratios: {title_guarantee(self.release)}"
         return draw_intervals(frame, ax, alpha=alpha, color=color, legend=legend, zero=True, label=label, title=title)

@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 import dpinfer as dpi
-from dpinfer.errors import InferenceError, NotProvedError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.errors import FormulaError, InferenceError, NotProvedError, OptionError, SchemaError, UnknownColumnError
 from tests.asking import assert_refused, each
 
 mpl.use("Agg")
@@ -299,10 +299,31 @@ def test_what_the_schema_cannot_serve_is_refused_before_the_charge():
     assert_refused(
         each(ask, "months", "died", times=[[1.5, 3]]), OptionError, "whole numbers", private(), dpi.ZCDP(0.1)
     )
+    for given in (["3", "4"], pd.Series(["3"]), [True, 2], [[3.0], [4.0]]):
+        texts = each(ask, "t", "died", times=[given])
+        assert_refused(texts, OptionError, "a list with elements that are no numbers", private(), dpi.ZCDP(0.1))
+    falling = each(ask, "t", "died", times=[(4, 3)])
+    assert_refused(falling, OptionError, "2 numbers that do not increase", private(), dpi.ZCDP(0.1))
     levels = each(ask, "arm", "died", times=[[1.0, 2.0]])
     assert_refused(levels, SchemaError, "not numeric", private(), dpi.ZCDP(0.1))
     assert_refused(each(ask, "when", "died", times=[5]), UnknownColumnError, "when", private(), dpi.ZCDP(0.1))
     assert_refused(each(ask, "t", "arm", times=[5]), OptionError, "event", private(), dpi.ZCDP(0.1))
+
+
+def test_conditions_that_no_row_can_meet_are_refused_before_the_charge():
+    never = ["t > 100", "not (t <= 60)", "t > 100 and died", "t < 0 or status == 2", "status + died >= 3"]
+    asked = each(dpi.survival, "t", "died", times=5, where=never)
+    assert_refused(asked, FormulaError, "no row within the declared bounds", private(), dpi.ZCDP(0.1))
+    asked = [lambda data: dpi.survival("t", "status == 2", data, times=5)]
+    assert_refused(asked, FormulaError, "no row within the declared bounds", private(), dpi.ZCDP(0.1))
+    for where in ("t <= 0", "arm == 'a' and t > 59", "not died", "t != 3"):
+        dpi.survival("t", "died", private(), times=5, where=where).fit(dpi.ZCDP(0.1))
+
+
+@pytest.mark.parametrize("kind", [pd.Series, pd.Index, np.array, tuple])
+def test_times_may_be_any_list_of_numbers(kind):
+    question = dpi.survival("t", "died", times=kind([10, 20.5, 60]))
+    assert question.times == (10.0, 20.5, 60.0)
 
 
 def test_results_refuse_what_they_cannot_answer():

@@ -132,3 +132,11 @@ def test_groups_that_noise_hides_have_few_degrees_of_freedom():
     results = OURS["ols"]().fit(dpi.ZCDP(0.005))
     width = np.ptp(results.conf_int().to_numpy(), axis=1) / (2 * results.bse)
     assert (width > 2.3).all()  # t of 11 degrees of freedom has 2.2
+
+
+def test_the_question_and_the_ledger_name_the_groups():
+    ledger = dpi.Ledger.in_memory(dpi.ZCDP(1.0))
+    question = dpi.ols("y ~ x", dpi.PrivateData(frame(), SCHEMA, ledger), groups="g")
+    assert "ols: y ~ x, clustered by g" in question.explain(dpi.ZCDP(0.1))
+    question.measure(dpi.ZCDP(0.1))
+    assert "clustered by g" in ledger.charges().to_string()

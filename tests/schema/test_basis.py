@@ -11,8 +11,9 @@ from dpinfer.errors import CollinearDesignError, FormulaError, MissingFromReleas
 from dpinfer.kernel.rows.features import Features
 from dpinfer.regression.gram import GramDesign
 from dpinfer.schema import Boolean, Category, Integer, Real, Schema
-from dpinfer.schema.basis import build_basis, represent, simplex_codes
-from dpinfer.schema.formula import compile_formula, compile_terms
+from dpinfer.schema.basis import build_basis, represent, represent_levels, simplex_codes
+from dpinfer.schema.expressions import constant_expression
+from dpinfer.schema.formula import DesignColumn, compile_formula, compile_terms
 from dpinfer.schema.grid import GRID_BITS, UNIT
 
 SCHEMA = Schema(
@@ -246,3 +247,31 @@ def test_extreme_bounds_use_the_whole_grid(lower, upper):
     cells = {"x": np.array([lower, middle, upper, -1e308, 1.75e308]), "y": np.zeros(5)}
     rows, _ = Features(basis).encode(cells)
     assert rows[1].tolist() == [-UNIT, 0, UNIT, -UNIT, UNIT]
+
+
+@pytest.mark.parametrize("levels", [2, 3, 40, 700])
+def test_the_weights_of_a_factors_levels_are_written_without_a_system_of_equations(levels):
+    schema = Schema(x=Real(-1, 3), y=Real(0, 1), g=Category([f"l{level}" for level in range(levels)]))
+    compiled = compile_formula("y ~ x", schema)
+    weights = np.arange(float(levels))
+    grouping = DesignColumn("g", "g", constant_expression(1.0), (("g", tuple(weights)),))
+    basis = build_basis((*compiled.design, grouping, compiled.response), schema)
+    found = represent_levels(basis, "g", weights)
+    codes = basis.blocks[2].codes / UNIT
+    assert basis.blocks[2].factors == ("g",)
+    own = found[2 : 2 + codes.shape[1]]
+    np.testing.assert_allclose(found[0] + codes @ own, weights, atol=1e-12 * levels)
+    assert np.count_nonzero(found) <= levels
+    if levels <= 40:
+        np.testing.assert_allclose(found, represent(basis, [grouping], independent=False)[0], atol=1e-9 * levels)
+
+
+def test_a_factor_that_no_column_has_takes_no_part():
+    schema = Schema(x=Real(-1, 3), y=Real(0, 1), g=Category(list("abcd")))
+    compiled = compile_formula("y ~ x", schema)
+    grouping = DesignColumn("g", "g", constant_expression(1.0), (("g", (0.0, 1.0, 2.0, 3.0)),))
+    asked = (*compiled.design, compiled.response)
+    whole = represent(build_basis((*compiled.design, grouping, compiled.response), schema), asked)
+    alone = represent(build_basis(asked, schema), asked)
+    assert not whole[:, 2:5].any()
+    np.testing.assert_array_equal(np.delete(whole, slice(2, 5), axis=1), alone)

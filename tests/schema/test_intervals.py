@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dpinfer as dpi
 from dpinfer.schema.expressions import compile_expression
-from dpinfer.schema.intervals import Interval, operation_bounds, tree_bounds
+from dpinfer.schema.intervals import Interval, never_holds, operation_bounds, tree_bounds
 from dpinfer.schema.nodes import FUNCTIONS, Node, evaluate
 
 NUMBERS = st.one_of(
@@ -151,3 +151,19 @@ COLUMN, ZERO = Node("column", name="x"), Node("constant", value=0.0)
 )
 def test_a_tree_without_bounds_is_anywhere(tree):
     assert tree_bounds(tree, COLUMNS) == Interval(-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("text", "never"),
+    [
+        ("x > 10", True), ("x >= 10", False), ("x < 0", True), ("x <= 0", False), ("x == 11", True), ("x != 11", False),
+        ("not (x <= 10)", True), ("x > 10 and k == 1", True), ("x > 10 or k == 1", False), ("x < 0 or k > 3", True),
+        ("x + k > 13", True), ("x + k >= 13", False), ("k in [4, 5]", True), ("k in [3, 4]", False),
+        ("x * 0 == 0", False), ("x * 0 != 0", True), ("b == 1", False), ("not b", False), ("c == 'a'", False),
+        ("log(x + 1) > 3", True),
+    ],
+)  # fmt: skip
+def test_whether_no_values_within_bounds_meet_a_condition(text, never):
+    schema = dpi.Schema(x=dpi.Real(0, 10), k=dpi.Integer(0, 3), b=dpi.Boolean(), c=dpi.Category(["a", "b"]))
+    bounds = {name: Interval(*column.limits) for name, column in schema.items() if hasattr(column, "limits")}
+    assert never_holds(compile_expression(text, schema).node, bounds) is never
