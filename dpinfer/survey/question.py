@@ -125,7 +125,8 @@ class SurveyDesign:
         require(self.weights is None or is_text(self.weights), "weights", self.weights, "a column of weights, or None")
         mapped = isinstance(self.strata, Mapping)
         right = "a column of levels, the stratum of each unit by its level, or None"
-        require(self.strata is None or is_text(self.strata) or mapped, "strata", self.strata, right)
+        named = is_text(self.strata) and self.strata != self.cluster
+        require(self.strata is None or named or mapped, "strata", self.strata, right)
         if isinstance(self.strata, Mapping):
             require(are_texts((*self.strata, *self.strata.values())), "strata", self.strata, right)
         given = list(self.fpc.values()) if isinstance(self.fpc, Mapping) else [1.0 if self.fpc is None else self.fpc]
@@ -481,6 +482,14 @@ class _Sums:
         survey, self.kind, self.schema = asked.survey, asked.kind, schema
         self.units = survey.units(schema)
         self.domains = tuple(axis_from_dict(axis, schema) for axis in asked.axes)
+        condition = compiled_where(asked.where, schema)
+        asking: list[Any] = [*self.domains, *([condition] if condition else [])]
+        read = {name for one in asking for name in one.columns}
+        used = sorted({axis.name for axis in survey.axes(schema)} & read)
+        right = (
+            "domains that may be in every unit: part of the strata has the degrees of freedom of its own units alone"
+        )
+        require(not used, "by" if self.domains else "where", ", ".join(used), right)
         self.design, texts = self._regressors(asked.formula) if asked.formula else ((), list(asked.columns))
         self.values = [compile_expression(text, schema) for text in texts]
         for one in self.values:
@@ -500,7 +509,7 @@ class _Sums:
         parts = [[*weight, *(moved[place] for place in power)] for power in self.powers]
         basis = basis_of([" * ".join(part) for part in parts if part], schema, centred=False)
         counted = self.lead == 1 or not weight
-        features = Features(basis, compiled_where(asked.where, schema))
+        features = Features(basis, condition)
         self.rows = CellSum(features, (*survey.axes(schema), *self.domains), counted=counted)
         self.half = np.array([block.half for block in basis.blocks[not counted :]])
 
