@@ -44,13 +44,14 @@ def test_there_are_docstring_examples_to_run():
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
 GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "source-examples"]
-CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "table-for-readers"]
+CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "table-for-readers", "survey-table"]
 METHODS = [
     "exponential-families",
     "tests",
     "loglinear",
     "instruments",
     "survival",
+    "surveys",
     "sample-aggregate",
     "bootstrap",
     "selection",
@@ -70,6 +71,7 @@ PRINTED = [
     "Private IV-2SLS Results",
     "Private quantiles of",
     "Private survival of",
+    "Private survey mean of",
     "Private selection: most frequent",
     "Private chi-squared test",
     "Private two-sample t",

