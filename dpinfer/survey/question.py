@@ -62,7 +62,6 @@ _EFFECT_SHARE = 0.1
 """Share of the price that goes to what design effects alone need."""
 
 _FPC = "a sampling fraction above 0 and at most 1, or a number of units in the population; by stratum where they differ"
-_LONELY = (None, "adjust", "certainty")
 
 
 @dataclass(frozen=True)
@@ -126,20 +125,16 @@ class SurveyDesign:
 
     def __post_init__(self) -> None:
         """Refuse what is no column, stratum, fraction or rule."""
-        right = (
-            "the name of a column of levels; without clusters dpi.mean(..., weights=) serves rows sampled one by one"
-        )
+        right = "a column of levels; without clusters dpi.mean(..., weights=) serves rows sampled one by one"
         require(is_text(self.cluster), "cluster", self.cluster, right)
         require(self.weights is None or is_text(self.weights), "weights", self.weights, "a column of weights, or None")
-        mapped = isinstance(self.strata, Mapping)
-        right = "a column of levels, the stratum of each unit by its level, or None"
-        named = is_text(self.strata) and self.strata != self.cluster
-        require(self.strata is None or named or mapped, "strata", self.strata, right)
-        if isinstance(self.strata, Mapping):
-            require(are_texts((*self.strata, *self.strata.values())), "strata", self.strata, right)
-        given = list(self.fpc.values()) if isinstance(self.fpc, Mapping) else [1.0 if self.fpc is None else self.fpc]
+        named = self.strata is None or (is_text(self.strata) and self.strata != self.cluster)
+        mapped = isinstance(self.strata, Mapping) and are_texts((*self.strata, *self.strata.values()))
+        right = "another column of levels, the stratum of each unit by its level, or None"
+        require(named or mapped, "strata", self.strata, right)
+        given = [*self.fpc.values()] if isinstance(self.fpc, Mapping) else [1.0 if self.fpc is None else self.fpc]
         require(given and all(is_finite(one) and one > 0 for one in given), "fpc", self.fpc, _FPC)
-        require(self.lonely in _LONELY, "lonely", self.lonely, '"adjust", "certainty" or None')
+        require(self.lonely in (None, "adjust", "certainty"), "lonely", self.lonely, '"adjust", "certainty" or None')
 
     def axes(self, schema: Schema) -> tuple[Axis, ...]:
         """Return the axes of units: strata first where they are a column."""
@@ -170,16 +165,12 @@ class SurveyDesign:
         require(self.lonely or not alone, "lonely", None, right)
         require(len(stratum) > len(names), "cluster", f"{len(stratum)} units in {len(names)} strata",
                 "more units than strata")  # fmt: skip
-        unsampled = np.ones(len(names))
-        if self.fpc is not None:
-            by = self.fpc if isinstance(self.fpc, Mapping) else dict.fromkeys(names, self.fpc)
-            require(set(by) == set(names), "fpc", sorted(by), f"{_FPC}: {', '.join(names[:5])}")
-            given = np.array([float(by[name]) for name in names])
-            fraction = np.where(given <= 1, given, size / given)
-            require((fraction <= 1).all(), "fpc", self.fpc, "no fewer units in the population than in the sample")
-            unsampled = 1 - fraction
-        if self.lonely == "certainty":
-            unsampled = np.where(size == 1, 0.0, unsampled)
+        by = self.fpc if isinstance(self.fpc, Mapping) else dict.fromkeys(names, self.fpc or np.inf)
+        require(set(by) == set(names), "fpc", sorted(by), f"{_FPC}: {', '.join(names[:5])}")
+        given = np.array([float(by[name]) for name in names])
+        fraction = np.where(given <= 1, given, size / given)
+        require((fraction <= 1).all(), "fpc", self.fpc, "no fewer units in the population than in the sample")
+        unsampled = np.where((size == 1) & (self.lonely == "certainty"), 0.0, 1 - fraction)
         return Units(stratum, unsampled[stratum])
 
     @property
@@ -372,20 +363,19 @@ class Survey(Procedure):
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a design, columns or domains that the schema cannot serve."""
-        sums = self._sums(schema)
-        used = len(sums.names) - 1 if self.formula else 0
+        sums = SurveySums(self, schema)
         enough = f"fewer regressors: the design has {sums.units.df} degrees of freedom"
-        require(sums.units.df > used, "formula", self.formula, enough)
+        require(sums.units.df > sums.used, "formula", self.formula, enough)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for weighted sums in every unit and domain."""
         self.check(context.schema, context.neighbors)
-        sums = self._sums(context.schema)
+        sums = SurveySums(self, context.schema)
         return Stage(Sum(sums.rows, weights=sums.noise_weights(pure=isinstance(context.privacy, PureDP))))
 
     def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and the noise in the sum of all weights."""
-        sums = self._sums(measured.context.schema)
+        sums = SurveySums(self, measured.context.schema)
         count, strata, raw = len(sums.units.stratum), len(sums.units.size), sums.raw()
         noise = (measured.law.variances * np.asarray(measured.steps) ** 2)[: len(raw)]
         error = np.sqrt(count * raw**2 @ noise)
@@ -394,9 +384,6 @@ class Survey(Procedure):
             f"weights      noise of standard deviation {error:.4g} in the sum of weights of a domain; a mean is not "
             f"determined where that sum is below about {CLEAR:g} times as much"
         )
-
-    def _sums(self, schema: Schema) -> _Sums:
-        return _Sums(self, schema)
 
     # What is inferred
 
@@ -409,7 +396,7 @@ class Survey(Procedure):
             If the release was made for another question.
         """
         found, _ = self._asked_of(release)
-        sums = self._sums(found.schema)
+        sums = SurveySums(self, found.schema)
         inference = self._inferred(Released.of_release(found, context_of(found), sums.rows), sums)
         notes = (
             f"Standard errors are by linearization, {sums.units.stratum.size:,} units in {sums.units.size.size:,} "
@@ -429,17 +416,16 @@ class Survey(Procedure):
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer from many releases at once; see `Procedure.estimate`."""
-        return self._inferred(released, self._sums(released.schema)).batch(alpha, contrasts)
+        return self._inferred(released, SurveySums(self, released.schema)).batch(alpha, contrasts)
 
-    def _inferred(self, released: Released, sums: _Sums) -> SurveyInference:
+    def _inferred(self, released: Released, sums: SurveySums) -> SurveyInference:
         count = sums.units.stratum.size
         values = np.reshape(released.values, (-1, count, len(released.names) // count))
         noise = released.noise_variances[: values.shape[-1]]
-        people = released.schema.rows_per_unit > 1
         told = "a person whose rows lie in several units makes these dependent; errors count units as independent"
         found = sums.linearized(values.sum(axis=1), np.sqrt(count * noise))
-        return SurveyInference(sums.names, found, sums.units, values, noise, len(sums.names) - 1 if self.formula else 0,
-                               method=self.inference, notes=(told,) if people else ())  # fmt: skip
+        return SurveyInference(sums.names, found, sums.units, values, noise, sums.used,
+                               method=self.inference, notes=(told,) * (released.schema.rows_per_unit > 1))  # fmt: skip
 
 
 class SurveyResults(DescriptionResults):
@@ -480,7 +466,7 @@ class SurveyResults(DescriptionResults):
         return frame if self._deff is None else frame.assign(deff=self._deff)
 
 
-class _Sums:
+class SurveySums:
     """What is summed in every unit, compiled against a schema, and what it says.
 
     Features are weights times powers of values that are measured from the middle of their bounds: of a mean the first
@@ -496,9 +482,7 @@ class _Sums:
         asking: list[Any] = [*self.domains, *([condition] if condition else [])]
         read = {name for one in asking for name in one.columns}
         used = sorted({axis.name for axis in survey.axes(schema)} & read)
-        right = (
-            "domains that may be in every unit: part of the strata has the degrees of freedom of its own units alone"
-        )
+        right = "domains that may be in every unit: some strata have the degrees of freedom of their units alone"
         require(not used, "by" if self.domains else "where", ", ".join(used), right)
         self.design, texts = self._regressors(asked.formula) if asked.formula else ((), list(asked.columns))
         self.terms = [compile_expression(text, schema) for text in texts]
@@ -526,8 +510,7 @@ class _Sums:
     def _regressors(self, formula: str) -> tuple[tuple[DesignColumn, ...], list[str]]:
         compiled = two_sided(formula, self.schema)
         assert compiled.response is not None
-        first = compiled.design[0]
-        if first.term != "1":
+        if compiled.design[0].term != "1":
             raise FormulaError(formula, "has no intercept", "leave it in: columns are measured from their middle")
         return (*compiled.design, compiled.response), [
             _text(one, self.schema) for one in (*compiled.design[1:], compiled.response)
@@ -609,6 +592,11 @@ class _Sums:
         known &= spread > 3 * blur
         simple = np.where(known, spread, 1.0) / np.where(known, count - 1, 1.0)
         return np.where(known, np.diag(found.cov_sampling) / simple, np.nan)
+
+    @property
+    def used(self) -> int:
+        """Number of regressors besides the constant."""
+        return max(len(self.design) - 2, 0)
 
     @cached_property
     def described(self) -> Described:

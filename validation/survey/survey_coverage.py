@@ -12,6 +12,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.survey.inference import SurveyInference
+from dpinfer.survey.question import SurveySums
 from validation.common.outputs import scatter
 from validation.common.rules import Rule
 from validation.common.study import Drawn, Study, mean_ratio
@@ -99,7 +100,7 @@ def draw(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
                 measured = measured_at(cell.design, cell.outcome, kind, price)
                 if price == PRICES[0]:
                     exact = sums_of(of, measured, places, slot)
-                sums = question._sums(of.schema)
+                sums = SurveySums(question, of.schema)
                 noisy = question._inferred(released(measured, exact, rng), sums)
                 at = PLACE[kind]
                 told = noisy.batch(ALPHA)
