@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # a type checker reads the names here; Python imports each fr
     from dpinfer.studies.coverage import coverage_study
     from dpinfer.studies.plan import plan
     from dpinfer.studies.power import power
+    from dpinfer.survey.question import SurveyDesign
     from dpinfer.tables.chi_squared import chi2_contingency, chisquare
     from dpinfer.tables.linear_queries import linear_queries
     from dpinfer.tables.loglinear import loglinear
@@ -70,6 +71,7 @@ __all__ = [
     "Real",
     "Release",
     "Schema",
+    "SurveyDesign",
     "__version__",
     "above_threshold",
     "audit",
@@ -170,6 +172,7 @@ _HOMES = {
     "studies.coverage": "coverage_study",
     "studies.plan": "plan",
     "studies.power": "power",
+    "survey.question": "SurveyDesign",
     "tables.chi_squared": "chi2_contingency chisquare",
     "tables.linear_queries": "linear_queries",
     "tables.loglinear": "loglinear",

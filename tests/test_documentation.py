@@ -51,6 +51,7 @@ CASES = [
     "two-survival-curves",
     "logit-with-margins",
     "table-for-readers",
+    "survey-table",
 ]
 METHODS = [
     "exponential-families",
@@ -58,6 +59,7 @@ METHODS = [
     "loglinear",
     "instruments",
     "survival",
+    "surveys",
     "sample-aggregate",
     "bootstrap",
     "selection",
@@ -77,6 +79,7 @@ PRINTED = [
     "Private IV-2SLS Results",
     "Private quantiles of",
     "Private survival of",
+    "Private survey mean of",
     "Private selection: most frequent",
     "Private chi-squared test",
     "Private two-sample t",

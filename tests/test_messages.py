@@ -72,6 +72,7 @@ VALID = {
     "PublicData": {"source": ROWS, "schema": SCHEMA, "rng": np.random.default_rng(1)},
     "Real": {"lower": 0, "upper": 5},
     "Release": {name: getattr(MEAN, name) for name in inspect.signature(dpi.Release).parameters},
+    "SurveyDesign": {"cluster": "g"},
     "Schema": {"mapping": {"w": dpi.Real(0, 1)}, "columns": dpi.Real(0, 1)},
     "audit": {"procedure": dpi.mean("x"), "schema": SCHEMA, "privacy": PRICE, "runs": 200},
     "binomtest": {"column": "b"},

@@ -143,6 +143,8 @@ epsilon Epsilon Budget BudgetAccountant: dpi.PureDP(1.0), ZCDP, GDP or ApproxDP;
 read_csv read_parquet read_sql: dpi.PrivateData("rows.parquet", schema, ledger)
 truncation: dpinfer.studies.truncation(rows_per_person, max_rows)
 to_html export publish etable save_html: dpi.report(results, "study.html")
+svydesign svymean svytotal svyratio svyglm svyby TaylorEstimator survey:
+    dpi.SurveyDesign("unit", strata="s", weights="w"), whose methods mean, total, proportion, ratio and ols ask
 wilcox_test ranksums: dpi.mannwhitneyu("x", "group", data)
 """)
 """Names that a user may look for in `dpinfer`, and what serves instead."""

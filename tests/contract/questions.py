@@ -65,6 +65,16 @@ SURVIVAL = [
 ]  # fmt: skip
 """Life tables, whose releases are no goldens."""
 
+DESIGN = dpi.SurveyDesign("region", weights="weight", strata="race")
+SURVEYS = [
+    Ask("survey mean", "design.mean", {"columns": "income", "by": "married", "deff": True},
+        tuple(PRICES), "add_remove", True, ()),
+    Ask("survey shares", "design.proportion", {"column": "smokes", "where": "kids >= 1"},
+        tuple(PRICES), "replace_one", False, ()),
+    Ask("survey regression", "design.ols", {"formula": "income ~ age"}, tuple(PRICES), "add_remove", False, ()),
+]  # fmt: skip
+"""Questions of a survey design, whose releases are no goldens."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -109,7 +119,8 @@ class Question:
 
     def asked(self, data: Any) -> Any:
         """Ask it of data."""
-        return getattr(dpi, self.ask.function)(data=data, **self.ask.options)
+        home, _, name = self.ask.function.rpartition(".")
+        return getattr(DESIGN if home else dpi, name)(data=data, **self.ask.options)
 
 
 RELEASED: dict[str, dpi.Release] = {}
@@ -121,7 +132,7 @@ SECRET_WEIGHTS = ("gdp", "approx")
 def _chosen() -> list[Question]:
     """Take each question in every relation and unit, at its prices in turn."""
     found = []
-    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS, *SURVIVAL)):
+    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS, *SURVIVAL, *SURVEYS)):
         secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
         prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]

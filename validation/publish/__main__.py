@@ -20,12 +20,26 @@ from validation.publish import (
     source_errors,
     speed,
     studies,
+    surveys,
     tests,
     trusted,
 )
 
 __all__ = ["SECTIONS"]
-PARTS = (claims, comparisons, duration, ordinary_path, rounds, selection, source_errors, speed, studies, tests, trusted)
+PARTS = (
+    claims,
+    comparisons,
+    duration,
+    ordinary_path,
+    rounds,
+    selection,
+    source_errors,
+    speed,
+    studies,
+    surveys,
+    tests,
+    trusted,
+)
 """Where sections are registered."""
 
 
