@@ -114,6 +114,15 @@ def test_every_page_of_the_site_is_in_a_table_of_contents():
     assert sorted(listed) == sorted(path for path in PAGES if path.is_relative_to(docs))
 
 
+def test_one_version_is_stated_everywhere():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    newest, date = re.search(r"^## \[(\d[\w.]*)\] - ([\d-]+)$", changes, re.MULTILINE).groups()
+    assert f"\nversion: {newest}\n" in cited
+    assert f"\ndate-released: {date}\n" in cited
+    assert dpinfer.__version__.startswith(newest)
+
+
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 BY_HAND = {"errors": "dpinfer.errors", "__version__": "dpinfer._version"}
 """Public names that are no functions or classes: the module whose docstring is their page."""

@@ -269,7 +269,7 @@ def test_round_trips(column):
     for one in (column, said):
         assert column_from_dict(one.to_dict()) == one
         assert pickle.loads(pickle.dumps(one)) == one
-        assert eval(repr(one), dict(vars(dpi))) == one
+        assert eval(repr(one), {type(one).__name__: getattr(dpi, type(one).__name__)}) == one
     with pytest.raises(AttributeError):
         column.missing = 1
 
