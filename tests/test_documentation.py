@@ -62,6 +62,7 @@ EXECUTED += [f"docs/guide/{page}.md" for page in GUIDE] + [f"docs/cases/{page}.m
 EXECUTED += [f"docs/coming-from/{page}.md" for page in ("statsmodels", "r", "opendp")]
 PRINTED = [
     "Private OLS Results",
+    "noise share",
     "gini of income",
     "Plan: nothing is charged yet",
     "Private OLS, bootstrap Results",
