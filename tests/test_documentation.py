@@ -71,6 +71,7 @@ EXECUTED += [f"docs/guide/{page}.md" for page in GUIDE] + [f"docs/cases/{page}.m
 EXECUTED += [f"docs/coming-from/{page}.md" for page in ("statsmodels", "r", "stata", "linearmodels", "opendp")]
 PRINTED = [
     "Private OLS Results",
+    "noise share",
     "gini of income",
     "Plan: nothing is charged yet",
     "Private OLS, bootstrap Results",
@@ -122,6 +123,15 @@ def test_every_page_of_the_site_is_in_a_table_of_contents():
             entries = re.findall(r"^(?!:)(?:.*<)?([\w/-]+)>?$", toctree, re.MULTILINE)
             listed += [docs / f"{path.parent.relative_to(docs) / entry}.md".lstrip("/") for entry in entries]
     assert sorted(listed) == sorted(path for path in PAGES if path.is_relative_to(docs))
+
+
+def test_one_version_is_stated_everywhere():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    newest, date = re.search(r"^## \[(\d[\w.]*)\] - ([\d-]+)$", changes, re.MULTILINE).groups()
+    assert f"\nversion: {newest}\n" in cited
+    assert f"\ndate-released: {date}\n" in cited
+    assert dpinfer.__version__.startswith(newest)
 
 
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")

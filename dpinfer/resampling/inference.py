@@ -685,7 +685,8 @@ def mixture_sf(distance: Array, variances: Array) -> Array:
     -------
     ndarray (k,)
     """
-    return np.asarray(2 * stats.norm.sf(distance[:, None] / np.sqrt(variances)) @ WEIGHTS)
+    tails = 2 * stats.norm.sf(distance[:, None] / np.sqrt(variances)) @ WEIGHTS
+    return np.asarray(np.minimum(tails, 1.0))  # weights may add up to one rounding unit above 1
 
 
 def mixture_isf(alpha: float, variances: Array) -> Array:

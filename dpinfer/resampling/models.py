@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import cloudpickle
 import numpy as np
 import pandas as pd
+import statsmodels
+from patsy import EvalEnvironment
 from statsmodels.discrete.discrete_model import Logit, MNLogit, Poisson
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.miscmodels.ordinal_model import OrderedModel
@@ -70,6 +72,11 @@ COLUMN_OPTIONS = ("status", "entry", "strata", "offset", "exposure", "weights", 
 
 _DEFAULTS: dict[type, dict[str, Any]] = {OrderedModel: {"method": "bfgs", "skip_hessian": True}}
 """Options of ``fit`` where statsmodels' own default does not converge in small blocks, or computes what is not used."""
+
+_NAMES: Any = {"np": np}
+"""What a formula that statsmodels reads may name beside columns."""
+if statsmodels.__version__.startswith("0.14."):  # which takes patsy's kind; later versions warn of it
+    _NAMES = EvalEnvironment([_NAMES])
 
 _PROBE_ROWS = 1000
 _STEPS = 35
@@ -151,7 +158,7 @@ class FormulaEstimator:
             for name, value in self.options.items()
         }
         if self.compiled is None:
-            return self.model.from_formula(self.formula, frame, eval_env={"np": np}, **options)  # type: ignore[attr-defined]
+            return self.model.from_formula(self.formula, frame, eval_env=_NAMES, **options)  # type: ignore[attr-defined]
         endog, exog = self.design(frame)
         if np.linalg.matrix_rank(exog.to_numpy()) < exog.shape[1]:
             raise ValueError("a coefficient is not determined")  # statsmodels may return one of many solutions

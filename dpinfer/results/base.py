@@ -556,7 +556,13 @@ class PrivateResults(printing.Exported, PrivateEstimates):
             with np.errstate(divide="ignore"):  # of a p-value of 1
                 rejected, adjusted, *_ = multitest.multipletests(np.atleast_1d(test.pvalue), method=one, alpha=alpha)
             frame[f"pvalue-{one}"], frame[f"reject-{one}"] = adjusted, rejected
-        return MultiCompResult(frame, contrasts, term_name, labels, coding)
+        return MultiCompResult(
+            result_frame=frame,
+            contrasts=contrasts,
+            term=term_name,
+            contrast_labels=labels,
+            term_encoding_matrix=coding,
+        )
 
     # Tables and plots
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from patsy import DesignInfo
 from scipy import stats
-from statsmodels.formula._manager import FormulaManager
 from statsmodels.stats.contrast import ContrastResults
 
 from dpinfer.checks import are_texts, of_type
@@ -131,9 +131,9 @@ def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array
     plain = [f"p{place}_" for place in range(len(names))]
     refused = False
     try:
-        parsed = FormulaManager().get_linear_constraints(_with_plain_names(spec, names, plain), plain)
-        restrictions = np.atleast_2d(np.asarray(parsed.constraint_matrix, dtype=np.float64))
-        values = np.ravel(np.asarray(parsed.constraint_values, dtype=np.float64))
+        parsed = DesignInfo(plain).linear_constraint(_with_plain_names(spec, names, plain))
+        restrictions = np.atleast_2d(np.asarray(parsed.coefs, dtype=np.float64))
+        values = np.ravel(np.asarray(parsed.constants, dtype=np.float64))
     except Exception:  # the formula engines raise errors of their own, without a common root, that quote what was given
         refused = True
     if refused:

@@ -186,7 +186,7 @@ def test_a_separated_block_is_none_by_newton_and_the_last_step_by_statsmodels():
         ours = prepared(smf.logit, "y ~ x", fit_options={"maxiter": 9})(rows)
         theirs = smf.logit("y ~ x", rows).fit(disp=0, maxiter=9).params
     assert np.isfinite(theirs).all()
-    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)  # to the bit where the design lies alike in memory
 
 
 # Designs

@@ -44,7 +44,7 @@ PARTS = (
 
 
 def example() -> str:
-    """Run the README's example on statsmodels' fair data and return the table that it prints."""
+    """Run the README's example on statsmodels' fair data and return the coefficients that it prints."""
     frame = sm.datasets.fair.load_pandas().data
     schema = dpi.Schema(
         age=dpi.Real(17, 42),
@@ -56,7 +56,7 @@ def example() -> str:
         ledger = dpi.Ledger(Path(folder) / "study.db", dataset="marriages", budget=dpi.ZCDP(1.0))
         data = dpi.PrivateData(frame, schema, ledger)
         results = dpi.ols("rate_marriage ~ age + yrs_married + religious", data).fit(dpi.ZCDP(0.3))
-    return f"```text\n{results.summary().as_text()}\n```"
+    return f"```text\n{results.summary().tables[1].as_text()}\n```"
 
 
 def main() -> None:

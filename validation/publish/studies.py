@@ -47,7 +47,6 @@ def naive() -> str:
     )
 
 
-@section("README", "real")
 @section("regression", "real")
 def real() -> str:
     """Coverage, width and error of slopes on real data, by price."""

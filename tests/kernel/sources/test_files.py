@@ -50,9 +50,11 @@ def test_types_that_differ_between_files_are_settled_cell_by_cell(tmp_path):
 )
 def test_texts_of_every_type_are_read_alike(kind, tmp_path):
     cells = pa.array(["a", None, "b", "oops", "7"] * 5)
-    write(
-        tmp_path / "one.parquet", g=cells.cast(kind) if not pa.types.is_dictionary(kind) else cells.dictionary_encode()
-    )
+    cells = cells.dictionary_encode() if pa.types.is_dictionary(kind) else cells.cast(kind)
+    try:
+        write(tmp_path / "one.parquet", g=cells)
+    except pa.ArrowNotImplementedError:
+        pytest.skip(f"pyarrow {pa.__version__} writes no {kind}")
     np.testing.assert_array_equal(read(tmp_path / "one.parquet", "g"), [0, np.nan, 1, np.inf, 2] * 5)
 
 
