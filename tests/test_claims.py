@@ -191,6 +191,7 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
 def test_the_state_of_the_code_is_that_of_all_that_a_script_is_made_of():
     names = {path.name for path in sources_of("real_data")}
     assert {"real_data.py", "real_populations.py", "real_populations.toml", "newton_draws.py", "rules.py"} <= names
+    assert {"real.py", "real.toml"} <= names
     assert "mean_tests.py" not in names
 
 
