@@ -113,7 +113,7 @@ def quantiles() -> str:
         "Error in rank, in rows, of the quantiles .01, .02, ..., .99 from one tree, and by 99 releases at 1/99 of "
         "the price each:",
         table(output("quantile_error_many"), many),
-        f"Coverage of 95% intervals for the quantiles .01, .1, .25, .5, .9, .99; 100 to 100,000 rows, four prices, "
+        f"Coverage of 95% intervals for quantiles from .01 to .99; 100 to 100,000 rows, four prices, "
         f"{replicates(cover)} of each cell, flagged "
         "intervals included (`python -m validation --only quantile_coverage`). Mean widths over those of an oracle "
         "who knows the distribution and both variances: where the noise in the rank varies no more than sampling.",
