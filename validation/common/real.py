@@ -136,6 +136,23 @@ class RealRows:
             for name, given in columns.items()
         })  # fmt: skip
 
+    def means(self, column: str, by: str = "") -> dict[str, float]:
+        """Means of a column, of truth values too, by the names of the estimates: in all rows, or in each group."""
+        if not by:
+            return {column: float(self.values(column).mean())}
+        return {f"{column}[{by}={level}]": float(one.mean()) for level, one in self.frame.groupby(by)[column]}
+
+    def shares(self, column: str) -> dict[str, float]:
+        """Shares of the levels of a column, by the names of the estimates."""
+        return {f"{column}={level}": float(share) for level, share in zip(*self.atoms(column), strict=True)}
+
+    def products(self) -> dict[str, float]:
+        """Variances, covariance and correlation of both columns, by the names of the estimates."""
+        x, y = self.columns
+        (first, both), (_, second) = np.cov(self.values(x), self.values(y), ddof=0)
+        return {f"cov({x}, {x})": float(first), f"cov({x}, {y})": float(both), f"cov({y}, {y})": float(second),
+                f"corr({x}, {y})": float(both / np.sqrt(first * second))}  # fmt: skip
+
     def __call__(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
         """Draw n rows with replacement."""
         rows = rng.integers(len(self.frame), size=n)

@@ -12,6 +12,7 @@ from scipy import special, stats
 import dpinfer as dpi
 from dpinfer.privacy import NEIGHBORS
 from validation.common import simulated
+from validation.common.real import RealRows
 from validation.common.simulated import Case
 from validation.common.study import Study
 
@@ -155,6 +156,30 @@ def _variance(law: str, bounds: str) -> tuple:
     return f"variance, {law}", law, bounds, 0.0, dpi.variance("x"), {"x": moments(law, bounds, 0.0)[0]}, 200
 
 
+REAL = (
+    ("fair: affairs", 20_000), ("randhie: mdvis", 20_000), ("bwght: cigs", 2000), ("smoke: income", 2000),
+    ("injury: durat", 20_000), ("pension: wealth89", 2000), ("anes96: TVnews", 2000), ("gpa2: sat", 2000),
+    ("htv: wage", 20_000), ("engel: income, foodexp", 2000), ("ccard: INCOME, AVGEXP", 2000),
+    ("gpa2: sat, colgpa", 2000), ("econmath: hsgpa, score", 2000),
+)  # fmt: skip
+"""Columns whose variance is asked for, or pairs whose correlation is, and rows."""
+
+
+def real_cases() -> list[Case]:
+    """Variances and correlations of real columns, relations in turns."""
+    found = []
+    for place, (name, n) in enumerate(REAL):
+        rows = RealRows.of(name)
+        if len(rows.columns) == 1:
+            asked, truth = dpi.variance(rows.columns[0]), {rows.columns[0]: float(rows.values().var())}
+        else:
+            asked = dpi.corr([*rows.columns])
+            truth = {term: one for term, one in rows.products().items() if term.startswith("corr")}
+        found.append(Case(f"{asked.kind} of {name}", "codebook", rows, asked, truth, rows.schema, n, PRICES,
+                          NEIGHBORS[place % 2]))  # fmt: skip
+    return found
+
+
 def study(name: str, what: str, *, light: bool) -> Study:
     """Return the study of light tails, or of the others."""
 
@@ -175,9 +200,17 @@ def study(name: str, what: str, *, light: bool) -> Study:
             for neighbors in NEIGHBORS
             for n in (SIZES["add_remove"] if light else SIZES[neighbors])
             if (law in LIGHT) == light and n >= least
-        ]
+        ] + ([] if light else real_cases())
 
-    return simulated.study(name, cases, what, notes=("The truth is that of clamped values, by quadrature.",))
+    return simulated.study(
+        name,
+        cases,
+        what,
+        notes=(
+            "The truth is that of clamped values, by quadrature; of real columns, whose rows are drawn with "
+            "replacement, that of all rows.",
+        ),
+    )
 
 
 STUDY = (

@@ -16,7 +16,17 @@ from dpinfer.distributions.rank_statistics import (
     TwoDistributions,
 )
 from dpinfer.distributions.ranks import best_leaves, best_sides
-from validation.common.leaves import DRAWS, LAWS, LEVELS, beyond_of, noise_at, rows_by_level, shares_of, size_rules
+from validation.common.leaves import (
+    DRAWS,
+    LAWS,
+    LEVELS,
+    REAL,
+    beyond_of,
+    noise_at,
+    rows_by_level,
+    shares_of,
+    size_rules,
+)
 from validation.common.outputs import scatter
 from validation.common.study import Drawn, Study
 
@@ -85,6 +95,12 @@ def grid() -> list[Design]:
     for place, (n, law) in enumerate(product(SIZES, LAWS)):
         asked += [(test, n, law, (1, 20)[place % 2]) for test in ("kruskal", "ks_2samp")]
         asked += [(test, n, law, 0) for test in ("wilcoxon", "ks_1samp", "spearmanr")]
+    asked += [
+        (test, n, law, 1)
+        for test in ("mannwhitneyu", "kruskal", "ks_2samp")
+        for n, law in zip(SIZES[:2] * 2, REAL, strict=True)
+    ]
+    asked += [(test, 1000, law, 0) for test in ("wilcoxon", "ks_1samp", "spearmanr") for law in REAL[:2]]
     found = []
     for place, (test, n, law, ratio) in enumerate(asked):
         sizes = (n,) if ratio == 0 else _groups(n, test, ratio)
