@@ -12,7 +12,7 @@ from scipy import stats
 from validation.__main__ import Ran, completed, write_results
 from validation.common import code
 from validation.common.code import sources_of
-from validation.common.outputs import Options
+from validation.common.outputs import Options, read_table, store_table
 from validation.common.rule_errors import ends
 from validation.common.rules import (
     ALARM,
@@ -169,6 +169,15 @@ def test_a_quick_run_takes_few_cells_and_draws_need_a_row_for_each_replicate(tmp
         replace(study([0.95]), name="short", draw=lambda cell, rng, count: {"coverage": np.ones(3)}).measure(options)
 
 
+def test_stored_tables_are_read_as_they_were(tmp_path):
+    words = ["add_remove"] * 4 + ["replace_one"]
+    made = pd.DataFrame({"relation": words, "n": [100_000] * 5, "x": [1234567.0, 0.123456789, np.nan, np.inf, 2.5],
+                         "held": [True, True, True, True, False], "free": ["a", "b", "a", "b", "a"]})  # fmt: skip
+    store_table(made, tmp_path / "made.csv")
+    assert (tmp_path / "made.csv").read_text(encoding="utf-8").splitlines()[2] == "^,^,0.123457,^,b"
+    pd.testing.assert_frame_equal(read_table(tmp_path / "made.csv"), made, rtol=1e-5)
+
+
 def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
     measured = []
 
@@ -191,6 +200,7 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path):
 def test_the_state_of_the_code_is_that_of_all_that_a_script_is_made_of():
     names = {path.name for path in sources_of("real_data")}
     assert {"real_data.py", "real_populations.py", "real_populations.toml", "newton_draws.py", "rules.py"} <= names
+    assert {"real.py", "real.toml"} <= names
     assert "mean_tests.py" not in names
 
 

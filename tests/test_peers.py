@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from validation.common.outputs import Options
+from validation.common.outputs import Options, read_table
 from validation.peers import environments, peers
 from validation.peers.drivers.served import answers, rows_of
 from validation.peers.environments import PEERS, PeerFailedError, ask, pythons
@@ -110,7 +110,7 @@ def test_without_peers_nothing_is_claimed_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "cells_of", lambda **_: few)
     monkeypatch.setattr(peers, "times", lambda *_: pd.DataFrame({"task": ["mean"], "method": ["dpinfer"]}))
     claims = peers.run(Options(3, 5, 1, tmp_path, "python -m validation --quick"))
-    table = pd.read_csv(tmp_path / "peers.csv")
+    table = read_table(tmp_path / "peers.csv")
     assert set(table["method"]) == {"dpinfer"}
     assert not [claim.what for claim in claims if "peer" in claim.what]
     note = "Not installed, so not measured: diffprivlib 0.6.6, opendp 0.16.0, smartnoise-sql 1.0.10."

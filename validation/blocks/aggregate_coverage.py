@@ -34,7 +34,7 @@ class Cell:
     bias_correction: str = "half_blocks"
 
 
-LOGIT, COLLINEAR, RARE, POISSON, MEDIAN, MULTINOMIAL = range(6)
+LOGIT, COLLINEAR, RARE, POISSON, MEDIAN, MULTINOMIAL, FAIR, ANES, RANDHIE = range(9)
 MAIN = Cell(LOGIT, 50_000, 200, dpi.ZCDP(0.5))
 CELLS = (
     MAIN,
@@ -60,6 +60,11 @@ CELLS = (
     Cell(MEDIAN, 6000, 60, dpi.ZCDP(5.0)),
     Cell(MULTINOMIAL, 10_000, 60, dpi.ZCDP(0.5)),
     Cell(MULTINOMIAL, 10_000, 60, dpi.ZCDP(5.0)),
+    *(
+        Cell(*one, price)
+        for one in ((FAIR, 10_000, 60), (ANES, 10_000, 60), (RANDHIE, 20_000, 60))
+        for price in (dpi.ZCDP(0.5), dpi.ZCDP(2.0))
+    ),
 )
 JUDGED = "half_blocks"
 

@@ -20,6 +20,7 @@ from dpinfer.release import Release
 from dpinfer.resampling.models import newton
 from validation.blocks.stacked_fits import stacked_median, stacked_multinomial, stacked_newton
 from validation.common import stages
+from validation.common.real import RealRows
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,23 @@ def logit(name: str, beta: tuple[float, ...], *, alike: float = 0.0, radius: flo
         name, ("Intercept", *_slopes(beta)), truth, draw, lambda y, x: _newton(sm.Logit, y, x), smf.logit,
         "y ~ " + " + ".join(_slopes(beta)), _schema(beta, y=dpi.Boolean()), dpi.Ball(radius),
         partial(stacked_newton, sm.Logit),
+    )  # fmt: skip
+
+
+def real(name: str, model: Any, fitted: type, radius: float) -> Population:
+    """A logit or Poisson regression of the first column of a real data set on the others; the truth is of all rows."""
+    source = RealRows.of(name)
+    response, *regressors = source.columns
+
+    def of(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        y = np.asarray(rows[response], dtype=float)
+        return y, np.column_stack([np.ones(len(y)), *(np.asarray(rows[one], dtype=float) for one in regressors)])
+
+    return Population(
+        f"{fitted.__name__.lower()}, {source.data}", ("Intercept", *regressors),
+        np.asarray(fitted(*of(source.frame)).fit(disp=0).params), lambda rng, n: of(source(rng, n)),
+        lambda y, x: _newton(fitted, y, x), model, f"{response} ~ {' + '.join(regressors)}",
+        source.schema("add_remove"), dpi.Ball(radius), partial(stacked_newton, fitted),
     )  # fmt: skip
 
 
@@ -157,7 +175,11 @@ POPULATIONS = (
     poisson(),
     median(),
     multinomial(),
+    real("fair: had_affair, rate_marriage, yrs_married, religious", smf.logit, sm.Logit, 6.0),
+    real("anes96: vote, PID, selfLR", smf.logit, sm.Logit, 10.0),
+    real("randhie: mdvis, lncoins, physlm, lpi", smf.poisson, sm.Poisson, 4.0),
 )
+"""The last three are of real rows."""
 
 
 def fit_blocks(population: Population, rng: np.random.Generator, n: int, blocks: int) -> np.ndarray:

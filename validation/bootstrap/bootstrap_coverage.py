@@ -15,6 +15,7 @@ from scipy import integrate, stats
 import dpinfer as dpi
 from dpinfer.resampling.inference import PROBABILITIES, ReplicateSums, Variances, mixture_isf
 from validation.common.outputs import Options, lines, scatter, write_table
+from validation.common.real import RealRows
 from validation.common.rules import Claim, Rule
 from validation.common.study import Drawn, Study, mean_ratio
 
@@ -164,6 +165,31 @@ def mean(replicates: int, **extra: Any) -> Any:
     return dpi.bootstrap("x", replicates=replicates, **extra)
 
 
+def real_designs() -> tuple[Design, ...]:
+    """Means, a share, a deviation, a ratio, a correlation and a slope of real columns, drawn with replacement."""
+    affairs, visits, ages = (RealRows.of(one) for one in ("fair: affairs", "randhie: mdvis", "anes96: age"))
+    spending, food = RealRows.of("ccard: AVGEXP, INCOME"), RealRows.of("engel: income, foodexp")
+    income, spent = food.values("income"), food.values("foodexp")
+    asked = (
+        (affairs, 20_000, 2.0, dpi.bootstrap("affairs", replicates=50), affairs.values().mean()),
+        (visits, 2000, 1.0, dpi.bootstrap("mdvis <= 0", statistic="proportion", replicates=50),
+         (visits.values() <= 0).mean()),
+        (ages, 2000, 2.0, dpi.bootstrap("age", statistic="std", replicates=50), ages.values().std()),
+        (spending, 2000, 2.0,
+         dpi.bootstrap(["AVGEXP", "INCOME"], statistic="AVGEXP / INCOME", replicates=50),
+         spending.values("AVGEXP").mean() / spending.values("INCOME").mean()),
+        (food, 40_000, 4.0, dpi.bootstrap(["income", "foodexp"], statistic="corr", replicates=50),
+         food.products()["corr(income, foodexp)"]),
+        (food, 20_000, 4.0, dpi.bootstrap("foodexp ~ income", replicates=50), np.polyfit(income, spent, 1)[0]),
+    )  # fmt: skip
+    slope = len(asked) - 1
+    return tuple(
+        Design(f"{'slope' if place == slope else one.statistic}, {rows.name}", one, dpi.GDP(mu), n, rows, float(truth),
+               rows.schema("replace_one"), place=int(place == slope))
+        for place, (rows, n, mu, one, truth) in enumerate(asked)
+    )  # fmt: skip
+
+
 PUBLISHED = {0: (0.962, 0.0203), 1: (0.901, 0.0145), 2: (0.896, 0.0139)}
 WIDEST = {0: 0.0180, 1: 0.0146, 2: 0.0143}
 """Of the first three designs: coverage and width by deconvolution (Wang, Cheng & Awan), and the width to be kept."""
@@ -213,6 +239,7 @@ DESIGNS = (
            2000, incomes, 1.0, PEOPLE),
     Design("slope, spread grows with x, paired weights", dpi.bootstrap(FORMULA, replicates=50, weights="paired"),
            dpi.ZCDP(2.0), 5000, spreading, 0.5, PAIR, place=1, rival=partial(dpi.ols, method="gram")),
+    *real_designs(),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import dpinfer as dpi
 from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
 from dpinfer.statistics.nulls import candidates
+from validation.common.real import COLUMNS
 from validation.common.rules import Rule
 
 DRAWS = 199
@@ -24,6 +25,8 @@ LEVELS = (0.05, 0.01)
 TIE = 1e-9
 
 LAWS = ("even", "ties", "skewed", "heavy tails")
+REAL = ("fair: affairs", "injury: durat", "anes96: TVnews", "smoke: income")
+"""Real columns: zeros, a long tail, few values, a lump at the top."""
 
 
 def normal_shares(leaves: int, mean: float, spread: float) -> np.ndarray:
@@ -36,8 +39,12 @@ def shares_of(law: str, leaves: int) -> np.ndarray:
     """Shares of leaves of [0, 1].
 
     "ties" have nine rows in ten in one leaf; "skewed" values are lognormal near the lower of loose bounds; "heavy
-    tails" are Cauchy, clamped to both bounds.
+    tails" are Cauchy, clamped to both bounds; any other law is a real column, within its codebook bounds.
     """
+    if law in COLUMNS:
+        declared, (values, masses) = COLUMNS[law].schema("add_remove")[COLUMNS[law].columns[0]], COLUMNS[law].atoms()
+        places = np.minimum((values - declared.lower) / (declared.upper - declared.lower) * leaves, leaves - 1)
+        return np.bincount(places.astype(int), masses, leaves)
     if law == "even":
         return np.full(leaves, 1 / leaves)
     if law == "ties":

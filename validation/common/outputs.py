@@ -1,11 +1,16 @@
-"""What the validation scripts share: options, judging rules, and outputs that say how they were made."""
+"""What the validation scripts share: options, and outputs that are small and say how they were made.
+
+Where most cells of a column repeat the one above, `DITTO` stands for those that do: `read_table` reads such a file.
+"""
 
 from __future__ import annotations
 
+import csv
 import io
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +24,16 @@ import dpinfer as dpi
 from validation.common.rules import LOOKS
 
 OUTPUT = Path(__file__).parents[1] / "output"
-_COLOURS = 64
+DITTO = "^"
+"""Stands for the cell above it in the file of a table."""
+
+LONG = 60
+"""Rows up to which the page of a table shows all of them."""
+
+DIGITS = ((300, 6), (np.inf, 4))
+"""Significant digits in the file of a table of up to so many rows."""
+
+_COLOURS, _DPI = 32, 90
 
 
 @dataclass(frozen=True)
@@ -61,15 +75,55 @@ def stamp(arguments: Options) -> str:
 def write_table(
     table: pd.DataFrame, name: str, arguments: Options, notes: list[str], figure: Figure | None = None
 ) -> None:
-    """Write a table as CSV, and as markdown with the stamp and notes, and its figure; show it on screen."""
+    """Write a table as CSV, and as markdown with the stamp and notes, and its figure; show it on screen.
+
+    The page of a long table shows the rows that fail alone.
+    """
     arguments.out.mkdir(parents=True, exist_ok=True)
-    table.to_csv(arguments.out / f"{name}.csv", index=False, float_format="%.6g")
-    text = "\n".join([f"# {name}", "", stamp(arguments), "", markdown(table), "", *notes, ""])
+    store_table(table, arguments.out / f"{name}.csv")
+    shown, told = table, notes
+    if len(table) > LONG:
+        shown = table[~table["held"].astype(bool)] if "held" in table else table[:0]
+        here = f", of which {len(shown)} do not hold and are shown here" if "held" in table else ""
+        told = [*notes, f"{len(table):,} rows{here}: all are in `{name}.csv`."]
+    text = "\n".join([f"# {name}", "", stamp(arguments), "", markdown(shown), "", *told, ""])
     (arguments.out / f"{name}.md").write_text(text, encoding="utf-8")
     print(table.to_string(index=False, float_format=lambda x: f"{x:.4g}"))
     print("\n".join(notes))
     if figure is not None:
         write_figure(figure, name, arguments)
+
+
+def store_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV in little space; `read_table` reads it."""
+    columns, digits = [], next(digits for most, digits in DIGITS if len(table) <= most)
+    for name in table.columns:
+        cells = [_written(cell, digits) for cell in table[name]]
+        same = [False, *(above == cell and len(cell) > len(DITTO) for above, cell in pairwise(cells))]
+        often = 2 * sum(same) > len(cells)
+        columns.append([DITTO if often and again else cell for cell, again in zip(cells, same, strict=True)])
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([[*table.columns], *zip(*columns, strict=True)])
+
+
+def _written(cell: Any, digits: int) -> str:
+    """Return a cell as text: whole numbers in full, others with significant digits, missing ones empty."""
+    if isinstance(cell, float | np.floating):
+        whole = abs(cell) < 1e15 and cell == np.rint(cell)
+        return "" if np.isnan(cell) else f"{cell:.0f}" if whole else f"{cell:.{digits}g}"
+    return "" if cell is None or cell is pd.NA else str(cell)
+
+
+def read_table(path: Path, **options: Any) -> pd.DataFrame:
+    """Read what `store_table` wrote; options are those of `pandas.read_csv`."""
+    rows: list[list[str]] = []
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.reader(file):
+            rows.append([rows[-1][place] if cell == DITTO else cell for place, cell in enumerate(row)])
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    text.seek(0)
+    return pd.read_csv(text, **options)
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -150,16 +204,24 @@ def lines(
                 said = ", ".join(str(one) for one in (value, column if len(shown) > 1 else "") if str(one))
                 axes.plot(rows[x], rows[column], style, color=f"C{turn}" if color else None, ms=3, lw=1.2, label=said)
         axes.set(xlabel=x, xscale="log" if log else "linear")
+    for axes in panels.ravel()[len(groups) :]:
+        axes.set_axis_off()
     panels[0, 0].set_ylabel(ylabel or next(iter(shown)))
     panels[0, 0].legend(fontsize=7, frameon=False)
     return figure
 
 
 def write_figure(figure: Figure, name: str, arguments: Options) -> None:
-    """Write a figure as PNG of few colours, a quarter of its size in full colour."""
+    """Write a figure as PNG."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=130, bbox_inches="tight")
-    few = Image.open(drawn).convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
-    few.save(arguments.out / f"{name}.png", optimize=True)
+    figure.savefig(drawn, dpi=_DPI, bbox_inches="tight")
+    store_picture(drawn, arguments.out / f"{name}.png")
     print(f"wrote {arguments.out / name}.png")
+
+
+def store_picture(picture: io.BytesIO | Path, path: Path, colours: int = _COLOURS) -> None:
+    """Write a picture as PNG of few colours, a quarter of its size in full colour."""
+    with Image.open(picture) as drawn:
+        few = drawn.convert("RGB").quantize(colours, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)

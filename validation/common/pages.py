@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from validation.common.outputs import OUTPUT
+from validation.common.outputs import OUTPUT, read_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,13 +62,18 @@ def section(page: str, name: str) -> Callable[[Callable[[], str]], Callable[[], 
 
 def output(name: str, by: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
     """Return a committed table, of cells named ``by`` columns the run that decides."""
-    found = pd.read_csv(OUTPUT / f"{name}.csv", **options)
+    found = read_table(OUTPUT / f"{name}.csv", **options)
     return found if by is None else found.drop_duplicates([*by], keep="last")
 
 
 def first_run(found: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a table but for reruns, which tables of before the sequential rule have."""
     return found[found["run"] == "first"] if "run" in found else found
+
+
+def replicates(found: pd.DataFrame) -> str:
+    """Say how many replicates the cells of a table have."""
+    return f"{ranged(first_run(found)['replicates'].dropna().astype(int), ',')} replicates"
 
 
 def text(*parts: str) -> str:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from dpinfer.kernel.sources import Pass, Slice, Source
 from dpinfer.kernel.sums import sum_batches
-from validation.common.outputs import OUTPUT, Options, new_figure, write_figure, write_table
+from validation.common.outputs import OUTPUT, Options, new_figure, read_table, write_figure, write_table
 from validation.common.rules import Claim
 from validation.common.timing import took
 from validation.engines.many_rows import asked, file_rows, load, rows_on_disk
@@ -119,7 +119,7 @@ def a_row(table: pd.DataFrame) -> pd.DataFrame:
 def run(arguments: Options) -> list[Claim]:
     """Compute, write the tables and the figure."""
     measured = arguments.out / "engines_memory.csv"
-    nanoseconds = a_row(pd.read_csv(measured if measured.exists() else OUTPUT / "engines_memory.csv"))
+    nanoseconds = a_row(read_table(measured if measured.exists() else OUTPUT / "engines_memory.csv"))
     rows = file_rows(arguments.replicates)
     with rows_on_disk([rows], arguments.seed) as folder:
         sent = {question: sent_by(question, folder, rows) for question in SENT}

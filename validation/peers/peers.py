@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from validation.common.outputs import Options, new_figure, write_figure, write_table
+from validation.common.outputs import Options, new_figure, store_table, write_figure, write_table
 from validation.common.rules import Claim, Rule
 from validation.common.study import judged_once, kept_all
 from validation.peers.environments import PEERS, pythons
@@ -202,7 +202,7 @@ def run(arguments: Options) -> list[Claim]:
         notes.append(f"Not installed, so not measured: {', '.join(missing)}.")
     table = measured(there, arguments)
     write_table(table[[name for name in SHOWN if name in table]], "peers", arguments, notes)
-    table.to_csv(arguments.out / "peers.csv", index=False, float_format="%.4g")
+    store_table(table, arguments.out / "peers.csv")
     write_table(times(there, arguments), "peers_times", arguments, [
         f"Processor seconds at n = {TIMED_ROWS:,}, epsilon = 1, first design of each task, in a fresh process each: "
         "the import, the first call, and the median of the others.",

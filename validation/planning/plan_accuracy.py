@@ -1,4 +1,4 @@
-"""Sixty designs: predicted median width and power, solved prices and numbers of rows, beside what studies measure."""
+"""Predicted median width and power, solved prices and numbers of rows, beside what studies measure."""
 
 from __future__ import annotations
 

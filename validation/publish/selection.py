@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from validation.common.pages import Column, grouped, output, picture, ranged, section, table, text
+from validation.common.pages import Column, grouped, output, picture, ranged, replicates, section, table, text
 from validation.publish import speed
 
 KEYS = ["population", "bounds", "method", "ends", "n", "price", "neighbors", "q"]
@@ -113,8 +113,8 @@ def quantiles() -> str:
         "Error in rank, in rows, of the quantiles .01, .02, ..., .99 from one tree, and by 99 releases at 1/99 of "
         "the price each:",
         table(output("quantile_error_many"), many),
-        f"Coverage of 95% intervals for the quantiles .01, .1, .25, .5, .9, .99; 100 to 100,000 rows, four prices, "
-        f"{int(cover[cover['run'] == 'first']['replicates'].max()):,} replicates of each cell, flagged "
+        f"Coverage of 95% intervals for quantiles from .01 to .99; 100 to 100,000 rows, four prices, "
+        f"{replicates(cover)} of each cell, flagged "
         "intervals included (`python -m validation --only quantile_coverage`). Mean widths over those of an oracle "
         "who knows the distribution and both variances: where the noise in the rank varies no more than sampling.",
         grouped(last, ["population", "bounds", "ends"], covered),
@@ -243,8 +243,7 @@ def density() -> str:
         table(output("density_error"), compared),
         "Slopes of log error on log n, from n = 1,000 to 1,000,000:",
         table(output("density_error_slopes"), fitted),
-        f"Coverage of pointwise 95% intervals, {int(coverage.loc[coverage['run'] == 'first', 'replicates'].max()):,} "
-        "replicates a cell; bins that fail are run again at ten times as many:",
+        f"Coverage of pointwise 95% intervals, {replicates(coverage)} of each cell:",
         grouped(output("density_error_coverage", ["bins", "design", "privacy", "n"]), ["bins", "design"], covered),
         picture("Error of chosen and of best bins against the number of rows", "density_error"),
     )

@@ -8,7 +8,18 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.studies import Rules
-from validation.common.pages import Column, first_run, grouped, output, picture, ranged, section, table, text
+from validation.common.pages import (
+    Column,
+    first_run,
+    grouped,
+    output,
+    picture,
+    ranged,
+    replicates,
+    section,
+    table,
+    text,
+)
 from validation.entry.newcomer import SCRIPT
 from validation.planning.plan_accuracy import MET, POWER, SLOW, WIDTH, judged
 from validation.planning.plan_real import PILOT, PRICE, ROWS
@@ -95,7 +106,7 @@ def regression() -> str:
     by = ["regressors", "slopes", "unit"]
     return text(
         grouped(first.sort_values(by, kind="stable"), by, columns),
-        f"Cells that needed the rerun at ten times the replicates: {int((coverage['run'] == 'rerun').sum())}.",
+        f"{replicates(coverage)} of each cell.",
     )
 
 
@@ -161,7 +172,6 @@ def by_design(name: str) -> Callable[[], str]:
 
     def body() -> str:
         found, last = output(name), output(name, ["design", "bounds", "neighbors", "n", "privacy", "term"])
-        first = first_run(found)
         last["clear"] = last["kappa"].fillna(np.inf) >= KAPPA
         declared = last["bounds"] == "as declared"
         last["shown"] = last["design"].where(declared, last["design"] + ", " + last["bounds"] + " bounds")
@@ -178,9 +188,8 @@ def by_design(name: str) -> Callable[[], str]:
         }
         return text(
             grouped(last, ["design", "bounds"], columns),
-            f"{len(first)} cells and quantities at {int(first['replicates'].max()):,} replicates, made by "
-            f"`python -m validation --only {name}`. Rerun at ten times the replicates: "
-            f"{int((found['run'] == 'rerun').sum())}; not held in the end: {int((~last['held']).sum())}.",
+            f"{len(last)} cells and quantities, {replicates(found)} of each, made by "
+            f"`python -m validation --only {name}`; not held: {int((~last['held']).sum())}.",
         )
 
     return body
@@ -254,7 +263,7 @@ def aggregate() -> str:
     }
     return text(
         grouped(found, ["design", "n", "blocks", "price", "aggregator", "correction"], columns),
-        f"{int(found['replicates'].max()):,} replicates; `python -m validation --only aggregate_coverage`, which "
+        f"{replicates(found)}; `python -m validation --only aggregate_coverage`, which "
         f"judges the "
         "corrected ones; every parameter is in `validation/output/aggregate_coverage.csv`.",
         picture("Coverage and error of sample-and-aggregate", "aggregate_coverage"),
@@ -446,8 +455,8 @@ def people() -> str:
         table(kept, keeps),
         f"All cells: four designs, both relations, two prices ({said}); "
         "`python -m validation --only people_coverage`. What the same releases would cover if rows were taken as "
-        "independent is of the first price. In bold: short of what is allowed, also at ten times the replicates, "
-        f"in {int((~found['covers']).sum())} of {len(found)} cells:",
+        "independent is of the first price. In bold: short of what is allowed, in "
+        f"{int((~found['covers']).sum())} of {len(found)} cells:",
         grouped(found, ["quantity", "max_rows", "n"], cells),
         f"Slopes by least squares, whose sampling variance is multiplied by max_rows, and by the bootstrap with 50 "
         f"replicates on the same rows at mu = 2, add_remove: {one:,} replicates, least coverage allowed "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from validation.common.pages import Column, first_run, grouped, output, picture, section, table, text
+from validation.common.pages import Column, first_run, grouped, output, picture, replicates, section, table, text
 from validation.publish import speed
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -54,10 +54,9 @@ def tests() -> str:
     powers = ("projected", "pearson", "without privacy")
     return text(
         "\n".join(parts),
-        f"Tables: {int(found['replicates'].max()):,} replicates; d = 2, 4, 10, 50; 2x2, 3x4 and 5x5; uniform cells, "
+        f"Tables: {replicates(found)}; d = 2, 4, 10, 50; 2x2, 3x4 and 5x5; uniform cells, "
         "and one of expectation 2; n from 100 to 100,000; rho from .00125 to .5 and eps of .1 and 1; both relations. "
-        f"Designs run again at ten times the replicates: {int((found['run'] == 'rerun').sum()) // 4}. Means: 10,000 "
-        f"replicates; regression: {int(joint['replicates'].max()):,}. 199 draws behind each p-value. Made by `python "
+        f"Regression: {replicates(joint)}. 199 draws behind each p-value. Made by `python "
         "-m validation --only` with `chisquare_size`, `mean_tests` and `regression_tests`; every design, with "
         "the size that would be too large, is in `validation/output/`.",
         picture("P-values under the null hypothesis against uniform quantiles", "chisquare_pvalues"),
@@ -88,14 +87,14 @@ def loglinear() -> str:
     }
     return text(
         grouped(last.replace({"width / oracle": {np.inf: np.nan}}), "design", columns),
-        f"{int(last['replicates'].max()):,} replicates of each cell; n from 200 to 10,000; rho of .005, .05 and .5, "
+        f"{replicates(last)} of each cell; n from 200 to 10,000; rho of .005, .05 and .5, "
         "epsilon of 1, mu of .5; both relations. Coverage counts intervals of coefficients that are not determined; "
         "where determined, those of the others alone. In the empty cell the truth is infinite, and covered by an "
         "interval without end. Widths are judged where the smallest fitted count is five of its standard errors. Made "
         "by `python -m validation --only loglinear_coverage`.",
         picture("Coverage of score and Wald intervals, and widths", "loglinear_coverage"),
         sizes_of(sizes, "test", "{test}", "cells"),
-        f"{int(sizes['replicates'].max()):,} replicates, 199 draws behind each p-value; 2 x 3 x 2 cells, even, with "
+        f"{replicates(sizes)}, 199 draws behind each p-value; 2 x 3 x 2 cells, even, with "
         "rare levels, and with nearly all rows in one; n from 100 to 10,000; both relations. Made by `python -m "
         "validation --only loglinear_size`.",
         picture("Sizes, and power beside the ordinary test", "loglinear_size"),
@@ -116,7 +115,7 @@ def several() -> str:
     }
     return text(
         grouped(found, "quantity", columns),
-        f"{int(found['replicates'].max()):,} replicates of each cell: n of 500 and 5,000, rho of .05 and .5, "
+        f"{replicates(found)} of each cell: n of 500 and 5,000, rho of .05 and .5, "
         "epsilon of 1, both relations. Made by `python -m validation --only simultaneous_coverage`.",
         picture("Joint coverage of simultaneous intervals and of single ones", "simultaneous_coverage"),
     )
@@ -131,11 +130,10 @@ def ranks() -> str:
     shown = {"test": "`{test}`", "epsilon": "{epsilon:g}", "rows": "{n:,}"} | {one: f"{{{one}:.3f}}" for one in POWERS}
     return text(
         sizes_of(last, "test", "`{test}`"),
-        f"{int(found['replicates'].max()):,} replicates, 199 draws behind each p-value; n of 50, 1,000 and "
+        f"{replicates(found)}, 199 draws behind each p-value; n of 50, 1,000 and "
         "100,000; groups of equal sizes and of 1 to 20; even values, ties of nine rows in ten, skewed ones in "
-        "loose bounds, Cauchy values; three measures, each at a loud and a quiet price; both relations. Sizes "
-        "allowed: see `validation/output/rank_sizes.md`; designs run again at ten times the replicates: "
-        f"{int((found['run'] == 'rerun').sum()) // 2} (`python -m validation --only rank_sizes`).",
+        "loose bounds, Cauchy values; three measures, each at a loud and a quiet price; both relations (`python -m "
+        "validation --only rank_sizes`).",
         picture("Sizes of the rank tests", "rank_sizes"),
         "Power at .05 against a shift of half a standard deviation of the last group, PureDP, replace_one, n "
         "public: from counts, from noise on the statistic at the same guarantee (Couch et al. 2019; their "
@@ -233,7 +231,7 @@ def marginals() -> str:
         f"Under `replace_one` variances are {replaced.min():.2f} to {replaced.max():.2f} times those under "
         "`add_remove`, and 4 times at a pure price.",
         picture("Sums of variances of others over ours, by workload", "marginals_error"),
-        f"*Coverage* of 95% intervals, {int(coverage['replicates'].max()):,} replicates of each of "
+        f"*Coverage* of 95% intervals, {replicates(coverage)} of each of "
         f"{coverage.groupby(['design', 'amount', 'measure', 'neighbors', 'n']).ngroups} designs: even, rare and empty "
         "cells, strong dependence, binary columns, unequal numbers of levels, one marginal of three columns; 60 to "
         "20,000 rows; little and much budget in four measures (Laplace noise in two designs, and on the real rows "
@@ -241,11 +239,11 @@ def marginals() -> str:
         "(`python -m validation --only marginals_coverage`):",
         grouped(coverage, "quantity", covered),
         picture("Least coverage among the cells of each design", "marginals_coverage"),
-        f"*Size* of chi-squared tests at level .05, {int(sizes['replicates'].max()):,} replicates of each design "
+        f"*Size* of chi-squared tests at level .05, {replicates(sizes)} of each design "
         "(`python -m validation --only marginals_tests`):",
         grouped(sizes, "test", tested),
         "*Real rows.* All 28 pairs of eight coded columns of anes96: 944 rows, a whole table of 6.5 million cells, "
-        f"{int(real['replicates'].max()):,} releases (`python -m validation --only marginals_real`):",
+        f"{replicates(real)} (`python -m validation --only marginals_real`):",
         grouped(real, ["price", "neighbors"], rows),
         picture("Share of votes by column, from one release of all pairs, and in the rows", "marginals_real"),
         "*Time* on ten million rows of Parquet, two cores, beside a bare pyarrow scan of the same columns, timed in "

@@ -26,10 +26,10 @@ from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS, PureDP
 from dpinfer.regression.question import Newton
 from validation.common.outputs import Options, write_table
+from validation.common.real import CODEBOOKS, rows_of
 from validation.common.rules import Claim
 from validation.common.study import kept
 from validation.regression.newton_draws import Drawer
-from validation.regression.real_populations import CODEBOOKS, rows_of
 
 ROWS = 3
 """Rows of a person."""

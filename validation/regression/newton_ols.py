@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -105,7 +106,8 @@ def population(kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 def cells() -> list[Cell]:
     """The grid, and other units and the other relation on part of it."""
-    main = [Cell(kind, n, price) for kind in (*KINDS, *WRONG) for n in (500, 2000, 10_000, 50_000) for price in PRICES]
+    sizes, ends = (500, 2000, 10_000, 50_000), ("rho = 0.05", "rho = 0.5")
+    main = [Cell(*one) for one in (*product(KINDS, sizes, ends), *product(WRONG, sizes, PRICES))]
     others = [Cell(kind, 10_000, price) for kind in ("normal", "lognormal") for price in OTHERS]
     return main + others + [Cell("normal", 10_000, "rho = 0.5", "replace_one")]
 

@@ -13,7 +13,15 @@ from dpinfer.distributions.tree import Tree, simultaneous_width
 from validation.common.outputs import Options, scatter
 from validation.common.rules import Claim, Rule
 from validation.common.study import Drawn, Study
-from validation.selection.quantile_designs import POPULATIONS, Fast, Population, leaf_counts, nodes_of
+from validation.selection.quantile_designs import (
+    POPULATIONS,
+    REAL,
+    Fast,
+    Population,
+    leaf_counts,
+    nodes_of,
+    populations,
+)
 
 ALPHA = 0.05
 DRAWS, SEED = 999, 0
@@ -46,7 +54,7 @@ class Design:
     @property
     def source(self) -> Population:
         """The population."""
-        return POPULATIONS[self.population]
+        return populations()[self.population]
 
     def fast(self) -> Fast:
         """The direct path."""
@@ -60,6 +68,11 @@ def tight(name: str) -> int:
     return next(place for place, one in enumerate(POPULATIONS) if one.name == name)
 
 
+def codebook(name: str) -> int:
+    """Place of a real column."""
+    return len(POPULATIONS) + REAL.index(name)
+
+
 DESIGNS = (
     Design(tight("normal"), 1_000, dpi.ZCDP(0.1), "add_remove"),
     Design(tight("normal"), 100_000, dpi.ZCDP(0.1), "replace_one"),
@@ -68,6 +81,10 @@ DESIGNS = (
     Design(tight("20 values"), 1_000, dpi.PureDP(1.0), "add_remove"),
     Design(tight("Poisson 2, Integer"), 10_000, dpi.ZCDP(0.5), "replace_one"),
     Design(tight("ages in years, Real"), 100, dpi.ZCDP(0.005), "add_remove"),
+    Design(codebook("fair: affairs"), 1_000, dpi.ZCDP(0.1), "add_remove"),
+    Design(codebook("injury: durat"), 10_000, dpi.PureDP(1.0), "replace_one"),
+    Design(codebook("smoke: income"), 1_000, dpi.ZCDP(0.1), "replace_one"),
+    Design(codebook("anes96: TVnews"), 1_000, dpi.PureDP(1.0), "add_remove"),
 )
 
 

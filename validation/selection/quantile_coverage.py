@@ -17,7 +17,6 @@ from validation.common.rules import Claim, Rule
 from validation.common.stages import Choosing
 from validation.common.study import Drawn, Study, mean_ratio
 from validation.selection.quantile_designs import (
-    POPULATIONS,
     TIGHT,
     Fast,
     Population,
@@ -25,9 +24,10 @@ from validation.selection.quantile_designs import (
     leaf_counts,
     nodes_of,
     places,
+    populations,
 )
 
-QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.9, 0.99)
+QUANTILES = (0.01, 0.25, 0.5, 0.9, 0.99)
 SIZES = (100, 1_000, 10_000, 100_000)
 PRICES = (
     (dpi.ZCDP(0.1), "add_remove"),
@@ -35,6 +35,9 @@ PRICES = (
     (dpi.ZCDP(0.005), "replace_one"),
     (dpi.PureDP(0.1), "add_remove"),
 )
+LOUD = (1_000, 100_000)
+"""Rows at which the prices with most noise are looked at, too, within tight bounds."""
+
 ALPHA, Z = 0.05, float(stats.norm.isf(0.05 / 2))
 CHUNK = 50
 WIDTH_CAP = 1.1
@@ -78,7 +81,7 @@ class Cell:
     @property
     def source(self) -> Population:
         """The population."""
-        return POPULATIONS[self.population]
+        return populations()[self.population]
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -240,9 +243,10 @@ def summary(cells: tuple[Cell, ...], drawn: Drawn) -> list[dict]:
 def groups() -> list[tuple[Cell, ...]]:
     """Cells that share their rows, together."""
     found = []
-    for place, population in enumerate(POPULATIONS):
-        prices = PRICES if population.bounds == TIGHT else PRICES[:2]
-        found += [tuple(Cell(place, n, *price) for price in prices) for n in SIZES]
+    for place, population in enumerate(populations()):
+        for n in SIZES if population.bounds != "codebook" else SIZES[1:3]:
+            prices = PRICES if population.bounds == TIGHT and n in LOUD else PRICES[:2]
+            found.append(tuple(Cell(place, n, *price) for price in prices))
         if population.name in DEFAULTS and population.bounds == TIGHT:
             found += [tuple(Cell(place, n, *price, default=True) for price in PRICES[:2]) for n in SIZES[:2]]
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import dpinfer as dpi
 from dpinfer.distributions.tree import Tree, fit_tree
 from dpinfer.kernel.measurement import Measurement
 from dpinfer.kernel.rows.tree import TreeSum
+from validation.common.real import COLUMNS
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -155,6 +156,23 @@ POPULATIONS = (
     replace(discrete("0 to 99, Real, 64 leaves", TIGHT, 0, 100, np.arange(100.0), np.ones(100), whole=False),
             resolution=64),
 )  # fmt: skip
+
+
+REAL = ("fair: affairs", "randhie: mdvis", "apple: ecolbs", "star98: PCTCHRT", "smoke: income", "injury: durat",
+        "htv: wage", "pension: wealth89", "anes96: TVnews", "gpa2: sat", "vote1: expendA")  # fmt: skip
+
+
+@cache
+def populations() -> tuple[Population, ...]:
+    """All populations, after those of `POPULATIONS` the real columns `REAL`."""
+    return (*POPULATIONS, *map(_real, REAL))
+
+
+def _real(name: str) -> Population:
+    rows = COLUMNS[name]
+    declared = rows.schema("add_remove")[rows.columns[0]]
+    whole = isinstance(declared, dpi.Integer)
+    return discrete(name, "codebook", declared.lower, declared.upper, *rows.atoms(), whole=whole)
 
 
 @dataclass(frozen=True, eq=False)

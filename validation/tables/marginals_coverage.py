@@ -22,14 +22,17 @@ _KAPPA = 3.0
 
 
 def designs() -> list[tuple[Population, str, str, str, int]]:
-    """Return every population at two prices, both relations and all sizes; and some of them with Laplace noise.
+    """Return every population at two prices and all sizes, relations in turns; and some of them with Laplace noise.
 
     The three measures with Gaussian noise take turns. Intervals with Laplace noise take a hundred times as long.
     """
-    every = list(product(populations(), PRICES, RELATIONS, SIZES))
+    every = [
+        (population, amount, RELATIONS[(place + size) % 2], n)
+        for population, (place, amount), (size, n) in product(populations(), enumerate(PRICES), enumerate(SIZES))
+    ]
     found = []
     for place, (population, amount, neighbors, n) in enumerate(every):
-        found.append((population, amount, ("zcdp", "gdp", "approx")[(place + place // 12) % 3], neighbors, n))
+        found.append((population, amount, ("zcdp", "gdp", "approx")[(place + place // 6) % 3], neighbors, n))
     laplace = [(one, "little" if place % 2 else "much") for place, one in enumerate(populations()[:2])]
     for place, (population, amount) in enumerate(laplace):
         found.append((population, amount, "pure", RELATIONS[place // 2 % 2], SIZES[1]))

@@ -22,8 +22,9 @@ from validation.common.study import Drawn, Study
 
 SIZES = (200, 1000, 10_000)
 PRICES = (0.005, 0.05, 0.5)
-EFFECTS = (0.0, 0.05, 0.1, 0.3, 0.6)
-FAMILIES = ("gaussian", "laplace")
+EFFECTS = (0.0, 0.1, 0.3, 0.6)
+RELEASED = (("gaussian", False), ("gaussian", True), ("laplace", False))
+"""Noise, and whether the number of rows is public."""
 MARGINS = (
     ((0.8, 0.2), (0.7, 0.3)),
     ((0.6, 0.3, 0.1), (0.4, 0.3, 0.2, 0.1)),
@@ -152,7 +153,7 @@ def summary(cell: Cell, drawn: Drawn) -> list[dict]:
 
 STUDY = Study(
     "association",
-    lambda: [Cell(*one) for one in product(populations(), SIZES, PRICES, FAMILIES, (False, True))],
+    lambda: [Cell(*one, *how) for *one, how in product(populations(), SIZES, PRICES, RELEASED)],
     draw, summary,
     (Rule("least coverage of 95% intervals: {part}", "coverage", split="quantity", quantities="cells",
           design="n 200 to 10,000, rho .005 to .5, Gaussian and Laplace, n public and private"),),

@@ -16,15 +16,26 @@ from dpinfer.distributions.rank_statistics import (
     TwoDistributions,
 )
 from dpinfer.distributions.ranks import best_leaves, best_sides
-from validation.common.leaves import DRAWS, LAWS, LEVELS, beyond_of, noise_at, rows_by_level, shares_of, size_rules
+from validation.common.leaves import (
+    DRAWS,
+    LAWS,
+    LEVELS,
+    REAL,
+    beyond_of,
+    noise_at,
+    rows_by_level,
+    shares_of,
+    size_rules,
+)
 from validation.common.outputs import scatter
 from validation.common.study import Drawn, Study
 
 Model = GroupRanks | TwoDistributions | SignedRanks | GivenDistribution | RankAssociation
 
 SIZES = (50, 1000, 100_000)
-PRICES = (dpi.PureDP(0.1), dpi.ZCDP(0.5), dpi.GDP(0.1), dpi.PureDP(1.0), dpi.ZCDP(0.005), dpi.GDP(1.0))
-"""In turns: the loud prices of all three measures, and the quiet ones."""
+PRICES = (dpi.PureDP(0.1), dpi.ZCDP(0.5), dpi.PureDP(1.0), dpi.ZCDP(0.005))
+"""In turns: with Laplace noise and with Gaussian noise, each loud at one of them. A GDP(mu) has the noise of a
+ZCDP(mu^2/2)."""
 
 NEIGHBORS = ("add_remove", "replace_one")
 
@@ -79,15 +90,21 @@ def _groups(n: int, test: str, ratio: int) -> tuple[int, ...]:
 
 
 def grid() -> list[Design]:
-    """Every design: each at the three loud or the three quiet prices, both relations in turns."""
+    """Every design: each at a loud and a quiet price, both relations in turns."""
     asked = [(test, n, law, ratio) for test in ("mannwhitneyu",) for n, law, ratio in product(SIZES, LAWS, (1, 20))]
     for place, (n, law) in enumerate(product(SIZES, LAWS)):
         asked += [(test, n, law, (1, 20)[place % 2]) for test in ("kruskal", "ks_2samp")]
         asked += [(test, n, law, 0) for test in ("wilcoxon", "ks_1samp", "spearmanr")]
+    asked += [
+        (test, n, law, 1)
+        for test in ("mannwhitneyu", "kruskal", "ks_2samp")
+        for n, law in zip(SIZES[:2] * 2, REAL, strict=True)
+    ]
+    asked += [(test, 1000, law, 0) for test in ("wilcoxon", "ks_1samp", "spearmanr") for law in REAL[:2]]
     found = []
     for place, (test, n, law, ratio) in enumerate(asked):
         sizes = (n,) if ratio == 0 else _groups(n, test, ratio)
-        for turn, price in enumerate(PRICES[(place // 3) % 2 :: 2]):
+        for turn, price in enumerate(PRICES[2 * ((place // 3) % 2) :][:2]):
             side = "greater" if test == "mannwhitneyu" and (place + turn) % 2 else "two-sided"
             found.append(Design(test, sizes, law, price, NEIGHBORS[(place + turn) % 2], side))
     return found
