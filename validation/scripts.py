@@ -29,6 +29,7 @@ _ORDER = {
     "tests": "binomtest_exact association mean_tests rank_sizes rank_power regression_tests chisquare_size "
     "chisquare_pvalues chisquare_power loglinear_coverage loglinear_size simultaneous_coverage",
     "duration": "survival_coverage survival_tests",
+    "experiments": "experiment_coverage",
     "people": "people_coverage",
     "selection": "selection_laws threshold_error quantile_split good_instances quantile_error quantile_coverage "
     "density_error cdf_band",
@@ -57,7 +58,7 @@ _COUNTS = {
     "cdf_band": (40, 5000, 500), "audit_table": (200, 20_000, 0), "audit_bugs": (600, 20_000, 0),
     "plan_accuracy": (20, 1000, 0),
     "plan_real": (20, 400, 0), "peers": (3, 100, 0), "laplace_average": (200, 3000, 500),
-    "people_coverage": (20, 5000, 250), "survival_coverage": (20, 5000, 250),
+    "people_coverage": (20, 5000, 250), "survival_coverage": (20, 5000, 250), "experiment_coverage": (20, 5000, 250),
     "ratios": (1, 15, 0), "growth": (1, 5, 0), "engines_speed": (1, 5, 0),
     **dict.fromkeys(("engines_memory", "engines_scale"), (1, 3, 0)),
 }  # fmt: skip

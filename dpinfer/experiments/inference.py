@@ -37,29 +37,13 @@ _HIDDEN = 3.0
 _SHRUNK = 0.5
 """Part of an adjustment below which it is said to be hidden."""
 
+_SPARE = 4
+"""Rows that an arm has to have besides one for each slope."""
+
 _COLLINEAR = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """Slopes of the outcome on covariates for R releases.
-
-    Attributes
-    ----------
-    slopes : ndarray (R, k)
-        In scaled units: what is taken off the outcome.
-    taken : ndarray (R, 2)
-        What fitting slopes to noise takes off the sum of squares in a cell of each arm, on average.
-    kept : ndarray (R,)
-        The least part of a slope, along any direction of the covariates, that noise leaves.
-    """
-
-    slopes: Array
-    taken: Array
-    kept: Array
-
-
-def lin_slopes(sums: MomentSums, shares: Array) -> Slopes:
+def lin_slopes(sums: MomentSums, shares: Array) -> tuple[Array, Array, Array]:
     """Combine the slopes within arms so that the difference in adjusted means is Lin's estimate.
 
     Parameters
@@ -68,6 +52,15 @@ def lin_slopes(sums: MomentSums, shares: Array) -> Slopes:
         Of cells (arms by strata), the outcome first among the columns; products within strata are pooled.
     shares : ndarray (R, 2)
         Shares of the arms.
+
+    Returns
+    -------
+    slopes : ndarray (R, k)
+        In scaled units: what is taken off the outcome.
+    taken : ndarray (R, 2)
+        What fitting slopes to noise takes off the sum of squares in a cell of each arm, on average.
+    kept : ndarray (R,)
+        The least part of a slope, along any direction of the covariates, that noise leaves.
 
     Notes
     -----
@@ -95,7 +88,7 @@ def lin_slopes(sums: MomentSums, shares: Array) -> Slopes:
     left = (np.eye(sums.columns - 1) - np.einsum("raij,rajk->rik", weighted, products)) @ common
     length = np.einsum("raii->ra", weighted) + np.einsum("rii->r", left)[:, None]
     taken = 2 * own * (1 + (slopes**2).sum(axis=1))[:, None] * np.maximum(length, 0.0)
-    return Slopes(slopes, taken, np.maximum(part.min(axis=(1, 2)), known.min(axis=1)))
+    return slopes, taken, np.maximum(part.min(axis=(1, 2)), known.min(axis=1))
 
 
 def _shrunk(matrices: Array, variance: float) -> tuple[Array, Array]:
@@ -147,7 +140,8 @@ class EffectInference(inference.Inference):
     shares : ndarray (R, 1, m) or None
         Shares of the variance that Laplace variables carry.
     few, blurred : ndarray of bool (R, 2 S)
-        Whether a cell may be empty for all that noise allows to tell, and whether its variance is mostly noise.
+        Whether a cell may have no rows for all that noise allows to tell, or too few for a variance and for slopes in
+        its arm; and whether its variance is mostly noise.
     hidden : ndarray of bool (R,)
         Whether noise hides the larger part of an adjustment.
     reach : float
@@ -199,10 +193,10 @@ class EffectInference(inference.Inference):
         """Warnings, from released numbers only."""
         few, blurred = ("; ".join(np.array(self.labels)[one[0]]) for one in (self.few, self.blurred))
         if few:
-            return (f"not determined: the effect; noise hides whether there is any row in {few}", *self.notes)
-        found = (
-            [f"the sampling error is itself mostly noise, and the interval wide for that: {blurred}"] if blurred else []
-        )
+            return (f"not determined: the effect; too few rows, or none for all that noise tells: {few}", *self.notes)
+        found = []
+        if blurred:
+            found.append(f"the sampling error is itself mostly noise, and the interval wide for that: {blurred}")
         if self.hidden[0]:
             found.append("noise hides how covariates vary within arms: the effect is adjusted for a part of that")
         return (*found, *self.notes)
@@ -246,12 +240,13 @@ def effects(sums: MomentSums, half: float, *, place: int = 0, adjust: bool = Fal
     weights, added, hidden = np.zeros((count, sums.columns)), np.zeros((count, 2)), np.zeros(count, dtype=bool)
     weights[:, place] = 1.0
     if adjust:
-        slopes = lin_slopes(sums, counts / counts.sum(axis=1, keepdims=True))
-        weights[:, 1:], added, hidden = -slopes.slopes, slopes.taken, slopes.kept < _SHRUNK
+        slopes, added, kept = lin_slopes(sums, counts / counts.sum(axis=1, keepdims=True))
+        weights[:, 1:], hidden = -slopes, kept < _SHRUNK
     one, scale = adjusted(sums, weights, added)
     arms = means(one, population=True)
     sizes, mean = arms.size.reshape(count, 2, -1), arms.value.reshape(count, 2, -1)
     rows, strata = sizes.sum(axis=2), sizes.sum(axis=1)
+    few = arms.few | ((sizes < 2) | (rows < covariates + _SPARE)[..., None]).reshape(arms.few.shape)
     share, apart = strata / strata.sum(axis=1, keepdims=True), mean[:, 1] - mean[:, 0]
     effect = (share * apart).sum(axis=1)
     # Slopes take degrees of freedom in their arm, and their error adds to the variance as the other arm's share of it:
@@ -274,7 +269,7 @@ def effects(sums: MomentSums, half: float, *, place: int = 0, adjust: bool = Fal
         noise=unit**2 * noise,
         df=np.clip(total**2 / np.maximum((cells**2 / arms.df[..., 0]).sum(axis=1), 1e-300), 1.0, 1e9),
         shares=np.sort(parts, axis=2)[..., -MOST_SHARES:] / total[:, None, None] if sums.laplace else None,
-        few=arms.few,
+        few=few,
         blurred=arms.blurred[..., 0],
         hidden=hidden,
         reach=2 * half,

@@ -13,18 +13,9 @@ from dpinfer.errors import NotProvedError, OptionError
 from dpinfer.experiments.inference import EffectInference, effects, spread_of
 from dpinfer.experiments.results import ExperimentResults
 from dpinfer.kernel.rows.cells import named_cells
+from dpinfer.procedures import options
 from dpinfer.procedures.cell_sums import SumPlan, SumsQuestion, check_summed, infer_sums
 from dpinfer.procedures.keywords import suggests
-from dpinfer.procedures.options import (
-    NUMERIC,
-    axes_of,
-    axis_name,
-    column_texts,
-    inferred,
-    measured,
-    told_where,
-    where_notes,
-)
 from dpinfer.procedures.procedure import context_of
 from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.columns import Category
@@ -40,8 +31,6 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
 
     Columns = str | Sequence[str]
-
-Method = Literal["auto", "difference", "adjusted"]
 
 _TREATMENT = "exactly two levels, control first: a Boolean, a Category of two, or a condition such as \"arm == 'new'\""
 
@@ -69,17 +58,19 @@ class Experiment(SumsQuestion):
 
     procedures: ClassVar[tuple[str, ...]] = ("experiment",)
 
-    outcome: str = measured("y", NUMERIC)
+    outcome: str = options.measured("y", options.NUMERIC)
     axes: tuple[Mapping[str, Any], ...] = ()
     covariates: tuple[str, ...] = ()
     where: str | None = None
-    method: Method = inferred("auto", one_of(("auto", "difference", "adjusted")))
+    method: Literal["auto", "difference", "adjusted"] = options.inferred(
+        "auto", one_of(("auto", "difference", "adjusted"))
+    )
 
     def check_options(self) -> None:
         """Refuse an adjustment for nothing, and a column that is named twice."""
         if self.method == "adjusted" and not self.covariates:
             raise OptionError("covariates", self.covariates, 'columns to adjust for, or method="difference"')
-        names = [self.outcome, *self.covariates, *map(axis_name, self.axes)]
+        names = [self.outcome, *self.covariates, *map(options.axis_name, self.axes)]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise OptionError(
@@ -94,7 +85,7 @@ class Experiment(SumsQuestion):
     @property
     def treatment(self) -> str:
         """What the treatment is called."""
-        return axis_name(self.axes[0])
+        return options.axis_name(self.axes[0])
 
     def columns(self, schema: Schema) -> tuple[str, ...]:
         """Return what is summed, in one spelling: outcome and covariates, of a Category all levels but the first."""
@@ -111,9 +102,13 @@ class Experiment(SumsQuestion):
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
         """Return the question in one line."""
-        within = ", ".join(map(axis_name, self.axes[1:]))
+        within = ", ".join(map(options.axis_name, self.axes[1:]))
         told = f"effect of {self.treatment} on {self.outcome}" + (f" within {within}" if within else "")
-        return told + (f", covariates {', '.join(self.covariates)}" if self.covariates else "") + told_where(self.where)
+        return (
+            told
+            + (f", covariates {', '.join(self.covariates)}" if self.covariates else "")
+            + options.told_where(self.where)
+        )
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
         """Refuse a treatment of other than two levels, and people with several rows."""
@@ -125,10 +120,8 @@ class Experiment(SumsQuestion):
 
     def describe(self, measured: Measurement) -> str:
         """Describe the sums, and the standard error that noise alone would give a difference of means."""
-        schema, cells = measured.context.schema, measured.rows.size
-        plan = self.plan(schema)
-        _, half = plan.scaled
-        each = float(np.sqrt(measured.law.variances[1])) * measured.steps[1] * half[0] * 2 * np.sqrt(cells)
+        half, noise = self.plan(measured.context.schema).scaled[1][0], measured.law.variances[1] * measured.rows.size
+        each = 2 * half * measured.steps[1] * float(np.sqrt(noise))
         told = "; ".join(f"{each / n:.3g} with {n:,} rows" for n in (1_000, 10_000, 100_000))
         return (
             f"{measured.describe()}\n"
@@ -154,7 +147,7 @@ class Experiment(SumsQuestion):
                  "nobs_is_public": means.inference.nobs_is_public}  # fmt: skip
         sums, half = plan.moment_sums(released.values, released.law, released.steps), plan.scaled[1].tolist()
         control, treated = plan.cells[0].labels
-        strata = ", ".join(map(axis_name, self.axes[1:]))
+        strata = ", ".join(map(options.axis_name, self.axes[1:]))
         return ExperimentResults(
             self._inferred(released, **known),
             found,
@@ -165,12 +158,13 @@ class Experiment(SumsQuestion):
                 *([f"Adjusted for {', '.join(self.covariates)} by slopes of their own in each arm (Lin 2013); no model "
                    "has to be right."] if self.adjusts else []),
                 *([f"Arms are compared within {strata}; strata are weighted by their rows."] if strata else []),
-                *where_notes(self.where),
+                *options.where_notes(self.where),
             ),
             means=means,
-            columns=self.columns(plan.schema)[1:],
-            compared=[(effects(sums, half[place], place=place, **known), half[place] * spread_of(sums, place))
-                      for place in range(1, sums.columns)],
+            compared={
+                name: (effects(sums, half[place], place=place, **known), half[place] * spread_of(sums, place))
+                for place, name in enumerate(self.columns(plan.schema)) if place
+            },
         )  # fmt: skip
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
@@ -269,7 +263,7 @@ def experiment(
     if method == "aipw":
         raise NotProvedError(_AIPW)
     require(is_text(treatment), "treatment", treatment, _TREATMENT)
-    axes = (*axes_of(treatment), *axes_of(strata))
+    axes = (*options.axes_of(treatment), *options.axes_of(strata))
     bare = is_list(covariates) and not len(covariates)
-    columns = () if bare else column_texts("covariates", covariates)
+    columns = () if bare else options.column_texts("covariates", covariates)
     return Experiment.asking(locals(), axes=axes, covariates=columns)

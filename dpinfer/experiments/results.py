@@ -13,7 +13,7 @@ from dpinfer.results.printing import column_labels, interval_labels
 from dpinfer.results.testing import check_alpha
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from matplotlib.axes import Axes
 
@@ -31,10 +31,8 @@ class ExperimentResults(PrivateResults):
         As in `PrivateResults`.
     means : DescriptionResults
         Means of outcome and covariates by arm and stratum.
-    columns : sequence of str
-        The covariates.
-    compared : sequence of (EffectInference, float)
-        Of each covariate: the difference in its means, and its standard deviation within arms.
+    compared : mapping of str to (EffectInference, float)
+        Of each covariate the difference in its means, and its standard deviation within arms.
     **labels
         As in `PrivateResults`.
 
@@ -50,12 +48,11 @@ class ExperimentResults(PrivateResults):
         release: AnyRelease,
         *,
         means: DescriptionResults,
-        columns: Sequence[str],
-        compared: Sequence[tuple[EffectInference, float]],
+        compared: Mapping[str, tuple[EffectInference, float]],
         **labels: Any,
     ) -> None:
         super().__init__(inference, release, **labels)
-        self.means, self._columns, self._compared = means, tuple(columns), tuple(compared)
+        self.means, self._compared = means, dict(compared)
 
     def __repr__(self) -> str:
         return f"<ExperimentResults: {self.model_name} of {self.response}>"
@@ -112,13 +109,13 @@ class ExperimentResults(PrivateResults):
         itself: of k covariates one in twenty is off by chance.
         """
         rows, one = [], np.eye(1)
-        for found, spread in self._compared:
+        for found, spread in self._compared.values():
             value, ends = found.params[0], found.intervals(one, check_alpha(alpha))[0]
             error, known = np.sqrt(found.cov_sampling + found.cov_noise).item(), np.isfinite(found.params[0] / spread)
             scaled = (value / spread, *(ends / spread)) if known else (np.nan, -np.inf, np.inf)
             rows.append((value, error, *ends, found.contrast_pvalues(one, np.zeros(1))[0], *scaled))
         names = ["difference", "std err", *interval_labels(alpha), "P>|t|", "standardised", "lower", "upper"]
-        return pd.DataFrame(rows, index=pd.Index(self._columns), columns=names)
+        return pd.DataFrame(rows, index=pd.Index(list(self._compared)), columns=names)
 
     def plot_balance(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
         """Plot standardised differences of the covariates with intervals.

@@ -219,3 +219,12 @@ def test_it_explains_plans_and_reports(tmp_path):
     assert 0 < planned.power["effect"] <= 1
     dpi.report(asked.fit(dpi.ZCDP(0.1)), tmp_path / "trial.html")
     assert "Lin 2013" in (tmp_path / "trial.html").read_text()
+
+
+def test_an_arm_of_too_few_rows_is_named_without_noise_too():
+    frame = pd.concat([FRAME[~FRAME["treated"]], FRAME[FRAME["treated"]].iloc[:5]])
+    plain = dpi.experiment("y", "treated", data(frame=frame)).fit(NO_NOISE)
+    assert plain.flags == ()
+    adjusted = dpi.experiment("y", "treated", data(frame=frame), covariates=COVARIATES).fit(NO_NOISE)
+    assert any("too few rows" in flag and "treated=True" in flag for flag in adjusted.flags)
+    assert np.isnan(adjusted.params["effect"])
