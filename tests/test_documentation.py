@@ -44,13 +44,20 @@ def test_there_are_docstring_examples_to_run():
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
 GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "source-examples"]
-CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "table-for-readers"]
+CASES = [
+    "wage-regression",
+    "returns-to-schooling",
+    "health-insurance-trial",
+    "logit-with-margins",
+    "table-for-readers",
+]
 METHODS = [
     "exponential-families",
     "tests",
     "loglinear",
     "instruments",
     "survival",
+    "experiments",
     "sample-aggregate",
     "bootstrap",
     "selection",
@@ -70,6 +77,7 @@ PRINTED = [
     "Private IV-2SLS Results",
     "Private quantiles of",
     "Private survival of",
+    "Private adjusted effect",
     "Private selection: most frequent",
     "Private chi-squared test",
     "Private two-sample t",

@@ -14,6 +14,7 @@ from validation.publish import (
     claims,
     comparisons,
     duration,
+    experiments,
     ordinary_path,
     rounds,
     selection,
@@ -25,7 +26,10 @@ from validation.publish import (
 )
 
 __all__ = ["SECTIONS"]
-PARTS = (claims, comparisons, duration, ordinary_path, rounds, selection, source_errors, speed, studies, tests, trusted)
+PARTS = (
+    claims, comparisons, duration, experiments, ordinary_path, rounds, selection, source_errors, speed, studies, tests,
+    trusted,
+)  # fmt: skip
 """Where sections are registered."""
 
 
