@@ -153,6 +153,12 @@ def test_means_by_arm_serve_and_other_releases_do_not():
         dpi.experiment("y", "arm", asked).infer()
 
 
+def test_releases_of_experiments_are_not_combined():
+    releases = [dpi.experiment("y", "arm", data()).measure(NO_NOISE) for _ in range(2)]
+    with pytest.raises(InferenceError, match="releases of experiment are not combined"):
+        dpi.combine(releases)
+
+
 def test_what_noise_hides_is_said():
     small = data(frame=FRAME.iloc[:60])
     results = dpi.experiment("y", "arm", small, covariates=["x"], strata="site").fit(dpi.ZCDP(0.005))
