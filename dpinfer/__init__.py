@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a type checker reads the names here; Python imports each fr
     from dpinfer.duration.question import survival
     from dpinfer.entry.codebooks import read_codebook, write_codebook
     from dpinfer.entry.question import bounds, quality
+    from dpinfer.experiments.question import experiment
     from dpinfer.families.distributions import Binomial, Family
     from dpinfer.families.question import expfam
     from dpinfer.kernel.data import PrivateData, PublicData
@@ -88,6 +89,7 @@ __all__ = [
     "coverage_study",
     "density",
     "errors",
+    "experiment",
     "expfam",
     "exponential_mechanism",
     "f_oneway",
@@ -149,6 +151,7 @@ _HOMES = {
     "duration.question": "survival",
     "entry.codebooks": "read_codebook write_codebook",
     "entry.question": "bounds quality",
+    "experiments.question": "experiment",
     "families.distributions": "Binomial Family",
     "families.question": "expfam",
     "kernel.data": "PrivateData PublicData",

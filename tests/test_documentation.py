@@ -52,6 +52,7 @@ CASES = [
     "logit-with-margins",
     "table-for-readers",
     "survey-table",
+    "health-insurance-trial",
 ]
 METHODS = [
     "exponential-families",
@@ -60,6 +61,7 @@ METHODS = [
     "instruments",
     "survival",
     "surveys",
+    "experiments",
     "sample-aggregate",
     "bootstrap",
     "selection",
@@ -81,6 +83,7 @@ PRINTED = [
     "Private quantiles of",
     "Private survival of",
     "Private survey mean of",
+    "Private adjusted effect",
     "Private selection: most frequent",
     "Private chi-squared test",
     "Private two-sample t",

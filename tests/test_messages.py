@@ -140,6 +140,7 @@ VALID = {
     "spearmanr": {"x": "x", "y": "y", "draws": 1000},
     "sample_aggregate": {"formula": "y ~ x", "model": sm.OLS, "blocks": 8, "bounds": (-9, 9), "n_jobs": 1},
     "summary_table": {"results": [OLS]},
+    "experiment": {"outcome": "x", "treatment": "b"},
     "survival": {"time": "x", "event": "b", "times": [2.0, 5.0]},
     "table": {"columns": "g"},
     "total": {"columns": "x"},

@@ -509,6 +509,10 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     names = [name for name, kept in zip(releases[0].names, noisy, strict=True) if kept]
     asked = read_question(merged)
     assert isinstance(asked, SumsQuestion)
+    if not hasattr(asked.described, "inference"):
+        raise InferenceError(
+            f"releases of {asked.procedure} are not combined: one release at the whole price serves better"
+        )
     found: DescriptionResults = asked.described.with_options({"inference": inference}).infer(merged)
     return CombinedResults(
         found.inference,

@@ -134,6 +134,7 @@ kde gaussian_kde KDEUnivariate: dpi.density("x", data)
 pearsonr corrcoef correlation: dpi.corr(["x", "y"], data)
 covariance: dpi.cov(["x", "y"], data)
 ttest t_test ttest_onesamp: dpi.ttest_1samp, ttest_ind or ttest_rel
+lm_lin difference_in_means TreatmentEffect treatment_effect ate rct AB ab_test: dpi.experiment("y", "treated", data)
 chi2 chisq_test chi2_test fisher_exact: dpi.chi2_contingency("a", "b", data)
 binom_test proportions_ztest prop_test: dpi.binomtest("x", data, p=0.5)
 min max minmax range: dpi.bounds("x", data), or dpi.quantile("x", data, q=[0.01, 0.99])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 METHODS = ("auto", "score", "wald", "simulated")
 
-_MOST_SHARES = 24
+MOST_SHARES = 24
 """Laplace variables of a combination that enter by their own law; the rest, the smallest, as normal."""
 
 
@@ -197,7 +197,7 @@ class MomentInference(inference.Inference):
         shares = None
         if self.estimates.laplace:
             shares = self._laplace_parts(contrasts) ** 2 / np.maximum(variance, 1e-300)[:, None]
-            shares = -np.sort(-shares, axis=1)[:, :_MOST_SHARES]
+            shares = -np.sort(-shares, axis=1)[:, :MOST_SHARES]
             shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
         return inference.Contrasts(contrasts @ self._value, np.sqrt(variance), df, shares, self._noise_sums(contrasts))
 

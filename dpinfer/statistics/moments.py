@@ -70,8 +70,8 @@ class MomentSums:
         Powers of each scaled column, and last of the weight, in each monomial.
     values : ndarray (R, G, d)
         Noisy sums of the monomials.
-    mixing : ndarray (d, m)
-        The monomials as combinations of the released sums of a cell.
+    mixing : ndarray (d, m) or (R, 1, d, m)
+        The monomials as combinations of the released sums of a cell; where these differ between releases, of each.
     variances : ndarray (m,)
         Noise variance of the released sums.
     laplace : bool
@@ -104,8 +104,8 @@ class MomentSums:
 
     @cached_property
     def noise(self) -> Array:
-        """Covariance of the noise in the monomials of a cell (d, d)."""
-        return (self.mixing * self.variances) @ self.mixing.T
+        """Covariance of the noise in the monomials of a cell (d, d), or (R, 1, d, d)."""
+        return (self.mixing * self.variances) @ np.swapaxes(self.mixing, -1, -2)
 
     @property
     def columns(self) -> int:
@@ -492,9 +492,9 @@ def totals(sums: MomentSums, *, population: bool, nobs: float | None, lower: flo
 def size_of(sums: MomentSums, least_ratio: float = FEW) -> Sizes:
     """Noisy size of each cell, raised to one standard deviation of its noise, and whether it may be empty."""
     bottom = sums.monomial()
-    noisy, error = sums.values[..., bottom], float(np.sqrt(sums.noise[bottom, bottom]))
-    least = max(error, 1e-6 if sums.weighted else 1.0)
-    return Sizes(np.maximum(noisy, least), noisy < max(least_ratio * error, least))
+    noisy, error = sums.values[..., bottom], np.sqrt(sums.noise[..., bottom, bottom])
+    least = np.maximum(error, 1e-6 if sums.weighted else 1.0)
+    return Sizes(np.maximum(noisy, least), noisy < np.maximum(least_ratio * error, least))
 
 
 def _ratios(sums: MomentSums, size: Array, lower: float) -> tuple[Array, Array, Array]:

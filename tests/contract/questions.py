@@ -76,6 +76,16 @@ SURVEYS = [
 """Questions of a survey design, whose releases are no goldens."""
 
 
+EXPERIMENTS = [
+    Ask("experiment", "experiment", {"outcome": "income", "treatment": "smokes", "covariates": ["age", "race"]},
+        tuple(PRICES), "add_remove", True, ()),
+    Ask("experiment in strata", "experiment",
+        {"outcome": "income", "treatment": "kids >= 2", "strata": "married", "where": "smokes == False"},
+        tuple(PRICES), "replace_one", False, ()),
+]  # fmt: skip
+"""Effects of treatments, whose releases are no goldens: they are those of means."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A public function with its keywords, a relation, a unit and a price."""
@@ -132,7 +142,7 @@ SECRET_WEIGHTS = ("gdp", "approx")
 def _chosen() -> list[Question]:
     """Take each question in every relation and unit, at its prices in turn."""
     found = []
-    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS, *SURVIVAL, *SURVEYS)):
+    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS, *SURVIVAL, *SURVEYS, *EXPERIMENTS)):
         secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
         prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]

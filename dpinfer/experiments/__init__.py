@@ -1,0 +1,1 @@
+"""Experiments: average treatment effects from noisy sums by arm."""
