@@ -85,7 +85,8 @@ class Description(MomentsQuestion):
         plan = self.plan(context.schema)
         lines = [
             measured.describe(),
-            "standard error from privacy noise alone, if rows were spread evenly over bounds and groups:",
+            "standard error from privacy noise alone, if values were uniform over their bounds and groups of equal "
+            "size:",
         ]
         sums = measured.rows.add(sample_batch(context.schema, _SAMPLE)) / measured.rows.units
         for rows in sizes_shown(context.nobs):

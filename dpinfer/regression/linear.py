@@ -58,15 +58,16 @@ _NEWTON_ONLY = {
     "ranges": 'nothing: it is an option of method="newton"',
     "groups": 'nothing: it is an option of method="newton"',
     "weights": f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}',
-    "cov_type": f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}',
+    "cov_type": f'"nonrobust": robust standard errors cannot be computed from cross-products; {INSTEAD["cov_type"]}',
 }
 
 SHARE = Allowed(
-    lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
+    lambda given: isinstance(given, int | float) and 0 <= given < 0.5,
+    "a share of the privacy budget from 0 to below 0.5",
 )
 _ASSUMED = (
-    "Standard errors are nonrobust: they assume a linear model whose errors have one variance. Cross-products hold "
-    "nothing to estimate robust ones from."
+    "Standard errors are nonrobust: they assume a linear model with homoskedastic errors. Robust ones cannot be "
+    "computed from cross-products."
 )
 FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
@@ -487,13 +488,13 @@ class OLS(OfFormula, Estimated):
         ratios = zip(expected_ratios(question, measured, sizes), sizes, strict=True)
         shown = ", ".join(f"{ratio - 1:.1%} at n = {size:,}" for ratio, size in ratios)
         heading = (
-            "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
-            "independent of the others (columns that are related, or use little of their bounds, carry more):"
+            "standard error from privacy noise alone, if columns were uniform over their bounds and\n"
+            "independent (more if they are correlated or use little of their declared range):"
         )
         told = (
             f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}\n"
-            "standard errors of slopes from sampling and noise together, over those from sampling alone, then about\n"
-            f"1 + {shown}"
+            "expected increase in standard errors of slopes due to privacy noise, under the same assumption: about\n"
+            f"{shown}"
         )
         advice = self._row_norm(measured, context.privacy)
         return told if advice is None else f"{told}\n{advice}"
@@ -549,7 +550,7 @@ class OLS(OfFormula, Estimated):
             notes.append(_ASSUMED)
         if held.row_norm is not None:
             notes.append(
-                f"Rows weigh less where the {held.norm.upper()} norm of their scaled regressors exceeds "
+                f"Rows are downweighted where the {held.norm.upper()} norm of their scaled regressors exceeds "
                 f"{held.row_norm:g}."
             )
         return PrivateResults(
@@ -624,5 +625,5 @@ def clamped_notes(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return notes, ()
     return notes, (
         f"at least about {share:.1%} of the rows were clamped to their declared bounds: estimates are of the clamped "
-        "values and may be biased, which no standard error here counts",
+        "values and may be biased; standard errors do not account for this clipping bias",
     )

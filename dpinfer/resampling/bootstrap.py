@@ -338,10 +338,10 @@ class Bootstrap(Procedure):
             f"{measured.describe()}\n"
             f"replicates   {self.replicates}: noise of one {one:.6g}, of their mean {mean:.6g}, which is "
             f"{mean / once:.4g} times that of a single release of the same sums at the same price\n"
-            f"balance      replicates tell a mean's sampling error well from {3 * one**2:,.0f} rows on, if values are "
-            "spread evenly over their bounds; with fewer rows take fewer replicates\n"
-            "instead      a direct procedure, where there is one (mean, total, proportion; ols by rounds, whose errors "
-            "are robust), knows its variance better: with few rows its intervals are much narrower"
+            f"balance      replicates estimate a mean's sampling error well from {3 * one**2:,.0f} rows on, if values "
+            "are uniform over their bounds; with fewer rows use fewer replicates\n"
+            "instead      a direct procedure, where there is one (mean, total, proportion; ols, whose standard errors "
+            "are robust), estimates its variance more precisely: with few rows its intervals are much narrower"
         )
 
     # Inference

@@ -260,8 +260,8 @@ _LEVELS = re.compile(r"(?<=[=\[])[^\[\],=]*(?=[\],]|$)")
 """A name in a term, but for that of a function; a level of a factor; one in the name of a coefficient or a group."""
 
 _NEIGHBORS = {
-    "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
-    "replace_one": "data sets are neighbours when one unit is replaced by another (replace_one)",
+    "add_remove": "Neighbouring data sets differ by adding or removing {one} (add_remove)",
+    "replace_one": "Neighbouring data sets differ by replacing {one} with another (replace_one)",
 }
 
 
@@ -372,18 +372,20 @@ def format_count(nobs: float | None, *, public: bool) -> str:
 
 
 def guarantee(release: AnyRelease) -> str:
-    """Return the whole guarantee as one sentence, or that there is none."""
-    neighbors = _NEIGHBORS[release.neighbors]
-    if release.unit != "one row":
+    """Return the whole guarantee in two sentences, or that there is none."""
+    one = "one row" if release.unit == "one row" else "one person"
+    neighbors = _NEIGHBORS[release.neighbors].format(one=one)
+    if release.unit != one:
         neighbors += (
-            f"; a unit is {release.unit} (further rows of a person were left out, and estimates are about those kept)"
+            f"; the privacy unit is {release.unit} (further rows of a person were dropped; estimates describe the "
+            "rows that were kept)"
         )
     if release.public:
         return (
             "Simulated from public data with the noise of "
-            f"{release.cost.describe()}: this is not a private release; {neighbors}."
+            f"{release.cost.describe()}: this is not a private release. {neighbors}."
         )
-    return f"Guarantee: {release.cost.describe()}; {neighbors}."
+    return f"Guarantee: {release.cost.describe()}. {neighbors}."
 
 
 def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
@@ -403,10 +405,11 @@ def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
         return ()
     most = f"{schema.rows_per_unit:,}"
     return (
-        f"a person may have {most} rows, and nothing was measured of how alike they are: sampling variances are "
-        f"multiplied by {most}, which is enough for any likeness and often too much (of a regression where errors "
-        "spread equally, as it is for independent rows); under add_remove bootstrap() weighs people as a whole: it "
-        "does without equal spread, and is sharper where sampling outweighs the noise",
+        f"a person may have {most} rows, and the correlation among them was not measured: sampling variances are "
+        f"multiplied by {most}, which is valid for any within-person correlation and often conservative (for a "
+        "regression it assumes homoskedastic errors, as with independent rows); under add_remove, bootstrap() "
+        "resamples whole people: it does not assume homoskedasticity, and is more precise where sampling error exceeds "
+        "the noise",
     )
 
 
@@ -427,8 +430,8 @@ def separate_flags(schema: Schema, groups: int, target: str) -> tuple[str, ...]:
     if schema.rows_per_unit == 1 or groups == 1 or target != "population":
         return ()
     return (
-        "a person may have rows in several groups, whose sampling errors are then related; this was not measured: "
-        "every group's own interval is right, a comparison of groups may not be",
+        "a person may have rows in several groups, whose sampling errors are then correlated; the correlation was not "
+        "measured: the interval of each group is valid, a comparison of groups may not be",
     )
 
 
@@ -449,6 +452,6 @@ def refuse_dependent_rows(schema: Schema, what: str, instead: str) -> None:
     """
     if schema.rows_per_unit > 1:
         raise NotProvedError(
-            f"{what} takes rows as independent, and a person may have {schema.rows_per_unit:,} of them; {instead}, or "
+            f"{what} assumes independent rows, and a person may have {schema.rows_per_unit:,} of them; {instead}, or "
             "max_rows=1"
         )

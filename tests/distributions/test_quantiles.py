@@ -147,7 +147,7 @@ def test_a_question_does_nothing_until_it_is_measured():
         text = ask(data=data).explain(dpi.ZCDP(0.1))
         assert "a count below a value carries noise of standard deviation" in text
         assert ("choice       a chosen quantile misses its rank" in text) == ("exponential mechanism" in text)
-        assert "a row of it is counted once in each of" in ask().explain(dpi.PureDP(1.0), schema=SCHEMA)
+        assert "each of its rows is counted once in each of" in ask().explain(dpi.PureDP(1.0), schema=SCHEMA)
     assert unspent(data)
 
 
@@ -228,8 +228,8 @@ def test_explaining_the_other_relation_knows_no_number_of_rows():
     rows = pd.DataFrame({"x": np.arange(50.0)})
     data = dpi.PublicData(rows, schema, rng=np.random.default_rng(1), neighbors="replace_one")
     question, price = dpi.median("x", data), dpi.PureDP(0.5)
-    assert "(0.9 of the price)" in str(question.explain(price))
-    assert "(0.25 of the price)" in str(question.explain(price, neighbors="add_remove"))
+    assert "(90% of the privacy budget)" in str(question.explain(price))
+    assert "(25% of the privacy budget)" in str(question.explain(price, neighbors="add_remove"))
 
 
 @pytest.mark.parametrize("price", [dpi.PureDP(0.1), dpi.ZCDP(0.005), dpi.GDP(0.05), dpi.ApproxDP(0.1, 1e-6)], ids=str)

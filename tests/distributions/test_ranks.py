@@ -195,7 +195,7 @@ def test_people_with_several_rows_are_refused():
     frame = rows().assign(person=np.arange(N) // 2)
     several = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(1), id="person", max_rows=2)
     for ask in ASKED.values():
-        with pytest.raises(NotProvedError, match="takes rows as independent"):
+        with pytest.raises(NotProvedError, match="assumes independent rows"):
             ask(several)
 
 

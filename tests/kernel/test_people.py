@@ -371,7 +371,7 @@ persons = st.lists(st.fixed_dictionaries({n: st.sampled_from(v) for n, v in LATT
 )
 def test_no_person_moves_the_sums_by_more_than_is_paid_for(name, noise, neighbors, others, person, another, most):
     measurement = measured(name, noise, neighbors, most)
-    assert "one person, told apart by" in measurement.describe()
+    assert "one person, identified by" in measurement.describe()
     one = [{**cells, "id": "gone"} for cells in person]
     before = integers(measurement, whole_frame([*others, *one]))
     replaced = [{**cells, "id": "new"} for cells in another] if neighbors == "replace_one" else []

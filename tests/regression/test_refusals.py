@@ -125,7 +125,7 @@ NO_LOG = [{"family": None, "offset": "u"}, {"family": FAMILIES.Binomial(), "expo
         ({"family": FAMILIES.Gaussian(FAMILIES.links.Log())}, NotProvedError, ("Gaussian() with link Log",)),
         ({"family": FAMILIES.NegativeBinomial(alpha=1e9)}, OptionError, ("alpha", "between 1e-06 and 100")),
         *ALPHA,
-        *((options, NotProvedError, ("logarithmic",)) for options in NO_LOG),
+        *((options, NotProvedError, ("log link",)) for options in NO_LOG),
     ],
 )
 def test_families(study, options, error, words):

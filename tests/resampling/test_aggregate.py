@@ -276,12 +276,12 @@ def test_the_price_is_divided_whole(unit, blocks):
 def test_a_small_price_falls_back_to_the_region_and_says_so():
     question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=(-4, 4), blocks=40)
     small, large = dpi.ZCDP(1e-4), dpi.ZCDP(5)
-    assert "does not suffice to locate" in question.explain(small)
-    assert "does not suffice" not in question.explain(large)
+    assert "is too small to locate" in question.explain(small)
+    assert "is too small" not in question.explain(large)
     assert "bounded by the declared region" in question.fit(small).notes[0]
     assert "winsorised around" in question.fit(large).notes[0]
     asked = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=(-4, 4), blocks=40, aggregator="mean")
-    assert "does not suffice" not in asked.explain(small)
+    assert "is too small" not in asked.explain(small)
     assert asked.measurement(small).law == question.measurement(small).law
 
 
@@ -513,7 +513,7 @@ def test_a_damaged_number_of_blocks_is_refused():
 
 def test_explain_tells_of_several_numbers_of_rows_where_none_is_public():
     told = counted(private()).explain(dpi.ZCDP(0.5))
-    assert "as many as a noisy count of rows asks for (0.02 of the price)" in told
+    assert "chosen from a noisy count of rows (0.02 of the privacy budget)" in told
     assert "n = 1,000: 16 blocks" in told
     assert "(Intercept, x) within 4 of 0" in told
     assert "secret blocks" in told

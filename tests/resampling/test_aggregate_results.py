@@ -86,7 +86,7 @@ def test_the_summary_says_what_was_done():
         "Sample and aggregate: the mean over 60 secret blocks",
         "each corrected for bias by its halves",
         "Intercept in [-4, 4]; x in [-3, 3]",
-        "sampling and privacy noise both count",
+        "sampling error and privacy noise",
     ):
         assert words in text, words
 
@@ -223,7 +223,7 @@ def test_lost_blocks_give_unbounded_intervals():
     assert np.isinf(results.conf_int()).all(axis=None)
     assert (results.pvalues == 1).all()
     assert "about 50% of the blocks" in str(results.flags)
-    assert "An infinite end" in " ".join(str(results.summary()).split())
+    assert "An infinite limit" in " ".join(str(results.summary()).split())
     assert "inf" in results.to_html()
 
 

@@ -484,7 +484,7 @@ def test_columns_that_cannot_be_bounded_are_refused(error, message, asked):
 def test_it_is_explained_before_it_costs():
     data = private()
     text = bootstrap(["x", "y"], data, replicates=20).explain(PRICE)
-    for words in ("3 sums of features, 20 times", "add_remove", "one unit adds", "reads        x, y", "1-GDP"):
+    for words in ("3 sums of features, 20 times", "add_remove", "adding one unit", "reads        x, y", "1-GDP"):
         assert words in text
     found = re.search(r"replicates +20: noise of one ([\d.]+), of their mean ([\d.]+), which is ([\d.]+) times", text)
     one, mean, times = map(float, found.groups())
@@ -495,7 +495,7 @@ def test_it_is_explained_before_it_costs():
     assert len(data.ledger.charges()) == 0
     again = bootstrap(["x", "y"], replicates=20).explain(PRICE, schema=SCHEMA, neighbors="add_remove")
     assert again == text
-    assert "replacing one unit moves" in in_pairs("y ~ x").explain(dpi.ZCDP(0.1))
+    assert "replacing one unit at weight 1" in in_pairs("y ~ x").explain(dpi.ZCDP(0.1))
 
 
 def test_columns_may_be_listed_beside_a_formula():
