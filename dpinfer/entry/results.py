@@ -199,7 +199,9 @@ class QualityResults(CellCountResults):
         if found.lost:
             noisy = found.public is None
             lost = "The number of rows itself is lost in noise" if noisy else "All rows together are within noise"
-            silence = f"{lost}: nothing can be said of the cells. Ask for fewer columns, or at a higher price."
+            silence = (
+                f"{lost}: nothing can be said about the cells. Ask for fewer columns, or use a larger privacy budget."
+            )
         return cells, left, reading, self.advice or (silence,)
 
     def __repr__(self) -> str:
@@ -268,7 +270,7 @@ class BoundsResults(CellCountResults):
     @property
     def flags(self) -> tuple[str, ...]:
         """One sentence for each column whose bounds are not determined."""
-        right = "pay more, or declare bounds from public knowledge"
+        right = "use a larger privacy budget, or declare bounds from public knowledge"
         return tuple(f"{name}: not determined; no octave is beyond noise: {right}." for name in self._missing)
 
     @property

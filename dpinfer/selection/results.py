@@ -262,7 +262,7 @@ class ThresholdResults(Shown):
         if self.reached < len(self.labels):
             last = ("first", "second", "third")[self.most - 1] if self.most <= 3 else f"{self.most:,}th"
             paid = "One answer was" if self.most == 1 else f"All {count(self.most)} answers were"
-            notes.append(f"Queries after the {last} above have no answer. {paid} paid for in advance.")
+            notes.append(f"Queries after the {last} above have no answer. {paid} charged in advance.")
         notes += [*column_notes(self.release), *charge_notes(self.release)]
         cells = [[number(one), answer, near] for one, answer in zip(self.thresholds, self.answers, strict=True)]
         table = cell_table(cells, ["threshold", "answer", "clear from"], list(map(str, self.labels)))

@@ -362,7 +362,9 @@ def _answered(
     if "n" in missing and (len(missing) > 1 or not wanted):
         n, missing = _rows(outlook, nobs, None), [one for one in missing if one != "n"]
     if len(missing) == 1 and not wanted:
-        raise OptionError("privacy", None, "a price, or a target such as width={...}: two of the three are needed")
+        raise OptionError(
+            "privacy", None, "privacy parameters, or a target such as width={...}: two of the three are needed"
+        )
     if n is not None:
         n = _rows(outlook, nobs, n)
     start = int(min(max(outlook.rows_behind or START, outlook.least), outlook.most))
@@ -373,7 +375,7 @@ def _answered(
     found, alone = outlook.at(n, privacy, depth="answer"), _alone(outlook, n)
     notes = _notes(outlook, found, targets, alone)
     if (solved == "privacy" and amount_of(privacy) <= PRICES[0]) or (solved == "n" and n <= outlook.least):
-        notes.append("This is the least that is looked at: less may do.")
+        notes.append("This is the smallest value searched: less may be enough.")
     frame = _frame(found, alone, targets)
     words = outlook.about, question.procedure.text(question.schema), tuple(notes)
     return Plan(n, privacy, solved, frame, found.alpha, assurance, question.neighbors, *words, outlook, targets)
@@ -384,7 +386,9 @@ def _rows(outlook: Outlook, nobs: int | None, n: Any) -> int:
     if n is None:
         known = nobs if nobs is not None else outlook.rows_behind
         if known is None:
-            raise OptionError("n", None, "a number of rows, a price or a target: only one of the three is solved")
+            raise OptionError(
+                "n", None, "a number of rows, privacy parameters or a target: only one of the three is solved"
+            )
         n = max(round(known), 1)
     if not (is_whole(n) and outlook.least <= n <= outlook.most):
         raise OptionError("n", n, f"a whole number from {outlook.least} to {outlook.most:,}")
@@ -437,9 +441,9 @@ def _solved(outlook: Outlook, n: Any, privacy: Any, start: int, targets: Targets
         if found is not None:
             found = int(found) if rows else with_amount(kind, three_digits_up(found))
     if found is None:
-        reached = f"{outlook.most:,} rows reach at {privacy}: pay more"
+        reached = f"{outlook.most:,} rows reach at {privacy}: use a larger privacy budget"
         if not rows:
-            reached = f"some price in {unit_of(kind)} reaches at n = {n:,}: take more rows"
+            reached = f"some {unit_of(kind)} reaches at n = {n:,}: use more rows"
         raise targets.unreached(f"a target that {reached}, or ask for less")
     return (found, privacy) if rows else (n, found)
 
@@ -457,7 +461,7 @@ def _no_price(outlook: Outlook, n: int, targets: Targets, alone: Forecast) -> Op
     least = None if found is None else int(np.ceil(three_digits_up(found)))
     enough = "no number of rows that can be planned" if least is None else f"at least {least:,} rows"
     right = (
-        f"a target that sampling allows: no price helps, because n = {n:,} is too small. Without any noise "
+        f"a target that sampling allows: no privacy budget helps, because n = {n:,} is too small. Without any noise "
         f"{name} is {value:.4g}; {enough} would do"
     )
     return targets.unreached(right, name, term)

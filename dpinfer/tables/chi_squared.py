@@ -327,7 +327,7 @@ class ChiSquare(CountsQuestion):
                 raise OptionError("column", axis.name, "a column of two levels or more: with one there is no test")
         if laplace and self.null == "asymptotic":
             raise NotProvedError(
-                "null='asymptotic' needs Gaussian noise: under a PureDP price the noise is Laplace, and the limit is "
+                "null='asymptotic' needs Gaussian noise: under PureDP the noise is Laplace, and the limit is "
                 "not chi-squared; use null='simulated'"
             )
         if len(axes) == 1:

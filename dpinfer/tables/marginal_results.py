@@ -109,7 +109,7 @@ class MarginalTables:
         """
         family = self.release.law.family
         if family not in ("gaussian", "laplace") or (family == "laplace") != self._pure:
-            raise ReleaseFormatError("law: the noise of marginals is Gaussian, and Laplace at a PureDP price")
+            raise ReleaseFormatError("law: the noise of marginals is Gaussian, or Laplace under PureDP")
 
     def subset(self, columns: Sequence[str]) -> Subset:
         """Places of columns, in the order given.

@@ -196,7 +196,7 @@ def test_choices_are_refused_where_errors_of_floats_would_count():
         choice = asked.measurement(dpi.PureDP(1.001 * least), schema=schema, neighbors=neighbors).stages[0]
         assert choice.law.family == "gumbel"
         assert 0.99 * 2**22 <= choice.law.scales[0] * choice.steps[0] <= 2**22
-        with pytest.raises(PrivacyUnitError, match="too small a price"):
+        with pytest.raises(PrivacyUnitError, match="is too small to choose"):
             asked.measurement(dpi.PureDP(0.999 * least), schema=schema, neighbors=neighbors)
 
 

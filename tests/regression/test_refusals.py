@@ -88,7 +88,7 @@ def test_formulas_options_and_prices(study, name):
     for price in (dpi.ZCDP(1e-300), dpi.ZCDP(1e-12), dpi.GDP(1e-200)):
         ledger = dpi.Ledger.in_memory(type(price)(1.0))
         rows = dpi.PrivateData(SCHEMA.sample(10, np.random.default_rng(1)), SCHEMA, ledger)
-        refused((rows, ledger), PrivacyUnitError, ask(), "ask for a larger share of the budget", price=price)
+        refused((rows, ledger), PrivacyUnitError, ask(), "use a larger privacy budget", price=price)
     refused(study, PrivacyUnitError, ask(), "less noise than can be drawn", price=dpi.PureDP(1e5))
 
 

@@ -370,7 +370,7 @@ REPLACED = {"neighbors": "replace_one"}
         ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "double_or_nothing", ('use weights="paired"', "1.414 times the noise")),
         ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "double_or_nothing", ("GDP(mu=0.4472) or ApproxDP(epsilon=1.994,",)),
         ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "poisson", ("6 times costs 36 times as much",)),
-        ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "public", ('at a price in ZCDP weights="paired"',)),
+        ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "public", ('weights="paired" under ZCDP',)),
         ((dpi.ZCDP(9.0), {}), PRICE, "double_or_nothing", ("bootstraps with weights in pairs",)),
         ((dpi.PureDP(1.0), {}), dpi.PureDP(0.5), "paired", ("no PureDP guarantee", "PureDP(epsilon=0.5)")),
         ((PRICE, REPLACED), PRICE, "double_or_nothing", ("proved for add_remove", 'use weights="public"')),

@@ -390,7 +390,7 @@ def test_several_questions_are_of_one_kind_of_data_and_share_by_medians():
 
 
 def test_an_answer_says_what_its_releases_do_not_tell():
-    with pytest.raises(OptionError, match=r"width='y: 1e-07'.*pay more"):
+    with pytest.raises(OptionError, match=r"width='y: 1e-07'.*use a larger privacy budget"):
         asked(dpi.mean("y"), privacy=PRICE, width=1e-7)
     rare = asked(dpi.mean("y"), n=1000, power={"y": (0.1, 0.9999999)})
     assert any("not quite what was asked for" in note for note in rare.notes)
