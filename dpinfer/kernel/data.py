@@ -190,7 +190,7 @@ class Rows(stage.Data):
 
 
 class PrivateData(Rows):
-    """Confidential rows, which are read only by measurements that are paid for from a budget.
+    """Confidential rows, read only by measurements that are charged to a privacy budget.
 
     Parameters
     ----------

@@ -508,7 +508,7 @@ def linear_inference(
     Raises
     ------
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
     """
     sums, _ = release_matrices(release, problem.design.shape[1])
     ((_, found),) = _fitted(problem, sums[None], names, levels)

@@ -220,7 +220,7 @@ def summary_table(
     Raises
     ------
     OptionError
-        If there are no results, one is of another kind or lacks what is to be shown, or an option has no such value.
+        If there are no results, one is of another kind or lacks what is to be shown, or an argument is invalid.
 
     Notes
     -----

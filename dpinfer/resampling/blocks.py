@@ -110,7 +110,8 @@ def small_blocks(
     held, wanted = max(nobs, 0.0) / blocks, block_size(max(nobs, 1.0), size, halves=halves)
     return (
         f"a block holds about {held:,.0f} rows for {size} parameter{'s' if size > 1 else ''}: the bias of its "
-        f"estimates, which more blocks do not average out, may not be small (about {wanted:,.0f} rows are advised)",
+        f"estimates, which averaging over blocks does not remove, may not be small (about {wanted:,.0f} rows are "
+        "recommended)",
     )
 
 

@@ -286,7 +286,10 @@ def edge_warnings(found: AggregateInference, region: Region) -> tuple[str, ...]:
     if not near:
         return ()
     listed = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
-    return (f"blocks differ so much that some must lie beyond the declared region of {listed}: declare a wider one",)
+    return (
+        f"blocks vary so much that some estimates must lie outside the declared region of {listed}: declare a wider "
+        "one",
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -686,6 +686,6 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame, alpha: float, *, tes
         "noise.",
         *(note for note in method_notes(results, ends) if tested or "coef / std err" not in note),
     ]
-    notes = [" ".join([printing.guarantee(release), *printing.charge_notes(release)]), " ".join(reading)]
+    notes = [printing.guarantee_note(release), " ".join(reading)]
     own = " ".join([*printing.column_notes(release), *results.notes])
     return [*notes, own] if own else notes

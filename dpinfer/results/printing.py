@@ -388,6 +388,11 @@ def guarantee(release: AnyRelease) -> str:
     return f"Guarantee: {release.cost.describe()}. {neighbors}."
 
 
+def guarantee_note(release: AnyRelease) -> str:
+    """Return the whole guarantee with the charges of the release in the ledger, as the first note of a table."""
+    return " ".join([guarantee(release), *charge_notes(release)])
+
+
 def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
     """Say that sampling variances count the rows of a person as alike.
 

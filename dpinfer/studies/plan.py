@@ -91,7 +91,7 @@ def plan(
     seed: int = 0,
     progress: bool | None = True,
 ) -> Plan | SharedPlan:
-    """Plan a question before it is paid for: of rows, price and precision, the one that is missing.
+    """Plan a question before any budget is spent: solve for rows, privacy parameters or precision.
 
     Nothing is charged, and no confidential row is read, even where the question is bound to data.
 
@@ -122,7 +122,7 @@ def plan(
     assurance : float
         Probability with which widths are to be reached: .5 asks for their median.
     pilot : optional
-        The population: a `Release` of the question that is already paid for; `PublicData` or a frame of similar public
+        The population: a `Release` of the question, already charged; `PublicData` or a frame of similar public
         rows, drawn from with replacement; or a function ``generate(rng, n)``. By default the schema's uniform
         population, which the answer says; a test needs a pilot, for its hypothesis may hold there. Of a test also what
         is true, as `power` takes it.
@@ -488,28 +488,33 @@ def _notes(outlook: Outlook, found: Forecast, targets: Targets, alone: Forecast 
     """Say how it was computed, and which of what was asked for these releases do not tell, or miss."""
     notes = []
     if outlook.about.startswith("uniform"):
-        notes.append("No pilot: real columns are seldom uniform, and seldom independent. Give pilot= what is known.")
+        notes.append(
+            "No pilot: this assumes uniform, independent columns, which real ones seldom are. Use pilot= for what is "
+            "known."
+        )
     if isinstance(outlook, Tested):
-        notes.append("Power against the population, by the same study as dpinfer.power.")
+        notes.append("Power at the population's values, by the same study as dpinfer.power.")
     else:
         if isinstance(outlook, Summed | Fitted):
             how = "sums of data sets" if isinstance(outlook, Summed) else "fits of data sets"
             notes.append(f"Simulated: {len(found.params):,} {how}, with noise of the kernel's scale.")
         if not found.counted:
-            notes.append("Errors and powers are by the standard errors that the inference states.")
+            notes.append("Errors and powers use the standard errors of the inference.")
         if isinstance(outlook.pilot, ReleasePilot):
-            notes.append("The noise of the pilot release is in what it says of the population.")
+            notes.append("The pilot release describes the population with its noise included.")
         unbounded = [name for name, width in zip(found.names, found.width(), strict=True) if not np.isfinite(width)]
         if unbounded:
             notes.append(f"Unbounded intervals in most releases: {', '.join(unbounded[:5])}.")
         if targets.assurance != 0.5 and not found.sampled and not np.isnan(found.center).all():
             notes.append(
-                "A release as pilot has no samples to draw: assurance is of its noise at most, not of sampling."
+                "A pilot release has no samples to draw from: assurance accounts for noise at most, not for sampling."
             )
     gaps = targets.gaps(found, alone)
     if max([-np.inf, *gaps.values()]) > _MISSED:
         name, term = max(gaps, key=lambda key: gaps[key])
-        notes.append(f"The {name} of {term} is not quite what was asked for: so many releases cannot tell it closer.")
+        notes.append(
+            f"The {name} of {term} is not quite what was asked for, within the Monte Carlo error of these releases."
+        )
     return notes
 
 

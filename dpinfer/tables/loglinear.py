@@ -213,8 +213,8 @@ class LogLinear(CountsQuestion):
         factors = CellTable.of(self.plan(measured.context.schema).cells).schema
         return (
             f"{measured.describe()}\nnoise on each of the {cells} counts: standard deviation {spread:.4g} rows, for "
-            f"{len(one_sided(self.formula, factors).columns)} coefficients. What a term tells apart by fewer rows than "
-            "that stays undetermined."
+            f"{len(one_sided(self.formula, factors).columns)} coefficients. Terms that depend on smaller differences "
+            "between counts are not identified."
         )
 
     # What is inferred

@@ -145,7 +145,7 @@ def test_a_question_does_nothing_until_it_is_measured():
     data = guarded()
     for ask in KINDS.values():
         text = ask(data=data).explain(dpi.ZCDP(0.1))
-        assert "a count below a value carries noise of standard deviation" in text
+        assert "the noise of a rank has standard deviation" in text
         assert ("choice       a chosen quantile misses its rank" in text) == ("exponential mechanism" in text)
         assert "each of its rows is counted once in each of" in ask().explain(dpi.PureDP(1.0), schema=SCHEMA)
     assert unspent(data)
@@ -156,7 +156,7 @@ def test_the_noise_that_is_explained_is_the_largest_of_the_tree():
     data = dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(0))
     tree = dpi.cdf("x", data, resolution=64).fit(dpi.ZCDP(0.05)).trees[0]
     largest = np.sqrt(tree.noise_variance(0.5).max())
-    assert f"standard deviation {largest:.4g} rows" in text
+    assert f"standard deviation at most {largest:.4g} rows" in text
 
 
 # What is refused
@@ -253,4 +253,4 @@ def test_where_noise_hides_the_rows_the_reader_is_told():
     data = dpi.PublicData(plain(1), SCHEMA, rng=np.random.default_rng(4))
     for kind in ("a median", "quantiles of a tree", "quantiles that are chosen"):
         flags = KINDS[kind](data=data).fit(dpi.GDP(0.2)).flags
-        assert "privacy noise hides how many rows there are" in str(flags)
+        assert "privacy noise dominates the number of rows" in str(flags)

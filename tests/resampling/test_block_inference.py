@@ -275,7 +275,7 @@ def noisy(rng, v, *, noise, products, counts, noise_count, laplace):
 def test_of_a_hundred_clean_runs_at_most_one_has_a_message_on_blocks(laplace, size, spread):
     """2,000 runs with all that messages are about at the limit from which they are true.
 
-    The centre is where an estimate counts as near the bounds, so many blocks failed and were moved as are tolerated, and
+    The centre is where an estimate is near the bounds, as many blocks failed and were moved as are tolerated, and
     the region ends 2.5 standard deviations of a block away. At most 1% of runs may have a message; 34 of 2,000 are
     more with probability 0.002.
     """
