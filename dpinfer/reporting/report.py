@@ -20,7 +20,7 @@ from dpinfer.display.report import Report, Reported, Table, count, listed
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.ledger import Ledger, ledger_facts
 from dpinfer.release.release import Release, release_report
-from dpinfer.reporting.methods import Citations, methods_paragraphs, totals, unprotected
+from dpinfer.reporting.methods import methods_paragraphs, totals, unprotected
 from dpinfer.reporting.page import (
     Block,
     Entry,
@@ -34,6 +34,7 @@ from dpinfer.reporting.page import (
     paragraph,
     tables,
 )
+from dpinfer.results.citing import Citations
 from dpinfer.results.printing import title_guarantee
 from dpinfer.schema.schema import schema_report
 from dpinfer.writing import check_writable, write_whole

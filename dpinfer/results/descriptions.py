@@ -410,6 +410,8 @@ class CombinedResults(DescriptionResults):
         Release and quantity of each measured value.
     """
 
+    _estimated_as = "combined"
+
     def __init__(
         self,
         inference: Inference,

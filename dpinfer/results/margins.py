@@ -309,6 +309,8 @@ class MarginalEffects(printing.Exported):
     the method's length and its infinite ends. P-values are those of the same combination.
     """
 
+    _estimated_as = "margeff"
+
     def __init__(
         self,
         results: PrivateEstimates,

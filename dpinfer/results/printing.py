@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from statsmodels.iolib.summary import Summary, forg
@@ -228,6 +228,9 @@ class _Summarised(Protocol):
 class Shown:
     """Results whose summary a notebook shows."""
 
+    _estimated_as: ClassVar[str] = ""
+    """How `dpinfer.results.citing` knows their estimates, where the question of the release does not say it."""
+
     def _report(self: Any) -> Report:
         """Return what is shown: the summary."""
         report: Report = self.summary()._report()
@@ -252,6 +255,29 @@ class Exported(Shown):
     def to_markdown(self: _Summarised, alpha: float = 0.05) -> str:
         """Return ``summary(alpha=alpha)`` as markdown."""
         return self.summary(alpha=alpha).as_markdown()
+
+    def cite(self: Any) -> str:
+        """Return BibTeX entries for the package and for the methods that these results used.
+
+        Returns
+        -------
+        str
+            The package first, then by key: the privacy measure, the noise, the estimate and the inference.
+            `dpinfer.report` cites the same works in a methods section.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import dpinfer as dpi
+        >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+        >>> rng = np.random.default_rng(1)
+        >>> results = dpi.mean("age", dpi.PublicData(schema.sample(100, rng), schema, rng=rng)).fit(dpi.ZCDP(1))
+        >>> [line for line in results.cite().splitlines() if line.startswith("@")][:3]
+        ['@software{dpinfer,', '@inproceedings{bun2016,', '@inproceedings{canonne2020,']
+        """
+        from dpinfer.results.citing import bibtex  # noqa: PLC0415  (it reads a file, and knows tests)
+
+        return bibtex(self)
 
 
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w.(])")

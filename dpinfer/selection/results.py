@@ -15,6 +15,7 @@ from dpinfer.display.report import count, number
 from dpinfer.errors import OptionError
 from dpinfer.results.drawing import MARKED, given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.printing import (
+    Exported,
     PrivateSummary,
     Shown,
     cell_table,
@@ -54,6 +55,8 @@ class SelectionResults(Shown):
     response : str
         What was chosen, in words.
     """
+
+    cite = Exported.cite
 
     selected: Label
     candidates: tuple[Label, ...]
@@ -159,6 +162,8 @@ class ThresholdResults(Shown):
     response : str
         What was asked, in words.
     """
+
+    cite = Exported.cite
 
     labels: tuple[Label, ...]
     thresholds: tuple[int | float, ...]

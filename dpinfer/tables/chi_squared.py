@@ -573,6 +573,8 @@ class ChiSquareResults(TestResults):
         Whether the second column that was named comes first in ``index``, because its margin is fixed.
     """
 
+    _estimated_as = "chi2"
+
     model: CountModel = field(kw_only=True)
     values: Array = field(kw_only=True)
     index: pd.Index = field(kw_only=True)

@@ -413,6 +413,8 @@ class LogLinearResults(PrivateResults):
     exclude : str, optional
     """
 
+    _estimated_as = "loglinear"
+
     def __init__(
         self,
         inference: LogLinearInference,
@@ -742,6 +744,8 @@ class LogLinearTestResults(TestResults):
     observed, expected : Series (d,)
         Noisy counts, and those that the hypothesis expects.
     """
+
+    _estimated_as = "loglinear"
 
     observed: pd.Series = field(kw_only=True)
     expected: pd.Series = field(kw_only=True)
