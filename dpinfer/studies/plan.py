@@ -657,7 +657,7 @@ class Plan(Reported):
         facts = (
             ("question", self.text),
             ("rows", f"{self.n:,}{rows}"),
-            ("price", f"{self.privacy}{price}: {self.privacy.describe()}"),
+            ("privacy", f"{self.privacy}{price}: {self.privacy.describe()}"),
             ("neighbours", self.neighbors),
             ("population", self.population),
         )

@@ -1,6 +1,7 @@
 """What the methods section says, and what it cites."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +84,7 @@ def test_every_reference_has_the_fields_of_its_kind():
         assert all(author.endswith(".") for author in one["author"].split(" and ")), key
 
 
+ROOT = Path(__file__).parents[2]
 SCHEMA = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1), b=dpi.Boolean(), c=dpi.Boolean())
 CITED = [
     (lambda data: dpi.ols("y ~ x", data).fit(dpi.ZCDP(1)), {"bun2016", "canonne2020", "white1980", "avella2023"}),
@@ -104,3 +106,12 @@ def test_results_cite_the_package_and_their_methods(ask, keys):
     assert found["dpinfer"]["kind"] == "software"
     assert found["dpinfer"]["version"] == dpi.__version__
     assert keys | {"seabold2010"} <= set(found) <= {"dpinfer", *REFERENCES}
+
+
+def test_the_paper_cites_what_its_bibliography_holds():
+    paper, listed = ((ROOT / "docs" / f"paper.{end}").read_text(encoding="utf-8") for end in ("md", "bib"))
+    cited = {key for group in re.findall(r"\[(@[^\]]+)\]", paper) for key in re.findall(r"@(\w+)", group)}
+    found = entries(listed.strip())
+    assert set(found) == cited
+    for key in cited & set(REFERENCES):  # one list of works
+        assert citing._reference(key) in listed

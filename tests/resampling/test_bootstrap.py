@@ -363,7 +363,12 @@ REPLACED = {"neighbors": "replace_one"}
     [
         ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "double_or_nothing", ("GDP or ApproxDP, not ZCDP(rho=0.1)", "four times")),
         ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "poisson", ("GDP or ApproxDP, not ZCDP(rho=0.1)",)),
-        ((dpi.PureDP(1.0), {}), dpi.PureDP(0.5), "double_or_nothing", ("not PureDP(epsilon=0.5)", "no PureDP guarantee")),
+        ((dpi.PureDP(1.0), {}), dpi.PureDP(0.5), "double_or_nothing", ("not PureDP(epsilon=0.5)", "no PureDP")),
+            (dpi.PureDP(1.0), {}),
+            dpi.PureDP(0.5),
+            "double_or_nothing",
+            ("not PureDP(epsilon=0.5)", "no PureDP guarantee"),
+        ),
         ((dpi.PureDP(1.0), REPLACED), dpi.PureDP(0.5), "public", ("no PureDP guarantee", "PureDP(epsilon=0.5)")),
         ((dpi.ZCDP(1.0), {}), dpi.ZCDP(0.1), "public", ("replace_one", 'use weights="double_or_nothing"')),
         ((PRICE, {}), PRICE, "public", ("replace_one", 'use weights="double_or_nothing"')),
