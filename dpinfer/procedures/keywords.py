@@ -83,13 +83,13 @@ def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
     def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
         for name, given in keywords.items():
             if name not in taken and name in INSTEAD:
-                raise OptionError(name, given, f"nothing: {function.__name__} has no such option; {INSTEAD[name]}")
+                raise OptionError(name, given, f"no argument of this name in {function.__name__}(); {INSTEAD[name]}")
         if place is not None and len(args) > place and keywords.keys() <= taken.keys():
             extra = len(args) > len(positional) or "data" in keywords
             if extra or isinstance(args[place], _NO_DATA):
                 named = [one for one, parameter in taken.items() if parameter.kind is parameter.KEYWORD_ONLY]
                 shown = f"{function.__name__}({', '.join([*positional, *(f'{one}=...' for one in named[:1])])})"
-                right = f"data after what is asked, and all else by keyword: {shown}"
+                right = f"the arguments in this order, and options by keyword: {shown}"
                 raise OptionError("data", type_of(args[place]), right)
         return function(*args, **keywords)
 
