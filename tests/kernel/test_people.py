@@ -257,7 +257,7 @@ def test_a_schema_with_people_makes_data_of_people():
     data = dpi.PublicData(FRAME, SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
     with data._open() as rows:
         assert rows.rows == 10
-    with pytest.raises(OptionError, match="tells people apart"):
+    with pytest.raises(OptionError, match="identifies people"):
         dpi.PublicData(FRAME.drop(columns="id"), SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
 
 

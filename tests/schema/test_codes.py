@@ -319,7 +319,7 @@ def test_schemas_are_put_together():
         left | dpi.Schema(b=Boolean(missing=True))
     with pytest.raises(SchemaError, match="in two ways"):
         left.with_people("id", 2) | right.with_people("id", 3)
-    with pytest.raises(SchemaError, match="'c' tells people apart"):
+    with pytest.raises(SchemaError, match="'c' identifies people"):
         left.with_people("c", 2) | right
     with pytest.raises(TypeError):
         left | 3
