@@ -1,7 +1,7 @@
 """Statistical inference under differential privacy, on statsmodels.
 
 Typical use is ``import dpinfer as dpi``: declare a `Schema`, open a `Ledger`, wrap the rows in `PrivateData`,
-ask a question such as `ols`, and ``fit`` it at a price.
+ask a question such as `ols`, and ``fit`` it with privacy parameters such as ``ZCDP(0.1)``.
 """
 
 from importlib import import_module

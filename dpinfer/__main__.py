@@ -108,7 +108,7 @@ def run_tour(budget: dpi.ZCDP, target: Path) -> int:
         ledger = names["ledger"]
         lead = [
             paragraph("""Statistical inference under differential privacy, step by step on real data: what is declared,
-                what is paid, what comes out, and how far it can be trusted. The same steps work on confidential
+                what is spent, what is released, and how far it can be trusted. The same steps work on confidential
                 rows."""),
             paragraph(f"""Budget of the first data set: {budget.describe()}. Spent: {ledger.spent}. Remaining:
                 {ledger.remaining}. Noise is drawn afresh each time, so another run gives other numbers."""),

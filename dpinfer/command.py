@@ -130,11 +130,11 @@ _COMMANDS: tuple[tuple[str, str, Command, str], ...] = (
     ("ledger show", "print the budget, what is spent of it and what remains", _ledger, "a ledger"),
     ("ledger charges", "print all charges", _ledger, "a ledger"),
     ("ledger releases", "print the releases that the ledger keeps", _ledger, "a ledger"),
-    ("release show", "print what was measured, at what price, with what noise", _release, "a release"),
+    ("release show", "print what was measured, its privacy loss and its noise", _release, "a release"),
     ("release infer", "infer from it, and print the summary: free, and without rows", _release, "a release"),
     ("schema draft", "write a draft of a schema from names and declared types alone, to be filled in", _draft, _FILES),
     ("schema check", "compare a codebook with the declared types of a table", _check, "a codebook"),
-    ("audit", "try to show that what a release asked for gives away more than its price states", _audit, "a release"),
+    ("audit", "test whether the question of a release leaks more than its stated privacy loss", _audit, "a release"),
 )
 """Every command, what it does, the function that does it, and what its file is."""
 

@@ -144,7 +144,7 @@ class DPInferError(Exception):
 
 
 class OptionError(DPInferError, ValueError):
-    """An option has a value that it does not take.
+    """An argument has an invalid value.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class OptionError(DPInferError, ValueError):
     given : object
         What was given. The attribute keeps a scalar or a text, and of anything else what `shown` writes.
     expected : str or iterable of str
-        What would be right: a sentence, or the good values.
+        What would be valid: a phrase, or the valid values.
     """
 
     def __init__(self, option: str, given: object, expected: str | Iterable[str]) -> None:
@@ -211,7 +211,7 @@ class PrivacyUnitError(DPInferError, ValueError):
 
 
 class NotProvedError(DPInferError, ValueError):
-    """A combination of options has no privacy or inference proof, and is therefore refused."""
+    """A combination of options has no proof of privacy or of valid inference, and is therefore refused."""
 
 
 class LedgerError(DPInferError, ValueError):
@@ -223,7 +223,7 @@ class LedgerMismatchError(LedgerError):
 
 
 class BudgetExceededError(DPInferError):
-    """A charge does not fit in what is left of the budget; nothing was drawn.
+    """A charge exceeds the remaining budget; nothing was charged or drawn.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class BudgetExceededError(DPInferError):
     def __init__(self, requested: object, remaining: object, detail: str = "") -> None:
         self.requested, self.remaining = requested, remaining
         super().__init__(
-            f"the budget does not allow this: requested {requested}, remaining {remaining}"
+            f"the privacy budget is too small: requested {requested}, remaining {remaining}"
             + (f" ({detail})" if detail else "")
         )
 
@@ -260,22 +260,22 @@ class SourceFailedError(DPInferError, RuntimeError):
 
 
 class MeasurementFailedError(DPInferError, RuntimeError):
-    """Something failed after the charge, which stands; what a row may have to do with is not said.
+    """Something failed after the charge, which stands; details that may depend on a row are withheld.
 
     Parameters
     ----------
     partial : Release
-        What had been released before: it is paid for and may be used.
+        What had been released before the failure: it has been charged and may be used.
     reason : str, optional
-        What the source of the rows says of it, in fixed words.
+        What the source of the rows reports, in fixed words.
     """
 
     def __init__(self, partial: object, reason: str | None = None) -> None:
         self.partial, self.reason = partial, reason
-        why = f"{reason}; nothing more is said of why" if reason else "nothing is said of why"
+        why = f"{reason}; further details are" if reason else "the cause is"
         super().__init__(
-            f"the measurement failed after it was charged; {why}, as that may depend on a row. "
-            "What was released before is the attribute .partial"
+            f"the measurement failed after it was charged; {why} withheld, because it may depend on a row. "
+            "What was released before the failure is the attribute .partial"
         )
 
 
@@ -304,12 +304,12 @@ def _side_by_side(stored: str, asked: str) -> str:
 
 
 class ReleaseMismatchError(ReleaseError):
-    """A kept release answers another question than the one asked; nothing was paid.
+    """A stored release answers another question than the one asked; no budget was spent.
 
     Parameters
     ----------
     where : str
-        Where it is kept.
+        Where it is stored.
     differences : sequence of (str, str, str)
         What differs, what is stored, and what was asked, all of it public.
     """
@@ -319,18 +319,18 @@ class ReleaseMismatchError(ReleaseError):
         told = "; ".join(f"{name}: {_side_by_side(stored, asked)}" for name, stored, asked in differences[:_TOLD])
         more = f"; and {len(differences) - _TOLD} more in .differences" if len(differences) > _TOLD else ""
         super().__init__(
-            f"{where} holds the answer to another question, and nothing was paid. {told}{more}. Keep the new "
-            "release under another name, or move the file away and pay for this one"
+            f"{where} holds the answer to another question; no budget was spent. {told}{more}. Save the new release "
+            "under another name, or move the file away to measure again"
         )
 
 
 class ReleaseLostError(ReleaseError):
-    """A release was paid for, and is not where it was to be kept; nothing more was paid.
+    """A release was charged to the ledger but is not where it should be stored; no further budget was spent.
 
     Parameters
     ----------
     message : str
-        What is known of the payment, and how to go on.
+        What is known of the charge, and how to proceed.
     charge_id : str
         The id of the charge that the ledger holds, or would hold.
     """
@@ -341,7 +341,7 @@ class ReleaseLostError(ReleaseError):
 
 
 class ReleaseNotSavedError(DPInferError, OSError):
-    """A release was paid for and drawn, and could not be stored. It is not lost: it is the attribute ``release``.
+    """A release was charged and drawn, but could not be stored. It is not lost: it is the attribute ``release``.
 
     Parameters
     ----------
@@ -356,8 +356,8 @@ class ReleaseNotSavedError(DPInferError, OSError):
     def __init__(self, where: str, reason: str, release: object) -> None:
         self.where, self.reason, self.release = where, reason, release
         super().__init__(
-            f"the release is paid for and could not be stored in {where}: {reason}. It is the attribute .release of "
-            "this error: save it with error.release.save(path), for asking again would be paid again"
+            f"the release was charged to the ledger but could not be stored in {where}: {reason}. It is the attribute "
+            ".release of this error: save it with error.release.save(path); measuring again would spend budget again"
         )
 
 

@@ -150,7 +150,7 @@ class BinomTest(SuccessQuestion):
         verb = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
         lines = [
             measured.describe(),
-            f"test         exact, by the law of count and noise: whether P({self.column}) {verb} {self.p:g}",
+            f"test         exact, by the distribution of count and noise: whether P({self.column}) {verb} {self.p:g}",
             "standard error of the proportion from privacy noise alone (and from sampling at most):",
         ]
         for rows in sizes_shown(measured.context.nobs):
@@ -219,7 +219,7 @@ class BinomTest(SuccessQuestion):
             flags=binomial_inference.count_flags(n, clipped=bool(estimate.clipped)),
             notes=(
                 f"The count has {_NOISES[law.family]} noise; the interval inverts the test, "
-                "and covers with at least its level at every n and proportion.",
+                "and its coverage is at least nominal for every n and proportion.",
             ),
             column=self.column,
             k=count,

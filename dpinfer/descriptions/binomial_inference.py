@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EXACT_METHODS = ("exact", "wald")
 
-_CLIPPED = "the noisy count is outside 0 and the number of rows: the estimate was moved to the edge"
+_CLIPPED = "the noisy count is below 0 or above the number of rows: the estimate was moved to the boundary"
 
 _TOLERANCES = {"gaussian": {"xatol": 1e-14, "xrtol": 1e-13}}
 """How closely ends are found, by family of noise, where a tail is a sum whose terms are neglected from somewhere."""
@@ -443,7 +443,7 @@ class ExactProportion(Inference):
 def count_flags(n: int, *, clipped: bool) -> tuple[str, ...]:
     """Warn of no rows, and of a noisy count that was ``clipped``: moved to 0 or the number of rows ``n``."""
     if n == 0:
-        return ("there are no rows: the release says nothing about the proportion",)
+        return ("there are no rows: the proportion is not identified",)
     if clipped:
         return (_CLIPPED,)
     return ()

@@ -190,13 +190,15 @@ class MeanComparison(SumsQuestion):
         resid = float(model.residual_dof(values)[0])
         notes = options.where_notes(self.where)
         if self.grouped:
-            notes.insert(0, "One variance for all groups." if self.equal_var else "A variance for every group (Welch).")
+            notes.insert(0, "Pooled variance." if self.equal_var else "Unequal variances (Welch).")
         hypothesis = f"equal means of {self.column} at all levels of {self.by}"
         if several:
-            notes.insert(0, f"Residual degrees of freedom, by the noisy counts: {resid:.6g}.")
+            notes.insert(0, f"Residual degrees of freedom (from noisy counts): {resid:.6g}.")
         elif self.grouped:
             first, second = plan.cells[0].labels
-            notes.insert(0, f"The difference is the mean at {self.by} = {first} less that at {self.by} = {second}.")
+            notes.insert(
+                0, f"The difference is the mean for {self.by} = {first} minus the mean for {self.by} = {second}."
+            )
             hypothesis = f"equal means of {self.column} at {self.by} = {first} and {second}"
         else:
             hypothesis = f"mean of {self.column} = {self.popmean:g}"
@@ -305,7 +307,7 @@ def ttest_1samp(
     alternative : {"two-sided", "less", "greater"}
         "greater": the mean is above ``popmean``.
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     draws : "adaptive" or int
         Simulated releases: "adaptive" stops when the Monte Carlo error of the p-value no longer matters.
     seed : int
@@ -319,7 +321,7 @@ def ttest_1samp(
     Raises
     ------
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
     FormulaError, UnknownColumnError, SchemaError
         If the column or the condition cannot be served from the schema, before anything is spent.
 
@@ -383,7 +385,7 @@ def ttest_ind(
     Raises
     ------
     OptionError
-        If ``by`` has not exactly two levels, or an option has no such value.
+        If ``by`` has not exactly two levels, or an argument has an invalid value.
     FormulaError, UnknownColumnError, SchemaError
         As `ttest_1samp`.
 
@@ -434,7 +436,7 @@ def ttest_rel(
     Raises
     ------
     OptionError
-        If the columns are the same, or a difference of zero is outside their bounds, or an option has no such value.
+        If the columns are the same, a difference of zero is outside their bounds, or an argument is invalid.
     FormulaError, UnknownColumnError, SchemaError
         As `ttest_1samp`.
 
@@ -491,7 +493,7 @@ def f_oneway(
     Raises
     ------
     OptionError
-        If ``by`` has one level, or an option has no such value.
+        If ``by`` has one level, or an argument has an invalid value.
     FormulaError, UnknownColumnError, SchemaError
         As `ttest_1samp`.
 

@@ -85,7 +85,8 @@ class Description(MomentsQuestion):
         plan = self.plan(context.schema)
         lines = [
             measured.describe(),
-            "standard error from privacy noise alone, if rows were spread evenly over bounds and groups:",
+            "standard error from privacy noise alone, if values were uniform over their bounds and groups of equal "
+            "size:",
         ]
         sums = measured.rows.add(sample_batch(context.schema, _SAMPLE)) / measured.rows.units
         for rows in sizes_shown(context.nobs):
@@ -222,15 +223,15 @@ def mean(
     by : str or sequence of str
         Groups: Category, Boolean or short Integer columns, or conditions such as ``"age >= 18"``.
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     weights : str, optional
         A column of bounded survey weights, not negative: the mean is sum w x over sum w.
     target : {"population", "data"}
-        For "data" the rows are the whole population: only the noise counts as error, and the sums that sampling
-        errors need are not bought.
+        For "data" the rows are the whole population: standard errors include privacy noise only, and no budget is
+        spent on sums for sampling errors.
     inference : {"auto", "score", "wald", "simulated"}
-        Method of intervals, p-values and tests alike. "auto" is "score": every value that is not rejected when
-        the variance is evaluated there, which for a ratio of noisy sums is Fieller's interval.
+        Method of intervals, p-values and tests. "auto" is "score": the interval holds every value that a score test
+        does not reject, which for a ratio of noisy sums is Fieller's interval.
     replicates, seed : int
         Number of simulated releases and their public seed, for ``inference="simulated"``.
 
@@ -244,12 +245,12 @@ def mean(
     FormulaError, UnknownColumnError, SchemaError
         If a column, group or condition cannot be served from the schema, before anything is spent.
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
 
     Notes
     -----
-    The noisy sum of centred values over the noisy count, released jointly with the noisy sum of squares that the
-    sampling error needs. Values are clamped to their declared bounds, and the mean is that of clamped values.
+    The estimate is the noisy sum of centred values divided by the noisy count. A noisy sum of squares, released with
+    them, gives the sampling error. Values are clamped to their declared bounds; the mean is of the clamped values.
 
     Examples
     --------
@@ -287,7 +288,7 @@ def total(
         For "population" the sampling error counts too: of a sample of random size under add_remove (the sum of
         squares of w x), of the same public size under replace_one.
     draws : int
-        Release the average of so many Laplace draws, each at its share of a `PureDP` price: near normal from 10 on.
+        Release the average of this many Laplace draws, each with its share of a `PureDP` budget: near normal from 10.
 
     Returns
     -------
@@ -631,7 +632,7 @@ def proportion(
         As in `mean`.
     inference : {"auto", "score", "wald", "simulated", "exact"}
         "auto" is "score": Wilson's interval with the noise counted. "exact" releases one count with Tulap noise
-        (discrete Laplace noise and a uniform fraction) and inverts its exact distribution: it needs a `PureDP` price,
+        (discrete Laplace noise and a uniform fraction) and inverts its exact distribution: it needs `PureDP`,
         replace_one, no groups, and declared constants for missing and impossible cells, so that every row is a
         success or not.
     replicates, seed : int

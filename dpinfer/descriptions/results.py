@@ -174,25 +174,25 @@ def mean_flags(model: GroupMeans, values: Array, means: DescriptionResults) -> t
     flags = list(means.flags)
     if found.hidden.any():
         flags.append(
-            "the variance of the values is not told from privacy noise; it is taken as large as this noise, and the "
-            "test is conservative"
+            "the variance of the values cannot be distinguished from privacy noise; it is set to the size of this "
+            "noise, and the test is conservative"
         )
     if model.groups > 1 and model.equal_var and (spread_pvalues(model, values) < UNEQUAL).any():
         flags.append(
-            "the variances of the groups differ by more than sampling and privacy noise explain, and one variance for "
-            "all gives a wrong p-value: equal_var=False, the default, has a variance for every group"
+            "the variances of the groups differ by more than sampling error and privacy noise explain, so a pooled "
+            "variance gives an invalid p-value: use equal_var=False, the default, with a variance for every group"
         )
     rare = found.rows * (1 - np.abs(np.clip(found.first / np.maximum(found.rows, 1.0), -1, 1))) / 2
     spread = found.within > 0.5 * found.rows * (1 - found.mean[..., None] ** 2)
     if ((rare < _RARE) & spread & ~found.hidden).any():
         flags.append(
-            "nearly all values of a group are at one bound and the others far from it: sums so skewed make an ordinary "
-            "t test exceed its level, and this one too; for a yes or no, test the proportion"
+            "nearly all values of a group are at one bound and the others far from it: with data this skewed, an "
+            "ordinary t test exceeds its level, and so does this one; for a binary outcome, test the proportion"
         )
     if (found.rows < _FEW_ROWS).any():
         flags.append(
-            f"a group has fewer than {_FEW_ROWS:.0f} rows by the noisy counts: as for the ordinary test, the p-value "
-            "rests on values that are close to normal"
+            f"a group has fewer than {_FEW_ROWS:.0f} rows by the noisy counts: as in an ordinary t test, the p-value "
+            "assumes approximately normal values"
         )
     return tuple(flags)
 

@@ -289,8 +289,8 @@ class Density(Procedure):
         return (
             f"question     {measured.text}\n{measured.describe()}\n"
             f"standard deviation of the noise, in rows: {', '.join(shown)}\n"
-            "a density is a count over the number of rows and the width of its bin; so is its noise, and sampling "
-            f"alone moves a bin of {errors[-1] ** 2:.4g} rows by as much"
+            "a density is a count divided by the number of rows and the width of its bin, and so is its noise; "
+            f"sampling error alone is as large in a bin of {errors[-1] ** 2:.4g} rows"
         )
 
     # What is inferred
@@ -369,7 +369,7 @@ def density(
         declared bounds; or increasing edges within them: the density is then that of the rows between these. Of an
         Integer column a bin holds whole numbers, and its width is how many.
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     target : {"population", "data"}
         For "data" the rows are all there is: only the noise counts as error.
 

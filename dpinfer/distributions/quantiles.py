@@ -126,8 +126,8 @@ class DistributionQuestion(Procedure):
         noise = largest_error(measured)
         return (
             f"{measured.describe()}\n"
-            f"ranks        a count below a value carries noise of standard deviation {noise:.4g} rows at most: the "
-            f"sampling error of a median of {4 * noise**2:,.0f} rows"
+            f"ranks        the noise of a rank has standard deviation at most {noise:.4g} rows, as large as the "
+            f"sampling error of the median rank of {4 * noise**2:,.0f} rows"
         )
 
     def _function(self, release: Release | None) -> tuple[CDFResults, DistributionQuestion]:
@@ -244,7 +244,7 @@ class Quantile(DistributionQuestion):
         Raises
         ------
         OptionError
-            If the inference has no such option, or an option has no such value.
+            If the inference has no such option, or an argument has an invalid value.
         """
         if q is not None:
             options["probabilities"] = read_probabilities(q)
@@ -279,7 +279,7 @@ def quantile(
     by : str or sequence of str
         Groups: Category, Boolean or short Integer columns, or conditions.
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     method : {"auto", "exponential", "tree"}
         "tree" reads all quantiles from one noisy tree of counts: the distribution function. "exponential" chooses each
         quantile by the exponential mechanism besides, for a quarter of the price: a much better estimate where rows are
@@ -288,7 +288,7 @@ def quantile(
     resolution : int or "auto"
         Leaves of the tree, a power of two up to 16,384; "auto" is 4,096, or fewer for an Integer column.
     target : {"population", "data"}
-        For "data" the rows are the whole population and only the noise counts as error.
+        For "data" the rows are the whole population, and standard errors include privacy noise only.
     inference : {"auto", "score", "wald"}
         "auto" is "score": every value that is not refuted as the quantile, valid for any distribution, with ties too.
     continuous : bool
@@ -303,7 +303,7 @@ def quantile(
     Raises
     ------
     OptionError
-        If a probability is outside [0, 1], or an option has no such value.
+        If a probability is outside [0, 1], or an argument has an invalid value.
     SchemaError, UnknownColumnError, FormulaError
         If the column is not numeric or not declared, or a group or condition cannot be served from the schema.
 

@@ -398,7 +398,7 @@ class RankTest(SumsQuestion):
         shape = " x ".join(str(axis.size) for axis in measured.rows.axes)
         return (
             f"{measured.describe()}\nleaves       {shape}; the noise of a count has standard deviation "
-            f"{first_error(measured):.4g} rows. The test is of values cut into these leaves, with midranks for ties"
+            f"{first_error(measured):.4g} rows. The test is of values grouped into these leaves, with midranks for ties"
         )
 
     # What is inferred
@@ -476,13 +476,13 @@ class RankTest(SumsQuestion):
     def _notes(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         leaves: Sequence[Any] = axes if self.by is None else axes[1:]
         cut = " and ".join(f"{axis.size} leaves of {axis.name}" for axis in leaves)
-        notes = [f"The hypothesis is that of values cut into {cut}, with midranks for ties."]
+        notes = [f"The test is of values grouped into {cut}, with midranks for ties."]
         if self.by is not None and axes[0].size == 2:
             notes += ["First group: {} = {}; second: {}.".format(self.by, *axes[0].labels)]
         if any(not isinstance(axis, MirroredAxis) and not hasattr(axis.schema[axis.name], "lower") for axis in leaves):
-            notes += ["Levels are ranked in the order in which the schema declares them."]
+            notes += ["Levels are ranked in the order of the schema."]
         if self.test == "ks_1samp":
-            notes += ["The distribution was supplied as a public fact: the guarantee does not cover it."]
+            notes += ["The distribution is treated as public: the privacy guarantee does not cover it."]
         return (*notes, *where_notes(self.where))
 
 
@@ -550,7 +550,7 @@ def mannwhitneyu(
     Raises
     ------
     OptionError
-        If ``by`` has not exactly two levels, or an option has no such value.
+        If ``by`` has not exactly two levels, or an argument has an invalid value.
     NotProvedError
         Where a person may have several rows.
     FormulaError, UnknownColumnError, SchemaError
@@ -720,7 +720,7 @@ def wilcoxon(
     Raises
     ------
     OptionError
-        If differences are on one side of zero by the declared bounds, or an option has no such value.
+        If differences are on one side of zero by the declared bounds, or an argument has an invalid value.
     NotProvedError, FormulaError, UnknownColumnError, SchemaError
         As `mannwhitneyu`.
 
@@ -786,7 +786,7 @@ def ks_1samp(
     Raises
     ------
     OptionError
-        If ``cdf`` is no distribution function, or an option has no such value.
+        If ``cdf`` is no distribution function, or an argument has an invalid value.
     NotProvedError, FormulaError, UnknownColumnError, SchemaError
         As `mannwhitneyu`.
 

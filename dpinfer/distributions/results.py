@@ -45,7 +45,7 @@ _CHOSEN = "Quantiles were chosen by the exponential mechanism, intervals come fr
 _FEW_ROWS = 10.0
 """Rows of a group below which intervals of effects, which are those of large samples, are doubted."""
 
-_HIDDEN = "not determined: noise hides the rows of {}, and little can be found"
+_HIDDEN = "not determined: privacy noise dominates the counts of {}, so the test has little power"
 
 
 # Quantiles and distribution functions
@@ -222,13 +222,12 @@ class CDFResults(Exported):
         left = [("Column:", self.column), ("No. Observations:", nobs), ("Leaves:", f"{self.rows.leaves:,}")]
         band = f"Band ({1 - alpha:.0%}):", f"+- {self.band_width(alpha).max():.4g}"
         notes = [
-            printing.guarantee(self.release),
-            "The band holds the whole distribution function with the stated probability; intervals are for one "
-            "quantile each. Sampling and privacy noise both count."
+            printing.guarantee_note(self.release),
+            "The band is simultaneous: it covers the whole distribution function. Intervals are pointwise. Both "
+            "account for sampling error and privacy noise."
             if self.target == "population"
-            else "Band and intervals are about these rows: only privacy noise counts.",
+            else "Band and intervals are for these rows, not a wider population: they account for privacy noise only.",
             *printing.column_notes(self.release),
-            *printing.charge_notes(self.release),
         ]
         title = f"Private distribution function of {self.column}"
         right = [*printing.guarantee_facts(self.release), band]
@@ -379,7 +378,7 @@ class DensityResults(Exported):
         hidden = int(self._estimates.hidden[0].sum())
         warning = f"{hidden} of {self.bins} bins may be empty" if 2 * hidden > self.bins else ""
         warning = "there may be no row at all" if self._estimates.few[0] else warning
-        return (f"{warning}, for all that the noise allows to tell", *alike) if warning else alike
+        return (f"privacy noise is so large that {warning}", *alike) if warning else alike
 
     def density(self, x: ArrayLike, *, projected: bool = False) -> Array:
         """Evaluate the density.
@@ -451,9 +450,9 @@ class DensityResults(Exported):
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
         """Return the density as a table with its guarantee, error and warnings."""
         frame, error = self.frame(alpha), self.integrated_squared_error
-        about = "data in each bin: only privacy noise counts."
+        about = "these rows in each bin; they account for privacy noise only."
         if self.target == "population":
-            about = "population in each bin: sampling and privacy noise both count."
+            about = "the population in each bin; they account for sampling error and privacy noise."
         bins = f"{self.bins:,} ({'given' if self.fine is None else 'chosen privately'})"
         nobs = printing.format_count(self.nobs, public=self.nobs_is_public)
         left = [("Bins:", bins), ("No. Observations:", nobs), ("Target:", self.target)]
@@ -465,16 +464,16 @@ class DensityResults(Exported):
         shown = part[heads].map("{:.4g}".format).assign(**{heads[-1]: part[heads[-1]].map("{:.1%}".format)})
         biased = "" if error.bias is None else f", {error.bias:.3g} (standard error {error.bias_error:.2g}) from bias"
         notes = [
-            printing.guarantee(self.release),
-            f"Intervals are pointwise, about the mean density of the {about}",
+            printing.guarantee_note(self.release),
+            f"Intervals are pointwise, for the mean density of {about}",
             f"Integrated squared error: {error.sampling:.3g} from sampling, {error.noise:.3g} from noise{biased}.",
-            "Values are clamped to the declared bounds: what lies beyond is counted in the outer bins.",
+            "Values are clamped to the declared bounds: values beyond them are counted in the outer bins.",
         ]
         if isinstance(self.release.schema[self.column], Integer):
-            notes.append("The density is per whole number; edges lie half-way between whole numbers.")
+            notes.append("The density is per whole number; bin edges lie half-way between whole numbers.")
         notes += [f"Rows: {self.where}."] if self.where else []
         notes += [f"One bin in {step} is shown; frame() has all."] if step > 1 else []
-        notes += [*printing.column_notes(self.release), *printing.charge_notes(self.release)]
+        notes += printing.column_notes(self.release)
         title, table = f"Private density of {self.column}", printing.cell_table(shown.to_numpy().tolist(), heads, stubs)
         return printing.summary_of(title, left, right, table, notes, self.flags)
 
@@ -499,7 +498,7 @@ class DensityResults(Exported):
         lower, upper = (frame[name].to_numpy() for name in interval_labels(alpha))
         value = np.clip(frame["density"].to_numpy(), lower, upper)
         part = np.sqrt(1 - frame["noise share"].to_numpy())
-        label = f"{100 * (1 - alpha):.4g}% interval of each bin, noise counted"
+        label = f"{100 * (1 - alpha):.4g}% interval of each bin, noise included"
         ax.stairs(upper, self.edges, baseline=lower, fill=True, color=color, alpha=0.2, lw=0, label=label)
         low, high = (value + part * (end - value) for end in (lower, upper))
         ax.stairs(high, self.edges, baseline=low, fill=True, color=color, alpha=0.35, lw=0, label="part from sampling")
@@ -669,5 +668,5 @@ def rank_flags(model: LeafTest, values: Array, labels: tuple[tuple[Any, ...], ..
         found = [_HIDDEN.format(what) + ": the p-value is 1"]
     elif found[0]:
         found = [_HIDDEN.format(found[0])]
-    few = f"fewer than {_FEW_ROWS:.0f} rows by the noisy counts: errors and intervals are for larger numbers"
+    few = f"fewer than {_FEW_ROWS:.0f} rows by the noisy counts: standard errors and intervals rely on larger samples"
     return tuple(flag for flag in (*found, few if (totals < _FEW_ROWS).any() else "") if flag)

@@ -268,17 +268,17 @@ class QuantileInference(Inference):
         """Warnings."""
         found = []
         if any(tree.total <= _LARGE * np.sqrt(tree.size / tree.precisions[0]) for tree in self.trees):
-            found.append("privacy noise hides how many rows there are: intervals reach to the declared bounds")
+            found.append("privacy noise dominates the number of rows: intervals extend to the declared bounds")
         narrow = self._scored(_LEVEL)[1].min() < _FEW < len(self.trees[0].edges) - 1
         if narrow and self.step != 1 and not self.continuous:
             found.append(
-                "the leaves of the tree are wide beside an interval, whose ends are rounded outward to them: a larger "
-                "resolution= would tell more, or continuous=True where no value is taken by several rows"
+                "the leaves of the tree are wide relative to an interval, whose limits are rounded outward to them: "
+                "use a larger resolution=, or continuous=True if the column has no ties"
             )
         if self.dependence > 1 and self.target == "population":
             found.append(
-                f"one person has up to {self.dependence} rows, which may depend on each other in any way: the sampling "
-                f"variance is {self.dependence} times that of independent rows, so intervals may be wider than need be"
+                f"a person has up to {self.dependence} rows, which may be correlated in any way: sampling variances "
+                f"are {self.dependence} times those of independent rows, so intervals may be conservative"
             )
         return tuple(found)
 

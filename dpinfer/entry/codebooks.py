@@ -95,7 +95,7 @@ def read_codebook(
     UnknownColumnError
         If a name is not in the codebook.
     OptionError
-        If the suffix is another one, or an option has no such value.
+        If the suffix is another one, or an argument has an invalid value.
 
     Notes
     -----

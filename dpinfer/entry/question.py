@@ -182,7 +182,7 @@ def bounds(
     UnknownColumnError
         If a column is not declared.
     OptionError
-        If a column is declared as something else than Real or Integer, or an option has no such value.
+        If a column is declared as something else than Real or Integer, or an argument has an invalid value.
 
     Notes
     -----

@@ -100,7 +100,7 @@ class CellCountResults(DescriptionResults):
         """
         frame, left, reading, more = self._shown(alpha)
         release, names = self.release, list(frame.index if xname is None else xname)
-        notes = [printing.guarantee(release), reading, *printing.column_notes(release), *printing.charge_notes(release)]
+        notes = [printing.guarantee_note(release), reading, *printing.column_notes(release)]
         table = cell_table(frame.to_numpy().tolist(), list(map(str, frame)), names)
         right, title = printing.guarantee_facts(release), title or self._model_name
         return summary_of(title, left, right, table, [*notes, *more], self.flags)
@@ -199,7 +199,9 @@ class QualityResults(CellCountResults):
         if found.lost:
             noisy = found.public is None
             lost = "The number of rows itself is lost in noise" if noisy else "All rows together are within noise"
-            silence = f"{lost}: nothing can be said of the cells. Ask for fewer columns, or at a higher price."
+            silence = (
+                f"{lost}: nothing can be said about the cells. Ask for fewer columns, or use a larger privacy budget."
+            )
         return cells, left, reading, self.advice or (silence,)
 
     def __repr__(self) -> str:
@@ -268,8 +270,10 @@ class BoundsResults(CellCountResults):
     @property
     def flags(self) -> tuple[str, ...]:
         """One sentence for each column whose bounds are not determined."""
-        right = "pay more, or declare bounds from public knowledge"
-        return tuple(f"{name}: not determined; no octave is beyond noise: {right}." for name in self._missing)
+        right = "use a larger privacy budget, or declare bounds from public knowledge"
+        return tuple(
+            f"{name}: not determined; no count of an octave exceeds the noise: {right}." for name in self._missing
+        )
 
     @property
     def _missing(self) -> list[str]:
@@ -308,8 +312,8 @@ class BoundsResults(CellCountResults):
             ("Margin:", f"{self.margin} octave{'' if self.margin == 1 else 's'}"),
         ]
         reading = (
-            "Bounds hold the outermost octaves with a count beyond noise, and the margin. Further out there may be "
-            "rows, too few to be seen: they are clamped."
+            "Bounds contain the outermost octaves whose count exceeds the noise, and the margin. Rows further out, too "
+            "few to be detected, are clamped."
         )
         return cells, left, reading, ()
 

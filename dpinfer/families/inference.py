@@ -615,12 +615,12 @@ def family_inference(
     slope = np.where(missing, np.nan, fit.slope[0])
     listed = ", ".join(np.array(family.names)[missing])
     warnings = {
-        f"not determined: {listed}; laws far apart agree with the noisy sums, and the intervals hold them": listed,
-        f"no {family.name} law inside the parameter space agrees with the noisy sums: the "
-        "estimate is the closest law at its edge; read the intervals, not the estimates": fit.edge[0],
+        f"not determined: {listed}; distant distributions fit the noisy sums, and the intervals cover them": listed,
+        f"no {family.name} distribution inside the parameter space fits the noisy sums: the estimate is the "
+        "closest one on the boundary; read the intervals, not the estimates": fit.edge[0],
         f"privacy noise dominates some parameter: its signal is {kappa:.2g} times the noise, below "
-        f"{KAPPA_RELIABLE:g}; intervals may be wide or infinite": kappa < KAPPA_RELIABLE,
-        "the noisy number of rows is not larger than three standard deviations of its noise": fit.few[0],
+        f"{KAPPA_RELIABLE:g}; intervals may be wide or unbounded": kappa < KAPPA_RELIABLE,
+        "the noisy number of rows is at most three standard deviations of its noise": fit.few[0],
     }
     params = np.where(missing, np.nan, fit.params[0])
     sampling, noisy = (one[0] * np.outer(slope, slope) for one in (fit.cov_sampling, fit.cov_noise))

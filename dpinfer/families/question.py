@@ -260,9 +260,9 @@ def expfam(
         "bernoulli", "poisson", "geometric", "exponential", "gamma", "normal", "lognormal", "beta", "categorical",
         ``Binomial(trials)``, or a `Family` of your own. Several columns with "normal" are multivariate normal.
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     target : {"population", "data"}
-        For "data" only the noise counts as error.
+        For "data" standard errors include privacy noise only.
     inference : {"auto", "score", "wald", "simulated"}
         "auto" is "score": test inversion with the variance evaluated part of the way to the tested value.
         "simulated" draws releases from the fitted family through the same clamping and noise.
@@ -281,7 +281,7 @@ def expfam(
     FormulaError, UnknownColumnError
         If a statistic cannot be bounded on the declared bounds, or the column is not declared.
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
 
     Notes
     -----

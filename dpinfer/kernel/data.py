@@ -61,7 +61,7 @@ class Rows(stage.Data):
     ) -> None:
         check_columns(schema)
         if person is None and max_rows is not None:
-            raise OptionError("id", None, "with max_rows= the column that tells people apart")
+            raise OptionError("id", None, "the column that identifies people, together with max_rows=")
         if person is not None and max_rows is None:
             raise OptionError("max_rows", None, "with id= the most rows of one person that are kept")
         if person is not None and max_rows is not None:  # a schema that has people keeps them
@@ -72,7 +72,7 @@ class Rows(stage.Data):
             if name not in source.columns:
                 raise UnknownColumnError(name, source.columns, "the data")
         if schema.people is not None and schema.people.id not in source.columns:
-            right = f"a column of the data that tells people apart: {', '.join(source.columns)}"
+            right = f"a column of the data that identifies people: {', '.join(source.columns)}"
             raise OptionError("id", schema.people.id, right)
         if types is not None:
             _check_types(schema, source, types)
@@ -190,7 +190,7 @@ class Rows(stage.Data):
 
 
 class PrivateData(Rows):
-    """Confidential rows, which are read only by measurements that are paid for from a budget.
+    """Confidential rows, read only by measurements that are charged to a privacy budget.
 
     Parameters
     ----------

@@ -35,11 +35,11 @@ def measured_in_words(priced: PricedStage) -> str:
     measure = priced.stage.measure
     if not isinstance(measure, Above):
         return measures(priced.rows)
-    above = "the first that is" if measure.answers == 1 else f"{measure.answers:,} that are"
+    above = "the first that does" if measure.answers == 1 else f"the first {measure.answers:,} that do"
     count = len(measure.names)
     return (
-        f"for each of {count:,} sum{'' if count == 1 else 's'} in turn whether it is at least its threshold, up to "
-        f"{above}: nothing of the sums"
+        f"whether each of {count:,} sum{'' if count == 1 else 's'}, in turn, reaches its threshold, stopping after "
+        f"{above}; the sums are not released"
     )
 
 
@@ -87,16 +87,16 @@ def _products(rows: GramSum) -> str:
 
 def _round(rows: RoundSum) -> str:
     names = rows.features.basis.names
-    cut = " (what a unit adds cut to length {:.6g})"
-    parts = ", ".join(one.name + ("" if one.cut is None else cut.format(one.cut)) for one in rows.terms)
-    return f"{parts} of a round in {rows.frame.size} coordinates of {len(names)} bounded features: {', '.join(names)}"
+    clipped = " (each unit's contribution clipped at norm {:.6g})"
+    parts = ", ".join(one.name + ("" if one.cut is None else clipped.format(one.cut)) for one in rows.terms)
+    return f"Newton iteration: {parts}, in {rows.frame.size} coordinates of {len(names)} features: {', '.join(names)}"
 
 
 def _binned(rows: RoundCounts) -> str:
     counted: dict[str, list[str]] = {"rows": [], "people": []}
     for one in rows.places:
         counted["people" if one.of == "person" else "rows"].append(f"{one.name} ({one.size:,} bins)")
-    return "; ".join(f"the number of {units} by {', '.join(bins)}" for units, bins in counted.items() if bins)
+    return "; ".join(f"histograms of {units} by {', '.join(bins)}" for units, bins in counted.items() if bins)
 
 
 def _replicates(rows: ReplicateSum) -> str:
@@ -107,13 +107,15 @@ def _replicates(rows: ReplicateSum) -> str:
 _MEASURED: dict[type, Callable[..., str]] = {
     object: lambda rows: ", ".join(rows.names),
     OctaveCounts: lambda _: "a noisy histogram of the scale of the estimates",
-    PlaceCounts: lambda _: "a noisy histogram of the place of the estimates",
-    BlockMoments: lambda _: "sums, products, and counts of failed and moved blocks",
+    PlaceCounts: lambda _: "a noisy histogram of the location of the estimates",
+    BlockMoments: lambda _: (
+        "sums and products of the estimates, and counts of failed blocks and of blocks moved into the region"
+    ),
     CellSum: _cells,
-    QuerySum: lambda rows: f"{len(rows.names):,} combinations of the counts of {rows.cells.size:,} cells",
+    QuerySum: lambda rows: f"{len(rows.names):,} linear combinations of the counts of {rows.cells.size:,} cells",
     MarginalSum: _marginals,
     ClassCounts: lambda _: (
-        "the cells of each column by class: valid, clamped, missing or impossible; and the rows without a bad cell"
+        "the number of valid, clamped, missing and impossible cells of each column, and of rows without a bad cell"
     ),
     OctaveRows: _octaves,
     TreeSum: _tree,
@@ -123,7 +125,7 @@ _MEASURED: dict[type, Callable[..., str]] = {
     RoundCounts: _binned,
     ReplicateSum: _replicates,
     ScoreSum: lambda rows: (
-        f"scores of {len(rows.scores):,} candidates: nothing but the one with the largest noisy score"
+        f"scores of {len(rows.scores):,} candidates: only the candidate with the largest noisy score is released"
     ),
 }
 
@@ -135,7 +137,7 @@ def bound_in_words(priced: PricedStage, context: Context) -> str:  # noqa: PLR09
     """Say what the bound of a priced stage is of."""
     unit, bound, rows = context.schema.unit, priced.bound, priced.rows
     if isinstance(rows, PointRows):
-        return f"{unit} moves the rank of a point by at most {int(bound):,}"
+        return f"{unit} changes the rank of a point by at most {int(bound):,}"
     if isinstance(rows, ScoreSum):
         done = "adding or removing" if context.neighbors == "add_remove" else "replacing"
         if isinstance(priced.stage.measure, Above):
@@ -145,48 +147,48 @@ def bound_in_words(priced: PricedStage, context: Context) -> str:  # noqa: PLR09
     if priced.law.family == "tulap":
         return f"{unit} changes the count by at most {int(bound):,}"
     norm: Norm = "l1" if priced.law.family == "laplace" else "l2"
-    kind = "Euclidean" if norm == "l2" else "L1"
+    kind = "L2" if norm == "l2" else "L1"
     if isinstance(rows, GramSum):
-        kind = "Euclidean (off-diagonal entries counted twice)" if norm == "l2" else "L1"
+        twice = " (off-diagonal entries counted twice)" if norm == "l2" else ""
         sizes = [f"{float(part) / UNIT**2:.6g}" for part in rows.part_changes(context.neighbors, norm)]
         if rows.split:
-            return f"{kind} norms of the changes of X'X, X'y, y'y at most {', '.join(sizes[:3])}"
-        return f"{kind} norm of the change at most {sizes[0]} in units of the scaled features"
-    return _of_type(_MOVED, rows)(rows, bound, context.neighbors, f"{kind} norm of the change")
+            return f"{kind} sensitivity of X'X, X'y, y'y{twice} at most {', '.join(sizes[:3])}"
+        return f"{kind} sensitivity{twice} at most {sizes[0]} in units of the scaled features"
+    return _of_type(_MOVED, rows)(rows, bound, context.neighbors, f"{kind} sensitivity")
 
 
 def _cells_moved(rows: CellSum, bound: Fraction, neighbors: Neighbors, change: str) -> str:
-    moved = "; a row that changes its cell counts in both" if neighbors == "replace_one" and rows.size > 1 else ""
-    of = "rows" if rows.counts_only else "the scaled features, each over its relative noise"
+    moved = "; a row that changes cells affects both" if neighbors == "replace_one" and rows.size > 1 else ""
+    of = "rows" if rows.counts_only else "the scaled features, each divided by its relative noise"
     if isinstance(rows, PersonSum):
-        of = f"{rows.most:,} rows at their bounds, each over its relative noise"
+        of = f"{rows.most:,} rows at their bounds, each divided by its relative noise"
     return f"{change} of all sums at most {float(bound / rows.unit):.6g} in units of {of}{moved}"
 
 
 def _marginals_moved(rows: MarginalSum, bound: Fraction, neighbors: Neighbors, change: str) -> str:
-    what = "contrasts over the norms of their rows" if rows.contrasts else "counts"
-    moved = "; a row that is replaced leaves a cell and enters another" if neighbors == "replace_one" else ""
-    told = f"{change} of all of them, over relative noise, at most {float(bound):.6g}"
+    what = "contrasts scaled to unit norm" if rows.contrasts else "counts"
+    moved = "; a replaced row leaves one cell and enters another" if neighbors == "replace_one" else ""
+    told = f"{change} of all of them, each divided by its relative noise, at most {float(bound):.6g}"
     return f"a row is in one cell of each marginal{moved}: {what}, {told}"
 
 
 def _columns_moved(rows: ColumnCounts, bound: Fraction, neighbors: Neighbors, change: str) -> str:
     columns = f"each of {len(rows.schema):,} columns" if len(rows.schema) > 1 else "one column"
     also = ", and among the rows kept" if rows.counts_rows else ""
-    moved = "; one that is replaced leaves a class and enters another" if neighbors == "replace_one" else ""
+    moved = "; a replaced row leaves one class and enters another" if neighbors == "replace_one" else ""
     return f"a row counts once in {columns}{also}{moved}: {change} of all counts at most {float(bound):.6g}"
 
 
 def _tree_moved(rows: TreeSum, bound: Fraction, _: Neighbors, change: str) -> str:
-    levels = f"a row of it is counted once in each of {rows.depth + 1} levels"
+    levels = f"each of its rows is counted once in each of {rows.depth + 1} levels"
     return f"{rows.schema.unit}; {levels}: {change} at most {float(bound):.6g}"
 
 
 def _replicates_moved(rows: ReplicateSum, bound: Fraction, neighbors: Neighbors, _: str) -> str:
-    moved = "one unit adds" if neighbors == "add_remove" else "replacing one unit moves"
+    moved = "adding one unit" if neighbors == "add_remove" else "replacing one unit"
     scaled = " (off-diagonal products counted twice)" if rows.products else ""
     return (
-        f"{moved} at weight 1 a vector of Euclidean norm at most {float(bound) / rows.unit:.6g} in units of the "
+        f"{moved} at weight 1 changes the sums by at most {float(bound) / rows.unit:.6g} in L2 norm, in units of the "
         f"scaled features{scaled}"
     )
 
@@ -194,7 +196,7 @@ def _replicates_moved(rows: ReplicateSum, bound: Fraction, neighbors: Neighbors,
 _MOVED: dict[type, Callable[..., str]] = {
     object: lambda _, bound, __, change: f"{change} of all sums at most {float(bound):.6g}",
     BlockSum: lambda rows, *_: (
-        f"{rows.schema.unit} changes the estimate of one block, from anywhere to anywhere in the declared region"
+        f"{rows.schema.unit} changes the estimate of one block, by at most the diameter of the declared region"
     ),
     CellSum: _cells_moved,
     QuerySum: lambda rows, bound, _, change: f"{change} of all queries at most {float(bound) * rows.step:.6g}",
@@ -214,16 +216,16 @@ def noise_in_words(priced: PricedStage) -> str:
     if law.family == "above":
         threshold, own = law.shared * priced.steps[0], law.scales[0] * priced.steps[0]
         return (
-            f"discrete Laplace, on all thresholds the same draw, scale {threshold:.6g}, and on each sum, scale "
+            f"discrete Laplace: one draw for all thresholds, scale {threshold:.6g}, and one for each sum, scale "
             f"{own:.6g}, in units of {_unit_of(priced.rows)}; not released"
         )
     noisy = [scale * step for scale, step in zip(law.scales, priced.steps, strict=True) if scale > 0]
-    spread = f"{min(noisy):.6g} to {max(noisy):.6g}" if noisy else "none"
-    family = f"discrete {law.family}"
+    spread = " to ".join(dict.fromkeys(f"{one:.6g}" for one in (min(noisy), max(noisy)))) if noisy else "none"
+    family = "discrete Gaussian" if law.family == "gaussian" else "discrete Laplace"
     if law.family == "tulap":
-        family = "discrete Laplace and a uniform fraction (Tulap)"
+        family = "discrete Laplace plus a uniform fraction (Tulap)"
     elif law.family in CHOICES:
-        family = f"{law.family}, added to scores that are not released"
+        family = f"{law.family.capitalize()}, added to scores that are not released"
     several = f", the average of {law.draws} draws" if law.draws > 1 else ""
     return f"{family}{several}, scale {spread} in units of {_unit_of(priced.rows)}"
 
@@ -232,11 +234,11 @@ def _unit_of(rows: Any) -> str:
     """Return what the noise scale is in units of."""
     if isinstance(rows, BlockSum):
         held = isinstance(rows, BlockMoments)
-        return "blocks, and of the ball that holds their estimates" if held else "blocks"
+        return "blocks, and of the ball that bounds their estimates" if held else "blocks"
     if isinstance(rows, PersonSum):
         return "a person with all rows at their bounds"
     if isinstance(rows, RoundCounts) and any(one.of == "person" for one in rows.places):
-        return "rows, and of people"
+        return "rows or people"
     if isinstance(rows, CountedSum | RoundCounts | ColumnCounts) or (isinstance(rows, CellSum) and rows.counts_only):
         return "rows"
     others = {ScoreSum: "the scores", PointRows: "ranks", RoundSum: "rows at their bounds", MarginalSum: "rows"}
@@ -331,11 +333,11 @@ class Measurement(Plan):
         told += [("reads", ", ".join(self.columns) or "no column"), ("neighbours", self.neighbors)]
         if people is not None:
             most = f"at most {people.max_rows:,} row{'s' if people.max_rows > 1 else ''} each"
-            told.append(("unit", f"one person, told apart by {people.id!r}: {most}, chosen by a public hash"))
+            told.append(("unit", f"one person, identified by {people.id!r}: {most}, chosen by a public hash"))
         for place, (stage, slot) in enumerate(zip(self.stages, self.slots, strict=True), 1):
             if several:
-                chosen = ", built from what was released before" if slot.adaptive else ""
-                share = f"({float(slot.share):.3g} of the price{chosen})"
+                chosen = ", adaptive: uses earlier stages" if slot.adaptive else ""
+                share = f"({100 * float(slot.share):.3g}% of the privacy budget{chosen})"
                 told.append((f"stage {place}", f"{measured_in_words(stage)} {share}"))
             told += [("bound", self.bound_of(stage)), ("noise", noise_in_words(stage))]
         told += [("exact", ", ".join(self.exact) or "nothing"), ("guarantee", self.cost.describe())]

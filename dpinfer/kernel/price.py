@@ -313,13 +313,13 @@ def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, mo
     """Price noisy sums; or one noisy count with Tulap noise, for exact inference."""
     draws, rows, pure = stage.noise.draws, measure.rows, isinstance(amount, PureDP)
     if draws > 1 and not pure:
-        right = f"1: the average of several Laplace draws needs a PureDP price, not {amount}"
+        right = f"1: the average of several Laplace draws needs PureDP, not {amount}"
         raise OptionError("draws", draws, right)
     norm: Norm = "l1" if pure else "l2"
     bounded = rows.bounded(context.neighbors, norm, weights=measure.weights, shares=measure.shares)
     if stage.noise.tulap:
         if not isinstance(amount, PureDP):
-            raise NotProvedError('an exact interval needs a PureDP price: its noise is Tulap; or use inference="score"')
+            raise NotProvedError('an exact interval needs PureDP, whose noise is Tulap; or use inference="score"')
         if not (type(rows) is CellSum and rows.counts_only and rows.size == 1) or draws > 1:
             raise NotProvedError("Tulap noise is proved for one count of rows, drawn once")
         law = NoiseLaw("tulap", (calibrate(TULAP_GRID * bounded.bound, amount, "laplace"),))
@@ -331,7 +331,7 @@ def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, mo
         bounded.bound, amount, bounded.weights[noisy], draws=draws, total=context.privacy, most=most
     )
     if not float(scales.max(initial=0.0)) < _LARGEST:
-        raise PrivacyUnitError(f"{amount} asks for more noise than can be drawn: ask for a larger share of the budget")
+        raise PrivacyUnitError(f"{amount} needs more noise than can be drawn: use a larger privacy budget")
     law = NoiseLaw("laplace" if pure else "gaussian", tuple(scales.tolist()), draws)
     steps = tuple((1.0 / (rows.units * multiplier)).tolist())
     return PricedStage(stage, rows.names, law, steps, cost, bounded.bound, multiplier)
@@ -382,7 +382,7 @@ def _price_place(stage: Stage, measure: Place, amount: Privacy, context: Context
         moved = 2 * (Fraction(1) if replaced else max(p, 1 - p))
         scales.append(choice_scale((moved + Fraction(SLACK, RANK)) * unit * RANK, each, "gumbel"))
         if scales[-1] > LARGEST_CHOICE:
-            raise PrivacyUnitError(f'{each} is too small a price to choose a quantile at: use method="tree"')
+            raise PrivacyUnitError(f'{each} is too small to choose a quantile at: use method="tree"')
     law, names = NoiseLaw("gumbel", tuple(scales) * tree.size), measure.names
     cost = joint_cost(amount, [choice_cost(each, "gumbel")] * (len(chosen) * halves))
     return PricedStage(stage, names, law, (1.0 / RANK,) * len(names), cost, Fraction(unit))
@@ -424,7 +424,7 @@ def _refuse_resampling(weights: str, amount: Privacy, context: Context) -> None:
     if weights == "public" and context.neighbors != "replace_one":
         raise NotProvedError(
             'weights="public" belong to the positions of rows, which add_remove does not keep: they are proved '
-            'for replace_one; for add_remove use weights="double_or_nothing", or at a price in ZCDP weights="paired"'
+            'for replace_one; for add_remove use weights="double_or_nothing", or weights="paired" under ZCDP'
         )
     if weights in _LAWS and context.neighbors != "add_remove":
         raise NotProvedError(
@@ -434,22 +434,21 @@ def _refuse_resampling(weights: str, amount: Privacy, context: Context) -> None:
         )
     if isinstance(amount, PureDP):
         raise NotProvedError(
-            f"a bootstrap carries Gaussian noise, which is never pure and has no PureDP guarantee: not {amount}; "
-            "take a price in GDP, ApproxDP or ZCDP"
+            f"a bootstrap uses Gaussian noise, which has no PureDP guarantee: not {amount}; use GDP, ApproxDP or ZCDP"
         )
     if weights in _LAWS and isinstance(amount, ZCDP):
         most = len(_LAWS[weights].counts) - 1
         often, dearer = ("twice", "four") if most == 2 else (f"{most} times", f"{most**2}")
         said = (
-            f"the exact cost of weights={weights!r} is stated in GDP or ApproxDP, not {amount}: under zCDP a unit that "
-            f"may count {often} costs {dearer} times as much. "
+            f"the exact privacy loss of weights={weights!r} is stated in GDP or ApproxDP, not {amount}: under zCDP a "
+            f"unit that may count {often} costs {dearer} times as much. "
             f'At {amount} use weights="paired", with {math.sqrt(2):.3f} times the noise of one release'
         )
         mu = sqrt_below(2 * amount.composable[0])
         if mu <= LARGEST_MU:
             mu, epsilon = (digits_below(one, 4) for one in (mu, GDP(mu).epsilon_at(_DELTA)))
             said += (
-                f"; or pay {GDP(mu)} or {ApproxDP(epsilon, _DELTA)}, which one Gaussian "
+                f"; or use {GDP(mu)} or {ApproxDP(epsilon, _DELTA)}, which one Gaussian "
                 f"release at {amount} has, from a ledger whose budget is in that unit"
             )
         raise NotProvedError(said)

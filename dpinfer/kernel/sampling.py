@@ -51,8 +51,8 @@ def check_scales(law: NoiseLaw, price: Privacy | None = None) -> None:
     largest = max((*law.scales, law.shared))
     if largest > LARGEST_SCALE:
         raise PrivacyUnitError(
-            f"the price asks for noise of scale {largest:.3g} grid steps; at most {LARGEST_SCALE:.3g} can be drawn "
-            "exactly: ask for a larger share of the budget"
+            f"this privacy budget needs noise of scale {largest:.3g} grid steps; at most {LARGEST_SCALE:.3g} can be "
+            "drawn exactly: use a larger budget"
         )
 
 

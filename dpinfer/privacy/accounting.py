@@ -212,8 +212,7 @@ def gaussian_amount(price: Privacy) -> ZCDP | GDP:
     if isinstance(price, ApproxDP):
         return GDP(gaussian_mu(price.epsilon, price.delta * float(1 - RESERVED)))
     raise NotProvedError(
-        f"Gaussian noise has no guarantee in the unit of {price}: give a price in ZCDP, GDP or ApproxDP, "
-        "or use Laplace noise"
+        f"Gaussian noise has no guarantee of the form {price}: use ZCDP, GDP or ApproxDP, or Laplace noise"
     )
 
 
@@ -324,14 +323,14 @@ def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
 
     ``factor`` is the noise that it brings over the least that is served, below 1.
     """
-    asked = "the price" if price is None else str(price)
-    largest = "ask for a stricter price"
+    asked = "this privacy budget" if price is None else str(price)
+    largest = "use a smaller one"
     factor *= 1 - 1e-6  # scales are rounded up, and so is what this is computed from
     if isinstance(price, PureDP | ZCDP | GDP):
         (value,) = price.parameters.values()
         power = 2 if isinstance(price, ZCDP) else 1
-        largest = f"at most {type(price)(digits_below(value * factor**power, 4))} is served"
-    return PrivacyUnitError(f"{asked} asks for less noise than can be drawn and counted: {largest}")
+        largest = f"the largest supported is {type(price)(digits_below(value * factor**power, 4))}"
+    return PrivacyUnitError(f"{asked} needs less noise than can be drawn and accounted for: {largest}")
 
 
 def noise_plan(
@@ -385,14 +384,14 @@ def _price_squared(price: Privacy, law: Law) -> Fraction:
     if law == "laplace":
         if not isinstance(price, PureDP):
             raise NotProvedError(
-                f"Laplace noise is priced in PureDP, not {price}: use Gaussian noise, or convert the price"
+                f"Laplace noise needs privacy parameters in PureDP, not {price}: use Gaussian noise, or convert them"
             )
         squared = price.composable[0] ** 2
     else:
         amount = gaussian_amount(price)
         squared = amount.composable[0] * (2 if isinstance(amount, ZCDP) else 1)
     if squared == 0:
-        raise PrivacyUnitError(f"nothing can be measured for {price}: the price must be above zero")
+        raise PrivacyUnitError(f"nothing can be measured at {price}: privacy parameters must be above zero")
     return squared
 
 
@@ -461,7 +460,7 @@ def choice_epsilon(price: Privacy, law: ChoiceLaw) -> Fraction:
                 found = float(stats.norm.logcdf(half) - stats.norm.logsf(half))
         epsilon = binary((2 if law == "gumbel" else 1) * found * _SHRINK)
     if epsilon <= 0:
-        raise PrivacyUnitError(f"nothing can be measured for {price}: the price must be above zero")
+        raise PrivacyUnitError(f"nothing can be measured at {price}: privacy parameters must be above zero")
     return epsilon
 
 

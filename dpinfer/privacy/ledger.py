@@ -393,7 +393,7 @@ class Ledger:
             raise OptionError("id", id, "the id of a charge that .releases() lists")
         if found.release is None:
             raise ReleaseLostError(
-                f"the release of charge {id} is not in the ledger: it is being measured, or was lost after it was paid",
+                f"the release of charge {id} is not in the ledger: it is being measured, or was lost after the charge",
                 found.charge,
             )
         return _readers[0](found.release)

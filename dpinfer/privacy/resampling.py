@@ -176,7 +176,7 @@ def noise_mu(weights: Weights, target: float, replicates: int, failure: float = 
     """
     if target > LARGEST_MU:
         raise PrivacyUnitError(
-            f"a price of mu={target:.4g} is too large: the cost of a bootstrap is computed up to mu={LARGEST_MU:g}"
+            f"mu={target:.4g} is too large: the privacy loss of a bootstrap is computed up to mu={LARGEST_MU:g}"
         )
     mu = target * 0.98
     for _ in range(12):
@@ -206,7 +206,7 @@ def resampled_cost(weights: Weights, price: GDP | ApproxDP, replicates: int) -> 
     amount = gaussian_amount(price)
     target = float(amount.mu) if isinstance(amount, GDP) else 0.0
     if target <= 0:
-        raise PrivacyUnitError(f"nothing can be measured for {price}: the price must be above zero")
+        raise PrivacyUnitError(f"nothing can be measured at {price}: privacy parameters must be above zero")
     failure = FAILURE
     if isinstance(price, ApproxDP):
         reserve = price.delta * float(RESERVED)

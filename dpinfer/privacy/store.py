@@ -411,8 +411,8 @@ class Account:
             self.check(connection, cost, entry)
             if unit is not None and (protected := _keep_unit(connection, unit)) != unit:
                 raise LedgerMismatchError(
-                    f"the charges of {self.store} protect {protected}, and these data {unit}: what they cost does not "
-                    "add up; use the same id= for all, or a ledger of their own for rows that are not in the other"
+                    f"the charges of {self.store} protect {protected}, and these data {unit}: their costs do not "
+                    "compose; use the same id= for all, or a separate ledger for rows that are not in the other"
                 )
             time = datetime.now(UTC).isoformat(timespec="microseconds")
             if seen is not None and connection.execute("SELECT count(*) FROM kept").fetchone()[0] != seen:

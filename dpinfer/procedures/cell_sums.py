@@ -574,12 +574,11 @@ def _notes(plan: SumPlan) -> tuple[str, ...]:
     if plan.weights:
         notes.append(f"Rows are weighted by {plan.weights}.")
     if plan.kind == "multinormal":
-        notes.append(
-            f"The statistics are of clamped values ({plan.clamping}), and so is their expectation under the model."
-        )
+        notes.append(f"Values are clamped to {plan.clamping}; the model accounts for the clamping.")
     elif plan.kind in MOMENTS:
-        estimated = "what is estimated is that of clamped values"
-        notes.append(f"Values are clamped to their declared bounds ({plan.clamping}): {estimated}.")
+        notes.append(
+            f"Values are clamped to their declared bounds ({plan.clamping}); estimates are of the clamped values."
+        )
     return tuple(notes)
 
 

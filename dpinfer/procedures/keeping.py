@@ -44,8 +44,8 @@ def keep(procedure: Any, data: Data, privacy: Privacy, *, save: object, reuse: b
     keeps = ledger.keeps or not reuse
     require(keeps, "reuse", reuse, "False, or a ledger that keeps releases: dpi.Ledger(..., keep=True)")
     right = (
-        f"a question that a release identifies: of {procedure.unidentified} it holds the name alone. Without save= and "
-        "reuse= keep results.release yourself"
+        f"a question that a release identifies: it stores only the name of {procedure.unidentified}. Omit save= and "
+        "reuse=, and store results.release yourself"
     )
     require(not procedure.unidentified, "reuse" if reuse else "save", reuse or str(save), right)
     asking = _Asking(procedure, data, ledger, privacy, reuse=reuse)
@@ -120,9 +120,9 @@ class _Asking:
                 return Release.from_json(stored[-1])
             if same:
                 raise ReleaseLostError(
-                    f"the ledger was charged for this question, under the id {same[-1].charge}, and has no release of "
-                    "it: another process is measuring, or a crash lost it. Nothing was paid now; without reuse=True "
-                    "it is measured and paid again",
+                    f"the ledger was charged for this question, under the id {same[-1].charge}, but has no release of "
+                    "it: another process is measuring, or a crash lost it. No budget was spent now; without reuse=True "
+                    "it is measured and charged again",
                     same[-1].charge,
                 )
             try:
@@ -150,12 +150,12 @@ class _Asking:
             If the price was paid, or may have been.
         """
         asked = f"{left.request.question['text']} at {left.request.privacy}"
-        go_on = f"Delete {str(file.sidecar)!r} to pay again"
+        go_on = f"Delete {str(file.sidecar)!r} to measure and spend again"
         if left.ledger != self.ledger.identifier:
             raise ReleaseLostError(
                 f"an earlier run reserved {file} for {asked}, with another ledger than this one (for data set "
                 f"{left.request.dataset!r}), and wrote no release. If that ledger lists charge {left.charge_id}, the "
-                f"price was paid and the release is lost. Nothing was paid now. {go_on}",
+                f"budget was spent and the release is lost. No budget was spent now. {go_on}",
                 left.charge_id,
             )
         if not self.ledger.charged(left.charge_id):
@@ -166,8 +166,8 @@ class _Asking:
             return found
         held = f"; ledger.release({left.charge_id!r}) returns it" if found is not None else ", and the release is lost"
         raise ReleaseLostError(
-            f"an earlier run paid for {asked}, charge {left.charge_id}, and ended before it wrote {file}: the price "
-            f"stays paid{held}. Nothing was paid now. {go_on}",
+            f"an earlier run was charged for {asked}, charge {left.charge_id}, and ended before it wrote {file}: the "
+            f"charge stands{held}. No budget was spent now. {go_on}",
             left.charge_id,
         )
 

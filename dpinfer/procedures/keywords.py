@@ -31,17 +31,17 @@ def _glossary(text: str) -> dict[str, str]:
 
 
 INSTEAD = _glossary("""
-cov_type cov_kwds use_t robust vcov cov: regressions by rounds (dpi.ols, logit, poisson, glm) have robust standard
-    errors; those that are read from a gram have not, and dpi.bootstrap("y ~ x", data) costs more
+cov_type cov_kwds use_t robust vcov cov: dpi.ols, logit, poisson and glm have robust standard errors by default; those
+    from a gram are nonrobust, and dpi.bootstrap("y ~ x", data) spends more
 weights freq_weights var_weights sample_weight: a column of weights goes to weights= of dpi.ols, logit and probit, and
     of dpi.mean, total, count and proportion; of another model to dpi.sample_aggregate("y ~ x", data, model=sm.WLS,
     model_options={"weights": "w"})
 offset exposure: offset= and exposure= are those of dpi.poisson and dpi.glm
-missing nan_policy dropna skipna: the schema declares what becomes of missing cells: Real(0, 100, missing=0)
+missing nan_policy dropna skipna: the schema declares how missing cells are handled: Real(0, 100, missing=0)
 groups groupby group by: groups are given as by="column", where the question takes them
-epsilon delta rho mu eps price budget privacy: the price goes to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))
-save reuse keep path filename: where to keep a release is said to fit: .fit(dpi.ZCDP(0.1), save="income.json")
-alpha confidence_level level conf_level: the level is chosen afterwards, at no cost: results.conf_int(alpha=0.05)
+epsilon delta rho mu eps price budget privacy: privacy parameters go to fit: .fit(dpi.ZCDP(0.1)), .fit(dpi.PureDP(1.0))
+save reuse keep path filename: the file of a release goes to fit: .fit(dpi.ZCDP(0.1), save="income.json")
+alpha confidence_level level conf_level: the level is chosen afterwards, for free: results.conf_int(alpha=0.05)
 start_params maxiter disp tol full_output method: noisy sums are solved at once, without iterations or starting values
 rng random_state seed: the privacy noise of PrivateData has no seed; dpi.PublicData(..., rng=) has
 id max_rows cluster clusters: dpi.PrivateData(frame, schema, ledger, id="person", max_rows=3) protects people
@@ -51,14 +51,14 @@ subset query mask: a condition on rows is where="age >= 18"
 n_resamples n_boot reps: the number of replicates is replicates=
 quantiles percentiles probs: probabilities are q=, as in q=[0.25, 0.5]
 correction lambda_: the statistic is statistic= and its null distribution null=
-target inference where replicates: options stand in the question, as dpi.ols(...)
+target inference where replicates: options belong to the question, as in dpi.ols(...)
 W: the weights of linear_queries are queries=
 margins: margins=True is an option of dpi.logit, probit, poisson and glm; effects of lines are coefficients
-neighbors: the relation is that of the ledger: dpi.Ledger(..., neighbors="replace_one")
+neighbors: the ledger sets which data sets are neighbours: dpi.Ledger(..., neighbors="replace_one")
 family: families of regressions are those of dpi.glm, of distributions those of dpi.expfam; any model runs in
     dpi.sample_aggregate(..., model=)
 range: the ends of equal bins are bounds=(lower, upper), as the schema declares them by default
-M: dpi.rlm has Huber's norm, with residuals cut at 1.345 of their scale; others run in dpi.sample_aggregate
+M: dpi.rlm has Huber's norm, with residuals clipped at 1.345 times their scale; others run in dpi.sample_aggregate
 axis: columns are given by name, and rows are never an axis
 ddof: variances have the divisor n - 1
 """)
@@ -83,13 +83,13 @@ def suggests(function: Callable[_P, _R]) -> Callable[_P, _R]:
     def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
         for name, given in keywords.items():
             if name not in taken and name in INSTEAD:
-                raise OptionError(name, given, f"nothing: {function.__name__} has no such option; {INSTEAD[name]}")
+                raise OptionError(name, given, f"no argument of this name in {function.__name__}(); {INSTEAD[name]}")
         if place is not None and len(args) > place and keywords.keys() <= taken.keys():
             extra = len(args) > len(positional) or "data" in keywords
             if extra or isinstance(args[place], _NO_DATA):
                 named = [one for one, parameter in taken.items() if parameter.kind is parameter.KEYWORD_ONLY]
                 shown = f"{function.__name__}({', '.join([*positional, *(f'{one}=...' for one in named[:1])])})"
-                right = f"data after what is asked, and all else by keyword: {shown}"
+                right = f"the arguments in this order, and options by keyword: {shown}"
                 raise OptionError("data", type_of(args[place]), right)
         return function(*args, **keywords)
 

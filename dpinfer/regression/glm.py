@@ -62,22 +62,22 @@ def logit(
         Rows to measure, or a release of this question. Nothing is read or spent here.
     weights : str, optional
         A bounded column of survey weights, not negative, or an expression of such: estimates solve
-        sum w x (y - mean) = 0, with the robust standard errors of statsmodels' ``var_weights``. Noise is in proportion
-        to the declared upper bound over the usual weight.
+        sum w x (y - mean) = 0, with the robust standard errors of statsmodels' ``var_weights``. The noise is
+        proportional to the ratio of the declared upper bound to a typical weight.
     where : str, optional
-        A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
+        A condition on declared columns, such as ``"age >= 18"``; other rows are ignored.
     ranges : bool, optional
-        Whether to spend a small share of the budget on where most values of the numeric columns lie, as is done by
-        default. ``False`` saves it, where bounds are hardly wider than the data.
+        Whether to spend a small share of the privacy budget on the ranges in which most values of the numeric columns
+        lie, as by default. ``False`` saves it if the declared bounds are tight.
     margins : bool
-        Whether to spend a twentieth of the price on sums at the estimate from which ``get_margeff`` has average effects
-        of terms that are 0 or 1 and of factors (``dummy=True``) and of whole numbers (``count=True``).
+        Whether to spend 5% of the privacy budget on sums from which ``get_margeff`` computes average marginal effects
+        of dummy variables and factors (``dummy=True``) and of whole numbers (``count=True``).
     groups : str, optional
         Column whose levels are clusters, as in `ols`. By default standard errors are HC1, or clustered by person.
     inference : {"auto", "wald", "score"}
-        Method of intervals, p-values and tests alike; "auto" is Wald's, and the score's where noise dominates.
+        Method of intervals, p-values and tests; "auto" is "wald", and "score" where privacy noise dominates.
     target : {"population", "data"}
-        For "data" the rows are the whole population and only the noise counts as error.
+        For "data" the rows are the whole population, and standard errors include privacy noise only.
 
     Returns
     -------
@@ -89,13 +89,13 @@ def logit(
     FormulaError, UnknownColumnError, CollinearDesignError
         If the formula cannot be bounded from the schema, or the response is not binary, before anything is spent.
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
 
     Notes
     -----
-    Scales, a start and noisy Newton iterations are released. Standard errors count sampling, by the robust covariance,
-    and noise; intervals also count what clipping may have biased. How to read the results is in `docs/regression.md`,
-    the method with its proofs in `docs/regression-method.md`.
+    Scales, starting values and noisy Newton iterations are released. Standard errors include sampling error, by the
+    robust covariance, and privacy noise; intervals also allow for clipping bias. How to read the results is in
+    `docs/regression.md`, the method with its proofs in `docs/regression-method.md`.
 
     Examples
     --------

@@ -541,19 +541,19 @@ class RowNormEffect:
         """Say so in words; ``given`` where the bound is asked for and no suggestion."""
         told = f"row_norm={self.bound:g}" + ("" if self.norm == "l2" else f', norm="{self.norm}"')
         if not given and not self.pays:
-            return f"row_norm     none is suggested: from public bounds alone {told} would not save noise everywhere"
+            return f"row_norm     none is suggested: by the public bounds, {told} does not always reduce noise"
         until = "at any number of rows"
         if math.isfinite(self.rows):
             most = float(f"{self.rows:.2g}")
-            until = f"up to about {most:,.0f} rows, or more where errors use little of the response's range"
+            until = f"up to about {most:,.0f} rows, or more if errors use little of the response's range"
         table = self.frame.to_string(formatters={"weigh less": "{:.0%}".format}, float_format="{:.2f}".format)
         return (
             f"row_norm     {told} is {'asked for' if given else 'suggested, from public bounds alone'}: "
             f"it narrows intervals {until}.\n"
-            "Errors of slopes, in shares of those without it, where the numbers of a row lie between their bounds so:\n"
+            "Standard errors of slopes relative to those without it, for several distributions of the columns:\n"
             f"{table}\n"
-            "Rows beyond it weigh less, by their regressors alone. Coefficients of a linear model stay as they are;\n"
-            "where the mean is not linear, they and their intervals are of the line that fits rows under these weights."
+            "Rows beyond it are downweighted, by their regressors only. If the model is linear, coefficients are the\n"
+            "same; if it is misspecified, estimates are of the weighted least-squares projection."
         )
 
 

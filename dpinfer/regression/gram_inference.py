@@ -348,13 +348,14 @@ class LinearInference(inference.Inference):
             )
         elif self.kappa < KAPPA_RELIABLE:
             found.append(
-                f"privacy noise dominates some direction: eigenvalue {self.kappa:.2g} times the noise level, below "
-                f"{KAPPA_RELIABLE:g}; estimates are biased toward zero and intervals may be wide or infinite"
+                f"privacy noise dominates some linear combination of coefficients: eigenvalue {self.kappa:.2g} times "
+                f"the noise level, below {KAPPA_RELIABLE:g}; estimates are biased toward zero and intervals may be "
+                "wide or unbounded"
             )
         if self.release.nobs is None and self.size <= len(self.names) + 1:
             found.append("the noisy number of rows is not larger than the number of coefficients")
         if not self._residual_is_positive:
-            found.append("the noisy error variance is not positive: it and R-squared cannot be told")
+            found.append("the noisy error variance is not positive: it and R-squared are not identified")
         return (*found, *self.notes)
 
     def with_method(self, method: str) -> Self:
@@ -510,7 +511,7 @@ def linear_inference(
     Raises
     ------
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
     """
     sums, _ = release_matrices(release, problem.design.shape[1])
     ((_, found),) = _fitted(problem, sums[None], names, levels)

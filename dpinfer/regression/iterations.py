@@ -387,8 +387,8 @@ class Plan:
         privacy, rows = self.context.privacy, self.context.schema.rows_per_unit
         if isinstance(privacy, ApproxDP) and least_scale(privacy, coordinates) * rows > _FINEST_GRID:
             raise PrivacyUnitError(
-                f"{privacy}: epsilon is too large for this delta: no grid serves all terms of an iteration; take a "
-                "smaller epsilon, or a price in GDP or ZCDP"
+                f"{privacy}: epsilon is too large for this delta: no grid is fine enough for an iteration; use a "
+                "smaller epsilon, or GDP or ZCDP"
             )
         priced = {"start": self._begin_prices, "first": _FIRST, "again": _FIRST, "second": self._last_prices}
         largest = max(
@@ -399,9 +399,7 @@ class Plan:
             if term in priced[kind]
         )
         if largest > _MOST_NOISE:
-            raise PrivacyUnitError(
-                f"{privacy} asks for more noise than can be drawn: ask for a larger share of the budget"
-            )
+            raise PrivacyUnitError(f"{privacy} needs more noise than can be drawn: use a larger privacy budget")
 
     @_read_once
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:

@@ -65,7 +65,7 @@ def iv(
     method : {"2sls", "liml"}
         Two-stage least squares, or limited information maximum likelihood. Free to change.
     where : str, optional
-        A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
+        A condition on declared columns, such as ``"age >= 18"``; other rows are ignored.
     clamped_share : float
         Share of the price, below one half, spent on a noisy count of rows with a value outside its bounds.
     inference : {"auto", "anderson-rubin", "wald"}
@@ -88,7 +88,7 @@ def iv(
     MissingFromReleaseError
         On ``infer``, if a release lacks a column.
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
     NotProvedError
         On ``infer`` from a release whose rows were weighted by ``row_norm``.
 

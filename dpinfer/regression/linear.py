@@ -58,15 +58,16 @@ _NEWTON_ONLY = {
     "ranges": 'nothing: it is an option of method="newton"',
     "groups": 'nothing: it is an option of method="newton"',
     "weights": f'nothing: it is an option of method="newton"; {INSTEAD["weights"]}',
-    "cov_type": f'"nonrobust": cross-products do not tell where errors spread; {INSTEAD["cov_type"]}',
+    "cov_type": f'"nonrobust": robust standard errors cannot be computed from cross-products; {INSTEAD["cov_type"]}',
 }
 
 SHARE = Allowed(
-    lambda given: isinstance(given, int | float) and 0 <= given < 0.5, "a share of the price from 0 to below 0.5"
+    lambda given: isinstance(given, int | float) and 0 <= given < 0.5,
+    "a share of the privacy budget from 0 to below 0.5",
 )
 _ASSUMED = (
-    "Standard errors are nonrobust: they assume a linear model whose errors have one variance. Cross-products hold "
-    "nothing to estimate robust ones from."
+    "Standard errors are nonrobust: they assume a linear model with homoskedastic errors. Robust ones cannot be "
+    "computed from cross-products."
 )
 FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
@@ -105,40 +106,42 @@ def ols(
         Rows to measure, or a release that spans the columns. Nothing is read or spent here.
     method : {"auto", "newton", "gram"}
         "newton" releases noisy Newton iterations for this one regression, with robust standard errors. "gram" releases
-        cross-products, whose noise grows with the declared bounds, and reads the regression from them under the model
-        of equal error variance; they serve many regressions. "auto", for which None stands too, takes what a release
-        holds. Of rows it takes cross-products where an option is set that only they have, else iterations: see Notes.
+        noisy cross-products, which serve many regressions; their noise grows with the declared bounds, and standard
+        errors assume homoskedasticity. "auto", or None, uses what a release holds; for rows it uses cross-products if
+        an option of "gram" is set, and iterations otherwise: see Notes.
     cov_type : {"HC1", "nonrobust", "cluster"}, optional
-        For "newton" decided before the rows are read: "HC1", the default, releases what robust standard errors are made
-        of. "nonrobust" spends that share of the price on the estimate, and takes errors as spreading equally and the
-        model as right. "cluster" lets errors be related within ``groups``, and spends more of the price on standard
-        errors. A "gram" knows "nonrobust" alone, its default.
+        For "newton" it is chosen before the rows are read. "HC1", the default, gives heteroskedasticity-robust standard
+        errors. "nonrobust" assumes a correctly specified model with homoskedastic errors, and spends their share of the
+        privacy budget on the estimate. "cluster" allows errors to be correlated within ``groups``, and spends more of
+        the budget on standard errors. "gram" supports "nonrobust" only.
     groups : str, optional
-        Column whose levels, public as all levels are, are the clusters, such as states; for "newton". Of few groups
-        the reference is t with one degree of freedom less than groups, or fewer where noise hides how they differ.
+        Column whose levels, which are public, are the clusters, such as states; for "newton". Tests use a t
+        distribution with at most G - 1 degrees of freedom for G clusters, and fewer if noise dominates the variance
+        between them.
     weights : str, optional
         For "newton": a bounded column of survey weights, not negative, or an expression of such. Estimates solve
         sum w x (y - x'b) = 0, with the robust standard errors of statsmodels' WLS. See `logit`.
     where : str, optional
-        A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
+        A condition on declared columns, such as ``"age >= 18"``; other rows are ignored.
     ranges : bool
-        For "newton": whether to spend a share of the price on where most values of the numeric columns lie.
+        For "newton": whether to spend a small share of the privacy budget on the ranges in which most values of the
+        numeric columns lie.
     row_norm : float, optional
         For "gram", as are ``norm``, ``split``, ``clamped_share``, ``replicates`` and ``seed``.
-        Bound on the norm of the scaled regressors' row, the constant included. Rows above it get a weight
-        below one, which depends on regressors alone and so leaves a linear model consistent. Less noise.
+        Bound on the norm of a row of scaled regressors, the constant included. Rows with a larger norm (high leverage)
+        are downweighted, which reduces the noise. Weights depend on regressors only: a linear model stays consistent.
     norm : {"l2", "l1"}
         Norm of ``row_norm``; ``"l1"`` with `PureDP` is the classical form with bounds C1 on the regressors'
         absolute sum and C2 (the response's declared bound).
     split : tuple of three floats, optional
-        Shares of the price for X'X, X'y and y'y; by default they are priced jointly, which costs less.
+        Shares of the privacy budget for X'X, X'y and y'y; by default they are released jointly, with less noise.
     clamped_share : float
-        Share of the price, below one half, spent on a noisy count of rows with a value outside its bounds.
+        Share of the privacy budget, below one half, spent on a noisy count of rows with a value outside its bounds.
     inference : {"auto", "wald", "score", "simulated"}
-        Method of intervals, p-values and tests alike. "auto" is "score" for a Gram; for iterations it is Wald's, and
-        the score's where noise dominates. Free to change: `with_inference`.
+        Method of intervals, p-values and tests. "auto" is "score" for a Gram; for iterations it is "wald", and "score"
+        where privacy noise dominates. It can be changed later for free: `with_inference`.
     target : {"population", "data"}
-        For "data" the rows are the whole population and only the noise counts as error.
+        For "data" the rows are the whole population, and standard errors include privacy noise only.
     replicates, seed : int
         Number of simulated releases and their public seed, for ``inference="simulated"``.
 
@@ -154,7 +157,7 @@ def ols(
     MissingFromReleaseError
         On ``infer``, if a release lacks a column.
     OptionError
-        If an option has no such value.
+        If an argument has an invalid value.
     NotProvedError
         For ``cov_type="nonrobust"`` with ``weights``, or where a person may have several rows.
 
@@ -164,12 +167,12 @@ def ols(
     under `PureDP`); the estimate solves the noisy normal equations, and its covariance is
     ``s^2 S^-1 + S^-1 Cov(E a) S^-1`` with ``a = (-b, 1)`` (Vu & Slavkovic 2009; Sheffet 2017).
 
-    Public facts do not tell which method has the shorter intervals, so "auto" does not guess. Squared standard errors
-    of both exceed those without noise by a share that falls as 1/n, and which share is smaller hardly depends on n or
-    the price. It depends on how much of their declared bounds the columns and the errors use: iterations measure that,
-    cross-products do not. Of rows that fill their bounds, a few columns have shorter intervals from cross-products;
-    the smaller the part of the bounds that rows use, the more iterations gain. Nor do the standard errors of the two
-    assume the same. Where the bounds fit and errors have one variance, compare what `explain` of the two says.
+    Which method has the shorter intervals depends on the rows, so "auto" does not guess. Privacy noise inflates the
+    variances of both by a factor that tends to 1 at rate 1/n. Which factor is smaller depends little on n or on the
+    privacy budget, and mainly on how much of their declared range the columns and the errors use: iterations adapt to
+    that, cross-products do not. If the data fill their bounds, regressions with few columns have shorter intervals from
+    cross-products; otherwise iterations do. The two also make different assumptions: if the bounds are tight and errors
+    are homoskedastic, compare what `explain` says of each.
 
     Examples
     --------
@@ -487,13 +490,13 @@ class OLS(OfFormula, Estimated):
         ratios = zip(expected_ratios(question, measured, sizes), sizes, strict=True)
         shown = ", ".join(f"{ratio - 1:.1%} at n = {size:,}" for ratio, size in ratios)
         heading = (
-            "standard error from privacy noise alone, if every column were spread evenly over its bounds and\n"
-            "independent of the others (columns that are related, or use little of their bounds, carry more):"
+            "standard error from privacy noise alone, if columns were uniform over their bounds and\n"
+            "independent (more if they are correlated or use little of their declared range):"
         )
         told = (
             f"{measured.describe()}\n{heading}\n{table.to_string(float_format=lambda x: f'{x:.4g}')}\n"
-            "standard errors of slopes from sampling and noise together, over those from sampling alone, then about\n"
-            f"1 + {shown}"
+            "expected increase in standard errors of slopes due to privacy noise, under the same assumption: about\n"
+            f"{shown}"
         )
         advice = self._row_norm(measured, context.privacy)
         return told if advice is None else f"{told}\n{advice}"
@@ -549,7 +552,7 @@ class OLS(OfFormula, Estimated):
             notes.append(_ASSUMED)
         if held.row_norm is not None:
             notes.append(
-                f"Rows weigh less where the {held.norm.upper()} norm of their scaled regressors exceeds "
+                f"Rows are downweighted where the {held.norm.upper()} norm of their scaled regressors exceeds "
                 f"{held.row_norm:g}."
             )
         return PrivateResults(
@@ -624,5 +627,5 @@ def clamped_notes(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return notes, ()
     return notes, (
         f"at least about {share:.1%} of the rows were clamped to their declared bounds: estimates are of the clamped "
-        "values and may be biased, which no standard error here counts",
+        "values and may be biased; standard errors do not account for this clipping bias",
     )

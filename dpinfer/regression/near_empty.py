@@ -128,9 +128,9 @@ class Ridge:
     def warning(self) -> str:
         """Name what is not determined."""
         return (
-            f"not determined: {', '.join(self.names)}; the noisy number of rows is too near zero. Coefficients and "
-            "tests that rest on it have unbounded intervals and p-values of 1; all others are by the score method, and "
-            "allow for every value that it may have"
+            f"not determined: {', '.join(self.names)}; the noisy number of rows is too close to zero. Coefficients and "
+            "tests that depend on it have unbounded intervals and p-values of 1; all others use the score method, and "
+            "are valid for every value that it may have"
         )
 
     def base(self, beta: Array) -> Array:

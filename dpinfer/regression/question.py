@@ -57,8 +57,8 @@ _BEND = {"log": 1.0, "binary": 0.4, "quantile": 0.5}
 """Relative change of the weights of a Hessian with the linear predictor, about: of a quantile's in bandwidths."""
 
 _INSTEAD = (
-    "With few rows or a small price, iterations under PureDP may leave terms not determined. Where the declared bounds "
-    'fit the data, method="gram" often bounds them, for errors of equal spread.'
+    "With few rows or a small epsilon, intervals from iterations under PureDP may be unbounded. Where the declared "
+    'bounds fit the data, method="gram" often gives finite ones; it assumes homoskedastic errors.'
 )
 
 _LEAST_ROWS = 10.0
@@ -67,11 +67,11 @@ _LEAST_ROWS = 10.0
 _SHOWN = 0.05
 """Part of an interval that clipping lengthens it by, from which a table says so."""
 
-_ROBUST = "Standard errors are robust (HC1): they hold under heteroskedasticity and where the model is misspecified."
-_CLUSTERED = "Standard errors are clustered by person, and hold where the model is misspecified."
+_ROBUST = "Standard errors are heteroskedasticity-robust (HC1), and remain valid if the model is misspecified."
+_CLUSTERED = "Standard errors are clustered by person, and remain valid if the model is misspecified."
 _EQUAL = (
-    "Standard errors assume that the model is right and its errors have one variance: neither is checked, and where "
-    "one fails they are wrong."
+    "Standard errors are nonrobust: they assume a correctly specified model with homoskedastic errors. Neither "
+    "assumption is checked."
 )
 
 
@@ -109,19 +109,19 @@ class Newton(Procedure):
                 raise OptionError(name, self.parameter, f"a number between {low:g} and {high:g}")
         if self.margins and self.kind.response is None:
             raise OptionError(
-                "margins", True, f"False: with the identity link of {self.model} effects are coefficients"
+                "margins", True, f"False: with the identity link of {self.model} marginal effects are the coefficients"
             )
         if (self.cov_type == "cluster") != (self.groups is not None):
-            right = 'a column whose levels are groups, with cov_type="cluster", which asks for it'
+            right = 'a column whose levels are the clusters, together with cov_type="cluster"'
             raise OptionError("groups", self.groups, right)
         if self.cov_type != "nonrobust":
             return
         if self.model != "ols":
-            raise NotProvedError(f'cov_type="{self.cov_type}" is served for ols, not for {self.model}')
+            raise NotProvedError(f'cov_type="{self.cov_type}" is available for ols, not for {self.model}')
         if self.weights is not None:
             raise NotProvedError(
-                f'cov_type="{self.cov_type}" takes errors as spreading equally, and weights= may be there because they '
-                'do not: take cov_type="HC1"'
+                f'cov_type="{self.cov_type}" assumes homoskedastic errors, which weights= calls into question: use '
+                'cov_type="HC1"'
             )
 
     def columns(self, schema: Schema) -> Columns:
@@ -157,19 +157,19 @@ class Newton(Procedure):
             self._check_groups(schema)
         if columns.within is not None and (self.model != "ols" or self.weights is not None):
             asked = "weights=" if self.model == "ols" else self.model
-            raise NotProvedError(f"effects of people are taken out of ols without weights=, not with {asked}")
+            raise NotProvedError(f"person effects are available for ols without weights=, not with {asked}")
         _ = columns.maps, columns.weight, columns.independent  # each is refused where there is none
         if self.cov_type == "nonrobust" and schema.rows_per_unit > 1:
             raise NotProvedError(
-                f'cov_type="{self.cov_type}" takes rows as independent, and a person may have several: take '
-                'cov_type="HC1", which is clustered by person'
+                f'cov_type="{self.cov_type}" assumes independent rows, and a person may have several: use '
+                'cov_type="HC1", which clusters by person'
             )
         binary, log = self.kind.kind == "binary", self.kind.kind == "log"
         if self.weights is not None and not (binary or self.model == "ols"):
-            raise NotProvedError(f"weights= is served for ols, logit, probit and cloglog, not for {self.model}")
+            raise NotProvedError(f"weights= is available for ols, logit, probit and cloglog, not for {self.model}")
         if columns.offsets and not log:
             raise NotProvedError(
-                "offset= and exposure= are served with a logarithmic link, by poisson and by glm with Poisson(), "
+                "offset= and exposure= need a log link: they are available for poisson, and for glm with Poisson(), "
                 f"NegativeBinomial() or Gamma(), not for {self.model}"
             )
         response = columns.response
@@ -253,8 +253,8 @@ class Newton(Procedure):
         shown = ", ".join(f"{plan.expected_ratio(size) - 1:.1%} at n = {size:,}" for size in sizes)
         return (
             f"{measured.describe()}\n"
-            "standard errors of slopes from sampling and noise together, over those from sampling alone, about\n"
-            f"1 + {shown} (a rough guide: skewed columns and rare levels carry more)"
+            "expected increase in standard errors of slopes due to privacy noise: about\n"
+            f"{shown} (a rough guide: more for skewed columns and rare levels)"
             + (f"\n{_INSTEAD}" if self._by_products(measured.context) else "")
         )
 
@@ -295,7 +295,9 @@ class Newton(Procedure):
         if theirs.margins:
             slope, changes = Margins(plan).read(found.stages[-1], estimated)
             shown |= {"average_slope": slope, "average_changes": changes}
-            shown["notes"] += (f"Sums for average marginal effects took {float(MARGINS):.0%} of the price.",)
+            shown["notes"] += (
+                f"Average marginal effects used {float(MARGINS):.0%} of the privacy budget of this fit.",
+            )
         return GLMResults(estimated, found, link=self.kind.link(), counts=self.kind.kind == "log", **shown)
 
 
@@ -347,7 +349,8 @@ def estimated_from(
         noise = fit.score_noise * float(np.linalg.norm(iterations[-1].back[0]))
         if start.size * min(plan.parameter, 1 - plan.parameter) < max(_LEAST_ROWS, 4.0 * noise):
             notes = (
-                f"q = {plan.parameter:g} is too extreme for the number of rows and the price: few rows lie beyond it",
+                f"q = {plan.parameter:g} is too extreme for this sample size and privacy budget: few rows lie beyond "
+                "it",
             )
     weights, shift = start.transform.T, np.zeros(len(plan.columns.names))
     if plan.model.kind not in ("binary", "log"):
@@ -411,23 +414,23 @@ def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInfe
     unit = float(dict(zip(plan.kinds, released, strict=False))["start"].settings["unit"])
     errors = [_CLUSTERED if plan.context.schema.rows_per_unit > 1 else _ROBUST if plan.robust else _EQUAL]
     if plan.groups:
-        freedom = f"t of at most {plan.groups - 1} degrees of freedom"
-        errors = [f"Standard errors are clustered by {plan.columns.groups}, with {freedom}."]
+        freedom = f"a t distribution with at most {plan.groups - 1} degrees of freedom"
+        errors = [f"Standard errors are clustered by {plan.columns.groups}; tests use {freedom}."]
     if found.lengthened > _SHOWN:
         errors.append(
-            f"Intervals are up to {found.lengthened:.0%} longer for what clipping the largest scores may have biased "
-            "(column bias bound)."
+            f"Intervals are up to {found.lengthened:.0%} longer to allow for bias from clipping large scores (bias "
+            "bound in summary_frame())."
         )
     fitted = list(where_notes(where))
     if plan.columns.within is not None:
         order = plan.columns.within.order
-        against = "the mean of the person's rows" if order is None else f"the person's row before, by {order}"
-        fitted.append(f"Every column is compared with {against}, which takes what is fixed of a person out.")
+        against = "the person's mean" if order is None else f"the person's previous row, ordered by {order}"
+        fitted.append(f"Variables are differences from {against}, which removes person effects.")
     if plan.columns.weights is not None:
         fitted.append(f"Rows are weighted by {plan.columns.weights}.")
     if plan.model.kind == "huber":
         fitted.append(
-            f"Residuals are clipped at {float(settings['cut']) * unit:.4g}, {plan.parameter:g} times their scaled "
+            f"Residuals are clipped at {float(settings['cut']) * unit:.4g}, {plan.parameter:g} times their normalized "
             "median absolute deviation."
         )
     if plan.model.kind == "quantile":

@@ -313,7 +313,7 @@ class GLMResults(PrivateResults):
                 raise UnknownColumnError(name, [*simple, *changes, *other], "the effects")
         _refuse_missing({name: other[name] for name in wanted if name in other})
         slope = self._released_slope(method) if any(name in simple for name in wanted) else (0.0, 0.0, None)
-        notes = ("Averages over the rows, their regressors taken as fixed.", *self._on_factors(dummy=dummy))
+        notes = ("Averages over the rows, with regressors treated as fixed.", *self._on_factors(dummy=dummy))
         averages = self._averages(wanted, simple, changes, *slope)
         return MarginalEffects(self, tuple(wanted), at=at, method=method, notes=notes, **averages)
 
@@ -359,7 +359,7 @@ class GLMResults(PrivateResults):
         discrete = any(one.codings or (one.expression.boolean and one.expression.columns) for one in columns)
         if dummy or not discrete:
             return ()
-        return ("Columns of 0 and 1 are taken as continuous, as in statsmodels; dummy=True takes differences.",)
+        return ("Dummy variables are treated as continuous, as in statsmodels; dummy=True takes differences.",)
 
     def _released_slope(self, method: str) -> tuple[float, float, Array | None]:
         """Return what a coefficient is multiplied with: 1 by the link's form, or the released average slope."""
@@ -370,7 +370,7 @@ class GLMResults(PrivateResults):
         if method != "dydx" or found is None:
             raise MissingFromReleaseError(
                 f"the average of {MARGIN_LABELS[method]} over rows was not released; "
-                "atexog= gives effects at public points"
+                "use atexog= for effects at public points"
             )
         value, variance, covariance = found
         return float(value), max(float(variance), 0.0), covariance
@@ -382,10 +382,10 @@ def _refuse_missing(reasons: Mapping[str, str]) -> None:
         return
     missing = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
     needed = f"average marginal effects of {missing} need a sum over rows that was not released; "
-    others = "atexog= gives effects at public points, terms= leaves them out"
+    others = "use atexog= for effects at public points, or terms= to omit them"
     if any(reason == _DIFFERENCE for reason in reasons.values()):
-        raise MissingFromReleaseError(f"{needed}margins=True at the fit releases it, {others}")
-    raise MissingFromReleaseError(f"{needed}margins=True has none of slopes that vary with other columns, {others}")
+        raise MissingFromReleaseError(f"{needed}fit with margins=True to release it, {others}")
+    raise MissingFromReleaseError(f"{needed}margins=True does not cover slopes that vary with other columns: {others}")
 
 
 def _check_margins(at: str, method: str, *, dummy: bool, count: bool) -> None:

@@ -35,8 +35,8 @@ _SUFFIX = ".reserved"
 _RESERVED = "dpinfer reservation"
 _VERSION = 1
 _NOTE = (
-    "A release is being measured, or was paid for and lost. The ledger has the charge if the price was paid. "
-    "Delete this file to pay again."
+    "A release is being measured, or was charged and lost. If it was charged, the ledger lists the charge. "
+    "Delete this file to measure and spend again."
 )
 
 _LOG = logging.getLogger("dpinfer")
@@ -107,7 +107,7 @@ class ReservedFile:
             return Reservation.from_json(written.decode("utf-8"))
         except (OSError, UnicodeDecodeError, ReleaseFormatError) as error:
             raise ReleaseFormatError(
-                f"{os.fspath(self.path)!r} stands where a reservation belongs ({_reason(error)}). Nothing was paid. "
+                f"{os.fspath(self.path)!r} stands where a reservation belongs ({_reason(error)}). No budget was spent. "
                 "If ledger.charges() lists no charge whose release is missing, delete the file"
             ) from None
 
@@ -176,13 +176,13 @@ class SavedRelease:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ReleaseFormatError(f"{self} cannot be read, and nothing was paid: {_reason(error)}") from None
+            raise ReleaseFormatError(f"{self} cannot be read; no budget was spent: {_reason(error)}") from None
         try:
             return Release.from_json(text)
         except (ReleaseFormatError, ReleaseVersionError) as error:
             said = str(error) if MAGIC in text else "it is something else"  # which may hold rows
             raise type(error)(
-                f"{self} is no release that can be read, and nothing was paid: {said}. Save under another name, or "
+                f"{self} is not a readable release; no budget was spent: {said}. Save under another name, or "
                 "move the file away"
             ) from None
 

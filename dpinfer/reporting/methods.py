@@ -1,17 +1,15 @@
 """The methods of a page as prose with its sources: what was paid, declared, measured, estimated and inferred.
 
-All of it comes from releases and results. The sentences, and the works that they cite, are in `methods.toml`.
+All of it comes from releases and results. The sentences, and the works that they cite, are those of
+`dpinfer.results.citing`.
 """
 
 from __future__ import annotations
 
-import re
-import tomllib
 from dataclasses import dataclass
 from functools import reduce
-from importlib.resources import files
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,58 +20,20 @@ from dpinfer.privacy.accounting import Cost, power_bound
 from dpinfer.privacy.exact import float_above
 from dpinfer.privacy.units import GDP, ZCDP
 from dpinfer.release.laws import CHOICES
-from dpinfer.release.release import Release
-from dpinfer.results.descriptions import CombinedResults
-from dpinfer.results.margins import MarginalEffects
-from dpinfer.results.testing import TestResults
-from dpinfer.tables.chi_squared import ChiSquareResults
-from dpinfer.tables.loglinear import LogLinearResults, LogLinearTestResults
+from dpinfer.results.citing import SAID, TEXTS, Citations, estimated, inferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dpinfer.privacy.units import Privacy
-    from dpinfer.release.release import AnyRelease
+    from dpinfer.release.release import AnyRelease, Release
     from dpinfer.reporting.page import Entry
     from dpinfer.schema.schema import Schema
 
     _Bill = tuple[frozenset[str], Sequence[Cost]]
     """Charges, and what they cost together."""
 
-__all__ = [
-    "REFERENCES", "Citations", "Total", "charges_of", "methods_paragraphs",
-    "total_notes", "totals", "unprotected",
-]  # fmt: skip
-
-_TEXTS: dict[str, Any] = tomllib.loads(files("dpinfer.reporting").joinpath("methods.toml").read_text(encoding="utf-8"))
-_SAID = {name: " ".join(text.split()) for name, text in _TEXTS["sentences"].items()}
-_ESTIMATED = {kind: " ".join(one["text"].split()) for one in _TEXTS["estimated"] for kind in one["kinds"]}
-
-REFERENCES = {key: (short, " ".join(whole.split())) for key, (short, whole) in _TEXTS["references"].items()}
-"""How a text cites a work, and how the list names it, by key."""
-
-
-class Citations:
-    """Cites works, and knows which were cited."""
-
-    def __init__(self) -> None:
-        self._cited: set[str] = set()
-
-    def __call__(self, *keys: str) -> str:
-        """Return works as a text cites them, without brackets."""
-        self._cited.update(keys)
-        return "; ".join(REFERENCES[key][0] for key in keys)
-
-    def fill(self, template: str, **words: str) -> str:
-        """Put citations, and words that are given, in place of their keys in braces, and blanks for line breaks."""
-        text = " ".join(template.split())
-        return re.sub(r"{(\w+)}", lambda key: words[key[1]] if key[1] in words else self(key[1]), text)
-
-    @property
-    def listed(self) -> list[str]:
-        """All works that were cited, in alphabetical order."""
-        return sorted(REFERENCES[key][1] for key in self._cited)
-
+__all__ = ["Total", "charges_of", "methods_paragraphs", "total_notes", "totals", "unprotected"]
 
 # What is said
 
@@ -82,15 +42,6 @@ _NEIGHBOURS = {"add_remove": "one of them has {one} more than the other", "repla
 
 _SHOWN = 10
 """Columns whose bounds a paragraph names; of more it points to the table."""
-
-_OF_CLASS: dict[str, Any] = {
-    "chi2": ChiSquareResults,
-    "loglinear": (LogLinearResults, LogLinearTestResults),
-    "combined": CombinedResults,
-    "margeff": MarginalEffects,
-}
-"""Results that `_ESTIMATED` knows by their class, whatever their release was asked for."""
-
 
 # The paragraphs
 
@@ -103,8 +54,8 @@ def methods_paragraphs(
         _privacy(entries, releases, cite),
         _declared(schemas),
         _measured(releases, cite),
-        _together((entry.heading, _estimation(entry, cite)) for entry in entries),
-        _together((entry.heading, _inference(entry.given, cite)) for entry in entries),
+        _together((entry.heading, estimated(entry.given, entry.releases, cite)) for entry in entries),
+        _together((entry.heading, inferred(entry.given, cite)) for entry in entries),
         cite.fill(f"Computations were made with dpinfer {version.__version__}, on statsmodels ({{seabold2010}})."),
     ]
     return [one for one in found if one]
@@ -123,16 +74,16 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
     """Say what was protected, what was paid and what that means, and what is not protected."""
     sums = totals([one for entry in entries for one in entry.releases])
     if not sums and releases:
-        return _SAID["simulated"]
+        return SAID["simulated"]
     sentences = []
     for total in sums:
         name = "the confidential data" if total.dataset is None else f"the confidential data set '{total.dataset}'"
         kinds = dict.fromkeys(type(cost.price) for cost in total.costs)
-        measures = listed([cite.fill(_TEXTS["measures"][kind.__name__]) for kind in kinds])
+        measures = listed([cite.fill(TEXTS["measures"][kind.__name__]) for kind in kinds])
         bounded = "" if total.one == total.unit else f" ({total.unit}; further rows of a person were left out)"
         many = "one release" if total.count == 1 else f"{count(total.count)} releases"
         words = {"many": many, "name": name, "measures": measures, "relation": total.relation, "bounded": bounded}
-        sentences.append(cite.fill(_SAID["computed"], **words))
+        sentences.append(cite.fill(SAID["computed"], **words))
         price, how = total.costs[0].price, ""
         cost = total.words.removesuffix(".")
         if len(total.costs) == 1:
@@ -151,7 +102,7 @@ def _declared(schemas: Sequence[Schema]) -> str:
     columns = {name: column for schema in schemas for name, column in schema.items()}
     if not columns:
         return ""
-    text = _SAID["declared"]
+    text = SAID["declared"]
     ids = dict.fromkeys(repr(schema.people.id) for schema in schemas if schema.people is not None)
     text += f"; and that all rows of a person have the same value of {listed(ids)}." if ids else "."
     bounded = {name: one for name, one in columns.items() if hasattr(one, "lower")}
@@ -162,7 +113,7 @@ def _declared(schemas: Sequence[Schema]) -> str:
         text += f" Numbers of {count(len(bounded))} columns were moved into their declared ranges, listed above."
     replaced = [name for name, one in columns.items() if one.missing != "drop"]
     if len(replaced) < len(columns):
-        text += f" {_SAID['dropped']}{'; missing' if replaced else ''}"
+        text += f" {SAID['dropped']}{'; missing' if replaced else ''}"
     else:
         text += " Missing"
     if replaced:
@@ -177,13 +128,13 @@ def _measured(releases: Sequence[Release], cite: Citations) -> str:
     for place, release in enumerate(releases, 1):
         chosen = dict.fromkeys(stage.law.family for stage in release.stages if stage.law.family in CHOICES)
         noisy = [stage for stage in release.stages if stage.law.family not in CHOICES]
-        parts = [f"the outcome of {cite.fill(_TEXTS['laws'][family])}" for family in chosen]
+        parts = [f"the outcome of {cite.fill(TEXTS['laws'][family])}" for family in chosen]
         if noisy:
-            text = f"{_SAID['summed']} "
+            text = f"{SAID['summed']} "
             size = sum(len(stage.values) for stage in noisy)
             rounds = f" in {len(noisy)} rounds" if len(noisy) > 1 else ""
             laws = listed(
-                [cite.fill(_TEXTS["laws"][family]) for family in dict.fromkeys(stage.law.family for stage in noisy)]
+                [cite.fill(TEXTS["laws"][family]) for family in dict.fromkeys(stage.law.family for stage in noisy)]
             )
             parts.append(f"{count(size)} noisy {'number' if size == 1 else 'numbers'}{rounds}, with {laws}")
             spread = np.sqrt(np.concatenate([stage.noise_variances for stage in noisy]))
@@ -207,36 +158,6 @@ def _together(texts: Iterable[tuple[str, str]]) -> str:
     return " ".join(
         f"For {listed(f'“{name}”' for name in names)}, {text[0].lower() + text[1:]}" for text, names in groups.items()
     )
-
-
-def _estimation(entry: Entry, cite: Citations) -> str:
-    """Say how estimates were made."""
-    release: Any = entry.releases[0] if len(entry.releases) == 1 else None
-    question = dict(release.question) if isinstance(release, Release) else {}
-    kind = str(question.get("procedure", ""))
-    if kind == "quantile" and any(stage.law.family in CHOICES for stage in release.stages):
-        kind = "chosen quantile"
-    kind = next((name for name, kinds in _OF_CLASS.items() if isinstance(entry.given, kinds)), kind)
-    if kind != "newton":
-        return cite.fill(_ESTIMATED.get(kind, ""))
-    errors = "assume errors of equal spread and a right model"
-    if question.get("cov_type") != "nonrobust":
-        sources = cite("huber1967", "white1980")
-        errors = f"are robust to unequal spread and to a wrong model ({question.get('cov_type')}; {sources})"
-    what = cite.fill(_TEXTS["models"].get(str(question["model"]), "Coefficients"))
-    words = {"what": what, "formula": str(question["formula"]), "rounds": count(len(release.stages)), "errors": errors}
-    return cite.fill(_SAID["newton"], **words)
-
-
-def _inference(given: object, cite: Citations) -> str:
-    """Say where intervals and p-values come from."""
-    if isinstance(given, TestResults):
-        if given.distribution is None or not given.distribution.draws:
-            return f"The p-value is {given.null}, with the noise counted."
-        return cite.fill(_SAID["redrawn"], draws=count(given.distribution.draws))
-    inference = getattr(getattr(given, "results", given), "inference", None)
-    counts = _TEXTS["counts"].get(getattr(inference, "target", ""), _TEXTS["counts"]["population"])
-    return cite.fill(_TEXTS["inferred"].get(str(getattr(inference, "method", None)), ""), counts=counts)
 
 
 def charges_of(release: AnyRelease) -> frozenset[str]:
@@ -296,7 +217,7 @@ class Total:
             return ""
         added = self.neighbors == "add_remove"
         what = f"whether {self.one} is in the data" if added else f"which of two possible values {self.one} has"
-        return _SAID["power"].format(what=what, power=f"{np.ceil(1000 * power) / 10:g}")
+        return SAID["power"].format(what=what, power=f"{np.ceil(1000 * power) / 10:g}")
 
     @property
     def words(self) -> str:

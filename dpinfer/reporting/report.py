@@ -20,7 +20,7 @@ from dpinfer.display.report import Report, Reported, Table, count, listed
 from dpinfer.errors import OptionError, type_of
 from dpinfer.privacy.ledger import Ledger, ledger_facts
 from dpinfer.release.release import Release, release_report
-from dpinfer.reporting.methods import Citations, methods_paragraphs, totals, unprotected
+from dpinfer.reporting.methods import methods_paragraphs, totals, unprotected
 from dpinfer.reporting.page import (
     Block,
     Entry,
@@ -34,6 +34,7 @@ from dpinfer.reporting.page import (
     paragraph,
     tables,
 )
+from dpinfer.results.citing import Citations
 from dpinfer.results.printing import title_guarantee
 from dpinfer.schema.schema import schema_report
 from dpinfer.writing import check_writable, write_whole
@@ -155,7 +156,7 @@ def report(
     schemas = _schemas(releases)
     methods = methods_paragraphs(entries, releases, schemas, cite)
     sections = [
-        Section("What was paid, and what it means", _glance(entries, releases)),
+        Section("Privacy loss, and what it means", _glance(entries, releases)),
         *(Section(entry.heading, _result(entry, attached)) for entry in entries),
         Section("Public settings", _settings(schemas)),
         Section("Methods", [paragraph(one) for one in methods]),
@@ -305,7 +306,7 @@ def _glance(entries: Sequence[Entry], releases: Sequence[Release]) -> Blocks:
             ("Releases", count(total.count)),
             ("Paid in all", total.words.removesuffix(".")),
             *([("What it means", total.power)] if total.power else []),
-            ("Not counted", "what else was released about these data: its price comes on top"),
+            ("Not counted", "other releases about these data: their privacy loss comes on top"),
         )
         blocks.append(tables(Report("Data set" if total.dataset is None else f"Data set {total.dataset}", facts)))
     warnings = unprotected(entries)

@@ -220,7 +220,7 @@ def summary_table(
     Raises
     ------
     OptionError
-        If there are no results, one is of another kind or lacks what is to be shown, or an option has no such value.
+        If there are no results, one is of another kind or lacks what is to be shown, or an argument is invalid.
 
     Notes
     -----
@@ -433,16 +433,20 @@ def _notes(
     """Say how to read the cells, and the guarantee of every release, once."""
     level = f"{100 * (1 - alpha):.6g}% confidence intervals in brackets"
     what = "Standard errors in parentheses" if show == "std err" else level
-    notes = [f"{what}; those of private results count the privacy noise." if private else f"{what}."]
+    notes = [f"{what}; those of private results include privacy noise." if private else f"{what}."]
     if unbounded:
-        notes.append("An infinite end means that the release does not bound that side.")
+        notes.append("An infinite limit means that the release does not bound the interval on that side.")
     if stars:
-        notes.append("* p < .1, ** p < .05, *** p < .01, by the p-values of each result's own inference.")
+        notes.append("* p < .1, ** p < .05, *** p < .01, by the p-values of each result.")
     if private:
-        notes.append("Noise share is the part of an estimate's variance that is privacy noise: least and greatest.")
+        notes.append(
+            "Noise share is the fraction of an estimate's variance due to privacy noise (smallest and largest)."
+        )
     about = [name for name, result in private if result.inference.target == "data"]
     if about:
-        notes.append(f"{', '.join(about)}: about these data, not a wider population; only privacy noise counts.")
+        notes.append(
+            f"{', '.join(about)}: for these rows, not a wider population: standard errors include privacy noise only."
+        )
     together: dict[frozenset[str], tuple[AnyRelease, list[str]]] = {}
     for name, result in private:
         together.setdefault(charges_of(result.release), (result.release, []))[1].append(name)

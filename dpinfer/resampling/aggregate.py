@@ -235,11 +235,11 @@ class SampleAggregate(Procedure):
         known: dict[str, Any] = {"nobs": counted, "nobs_is_public": public, "notes": notes}
         inference = AggregateInference(region.names, sums, frame, winsorized, **known)
         inference = replace(inference, notes=(*notes, *edge_warnings(inference, region)))
-        bounded = "winsorised around where most of them are" if winsorized else "bounded by the declared region"
-        corrected = ", each corrected for bias by its halves" if theirs._halves else ""
+        bounded = "winsorized around their bulk" if winsorized else "bounded by the declared region"
+        corrected = ", each bias-corrected by its halves" if theirs._halves else ""
         notes = (
-            f"Sample and aggregate: the mean over {blocks:,} secret blocks of rows of the block's own "
-            f"estimate{corrected}, {bounded}.",
+            f"Sample and aggregate: the mean of the estimates of {blocks:,} secret blocks of rows{corrected}, "
+            f"{bounded}.",
             f"Declared region: {region.describe()}.",
             *theirs._native,
             *where_notes(theirs.where),

@@ -110,7 +110,8 @@ def small_blocks(
     held, wanted = max(nobs, 0.0) / blocks, block_size(max(nobs, 1.0), size, halves=halves)
     return (
         f"a block holds about {held:,.0f} rows for {size} parameter{'s' if size > 1 else ''}: the bias of its "
-        f"estimates, which more blocks do not average out, may not be small (about {wanted:,.0f} rows are advised)",
+        f"estimates, which averaging over blocks does not remove, may not be small (about {wanted:,.0f} rows are "
+        "recommended)",
     )
 
 
@@ -513,7 +514,9 @@ def _drawn(rng: np.random.Generator, plan: BlockPlan, deviation: float, size: in
 def forecast_lines(plan: BlockPlan) -> list[str]:
     """Say what is to be expected: for several numbers of rows where the number of blocks waits for a count of them."""
     if plan.count is None:
-        lines = [f"blocks       as many as a noisy count of rows asks for ({float(plan.shares.rows):.3g} of the price)"]
+        lines = [
+            f"blocks       chosen from a noisy count of rows ({float(plan.shares.rows):.3g} of the privacy budget)"
+        ]
         for size in sizes_shown(None):
             sized = plan.over(size)
             lines += [f"n = {size:,}: {sized.count:,} blocks", *forecast_lines(sized)]
@@ -522,7 +525,7 @@ def forecast_lines(plan: BlockPlan) -> list[str]:
     errors = whole_frame(plan.region, plan.norm).half * noise / plan.count
     listed = ", ".join(f"{name} {error:.4g}" for name, error in zip(plan.region.names, errors.tolist(), strict=True))
     if not plan.located:
-        first = "this price does not suffice to locate the block estimates: the region alone bounds them"
+        first = "this privacy budget is too small to locate the block estimates: only the region bounds them"
         return [*([first] if plan.winsorized else []), f"standard error from privacy noise: {listed}"]
     expected = forecast(plan)
     found, each = ~expected.missed, float(expected.missed.mean())
@@ -531,7 +534,7 @@ def forecast_lines(plan: BlockPlan) -> list[str]:
     several = f", any of the {plan.size} with {any_missed}" if plan.size > 1 else ""
     lines = [
         f"locating     a coefficient is not located with probability {_share(each)}{several}, if block "
-        f"estimates are about normal{alike}; the region alone then bounds it"
+        f"estimates are about normal{alike}; only the region then bounds it"
     ]
     if each > 0:
         lines.append(f"standard error from privacy noise of one that is not located: {listed}")
@@ -539,15 +542,15 @@ def forecast_lines(plan: BlockPlan) -> list[str]:
     if each < 1:
         low, high = np.quantile(expected.noise[found], (0.05, 0.95))
         lines.append(
-            f"privacy noise of an estimate: {low:.2g} to {high:.2g} times its sampling error where it is located, by "
-            "how well the spread between blocks can be told"
+            f"privacy noise of an estimate: {low:.2g} to {high:.2g} times its sampling error where it is located, "
+            "depending on how precisely the spread between blocks is estimated"
         )
         located = f"{np.sqrt((expected.error[found] ** 2).mean()):.2g} where it is located; "
     overall = ", ".join(f"{expected.expected_error(ratio):.2g}" for ratio in _RATIOS)
     widths = ", ".join(f"{2 * ratio:.0f}" for ratio in _RATIOS)
     lines.append(
-        f"expected error, of noise and sampling, over the sampling error: {located}over all releases {overall} where "
-        f"the region is {widths} spreads between blocks wide"
+        f"expected total error relative to the sampling error: {located}over all releases {overall} where the region "
+        f"is {widths} between-block standard deviations wide"
     )
     return lines
 

@@ -69,7 +69,7 @@ _SHARE = Allowed(
 
 _WEIGHTS = {
     "double_or_nothing": "every row counts twice or not at all, secretly and anew in each",
-    "poisson": "every row counts as often as a Poisson variable cut at 6 says, secretly and anew in each",
+    "poisson": "every row counts a Poisson number of times (truncated at 6), secretly and anew in each",
     "public": "every row counts twice in one and not in the other of each pair, by a public seed and its position",
     "paired": "every row counts twice in one and not in the other of each pair, secretly and anew in each pair",
 }
@@ -338,10 +338,10 @@ class Bootstrap(Procedure):
             f"{measured.describe()}\n"
             f"replicates   {self.replicates}: noise of one {one:.6g}, of their mean {mean:.6g}, which is "
             f"{mean / once:.4g} times that of a single release of the same sums at the same price\n"
-            f"balance      replicates tell a mean's sampling error well from {3 * one**2:,.0f} rows on, if values are "
-            "spread evenly over their bounds; with fewer rows take fewer replicates\n"
-            "instead      a direct procedure, where there is one (mean, total, proportion; ols by rounds, whose errors "
-            "are robust), knows its variance better: with few rows its intervals are much narrower"
+            f"balance      replicates estimate a mean's sampling error well from {3 * one**2:,.0f} rows on, if values "
+            "are uniform over their bounds; with fewer rows use fewer replicates\n"
+            "instead      a direct procedure, where there is one (mean, total, proportion; ols, whose standard errors "
+            "are robust), estimates its variance more precisely: with few rows its intervals are much narrower"
         )
 
     # Inference
@@ -424,11 +424,11 @@ def bootstrap(
         `ApproxDP`, and cost twice as much noise variance: "paired" in secret, for both relations; "public" by position
         and ``seed``, for replace_one neighbours.
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     target : {"population", "data"}
         For "data" the rows are the whole population: only noise and the random weights count as error.
     inference : {"auto", "fiducial", "unbiased", "conservative", "most_conservative"}
-        Method of intervals, p-values and tests alike. "auto" is "fiducial", which counts what is not known of the
+        Method of intervals, p-values and tests. "auto" is "fiducial", which counts what is not known of the
         variance; the others are those of Brawner & Honaker (2018).
     conservative : float
         For "conservative": the probability that too much noise is taken off.

@@ -197,30 +197,30 @@ class AggregateInference(Inference):
         if not self.frame.located.all() and (self.winsorized or self.frame.located.any()):
             found.append(
                 f"the block estimates of {_listed(self.names, ~self.frame.located)} were not located, and are bounded "
-                "by the region alone: noise hides where they are, and a larger price or more blocks would tell"
+                "only by the region: privacy noise dominates them; a larger privacy budget or more blocks would help"
             )
         edge = np.abs(sums.mean) - sums.doubt > _NEAR_EDGE
         if edge.any():
             found.append(
-                f"the estimate of {_listed(self.names, edge)} is near the edge of where block estimates are bounded, "
-                "and is drawn towards its middle"
+                f"the estimate of {_listed(self.names, edge)} is near the bounds of the block estimates, and is biased "
+                "toward their midpoint"
             )
         error = np.sqrt(sums.noise_count)
-        failed = "gave no finite estimate and count as the middle of where block estimates are bounded"
-        for count, what in zip(sums.counts, (failed, "lay outside of their bounds and were moved"), strict=True):
+        failed = "gave no finite estimate and were set to the midpoint of the bounds"
+        for count, what in zip(sums.counts, (failed, "lay outside the bounds and were clipped"), strict=True):
             if count - sums.deviations * error > _MANY * k:
                 about = f"about {count / k:.0%} of the blocks (give or take {error / k:.0%})"
                 found.append(f"{about} {what}: the estimate may be biased")
         if self.lost:
             found.append(
-                "so many blocks failed or were moved that their mean says little: intervals are unbounded, p-values "
-                "1; larger blocks, a wider region, or estimates that are not discrete may help"
+                "too many blocks failed or were clipped for their mean to be informative: intervals are unbounded, "
+                "p-values 1; larger blocks, a wider region, or estimates that are not discrete may help"
             )
         weak = np.asarray(self._linear(np.eye(len(self.names))).df) < min(_FEW, (k - 1) / 2)
         if weak.any():
             found.append(
-                f"how much blocks differ is mostly privacy noise for {_listed(self.names, weak)}: the interval is wide "
-                "for that"
+                f"the estimated variance between blocks is mostly privacy noise for {_listed(self.names, weak)}, so "
+                "the interval is wide"
             )
         return (*found, *self.notes)
 
@@ -286,7 +286,10 @@ def edge_warnings(found: AggregateInference, region: Region) -> tuple[str, ...]:
     if not near:
         return ()
     listed = ", ".join(near[:5]) + (", ..." if len(near) > 5 else "")
-    return (f"blocks differ so much that some must lie beyond the declared region of {listed}: declare a wider one",)
+    return (
+        f"blocks vary so much that some estimates must lie outside the declared region of {listed}: declare a wider "
+        "one",
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -534,7 +534,7 @@ class PrivateResults(printing.Exported, PrivateEstimates):
         Raises
         ------
         OptionError
-            Where the term is no factor by itself, or an option has no such value.
+            Where the term is no factor by itself, or an argument has an invalid value.
         """
         check_alpha(alpha)
         methods = items_of(method)

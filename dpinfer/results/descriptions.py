@@ -406,6 +406,8 @@ class CombinedResults(DescriptionResults):
         Release and quantity of each measured value.
     """
 
+    _estimated_as = "combined"
+
     def __init__(
         self,
         inference: Inference,
@@ -457,8 +459,8 @@ class CombinedResults(DescriptionResults):
             return super().flags
         return (
             *super().flags,
-            f"the releases contradict each other by more than their noise explains (p = {test.pvalue:.2g}): they may "
-            "not describe the same data",
+            f"the releases differ by more than their noise explains (p = {test.pvalue:.2g}): they may not describe the "
+            "same data",
         )
 
     @property
@@ -466,6 +468,6 @@ class CombinedResults(DescriptionResults):
         """Sentences printed below the tables, besides those on the guarantee."""
         test = self.consistency_test()
         if test.df == 0:
-            return (*self._notes, "Every measurement is needed: there is nothing to test their agreement with.")
+            return (*self._notes, "The releases are exactly identified: there is no test of their agreement.")
         told = f"{test.method}: {test.statistic:.4g} on {test.df} degrees of freedom, p = {test.pvalue:.3g}"
         return (*self._notes, f"Agreement of the releases ({told}).")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpinfer.statistics.nulls import Draws
 
 
-_NO_ROWS = "a private result holds released quantities only, and this needs the rows"
+_NO_ROWS = "a private result holds released quantities only; this needs the rows"
 _NO_LIKELIHOOD = "a private result has no likelihood: it is computed from noisy sums, not from the rows"
 _ROBUST = "standard errors are chosen before rows are read: cov_type= of the question, robust by default; see bse"
 _NO_SQUARES = "sums of squares are not released: where the inference gives them, see scale and rsquared"
@@ -134,7 +134,7 @@ def checked_covariance(inference: Inference) -> Array:
     if not all(np.isfinite(values).all() for values in (inference.params[known], *(part[block] for part in parts))):
         raise InferenceError("estimates and covariances must be finite")
     if not all(np.isnan(part[~known]).all() and np.isnan(part[:, ~known]).all() for part in parts):
-        raise InferenceError("what is not determined has no covariance")
+        raise InferenceError("an estimate that is not determined has no covariance")
     parts = [part[block] for part in parts]
     if any((np.diag(part) < -1e-9 * np.diag(parts[0] + parts[1])).any() for part in parts):
         raise InferenceError("a variance is negative: the noisy moments were not repaired")
@@ -586,30 +586,30 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
 
 _TARGETS = {
-    "population": "Intervals and tests are about the population: sampling and privacy noise both count.",
-    "data": "Intervals and tests are about these data, not a wider population: only privacy noise counts.",
+    "population": "Intervals and tests are for the population: they account for sampling error and privacy noise.",
+    "data": "Intervals and tests are for these rows, not a wider population: they account for privacy noise only.",
 }
 _METHODS = {
     "wald": "",
     "score": (
-        "P-values and intervals invert the score test, which stays valid where privacy noise is large. "
-        "The {letter} column is coef / std err, and does not determine them."
+        "P-values and intervals invert the score test, which remains valid when privacy noise is large. "
+        "They are not computed from the {letter} column (coef / std err)."
     ),
     "anderson-rubin": (
-        "P-values and intervals invert the Anderson-Rubin test, which stays valid where instruments are weak or "
-        "privacy noise is large. The {letter} column is coef / std err, and does not determine them."
+        "P-values and intervals invert the Anderson-Rubin test, which remains valid when instruments are weak or "
+        "privacy noise is large. They are not computed from the {letter} column (coef / std err)."
     ),
     "simulated": (
-        "P-values and intervals come from simulating the whole procedure, noise and clamping included. "
-        "The {letter} column is coef / std err, and does not determine them."
+        "P-values and intervals come from simulating the whole procedure, including noise and clamping. "
+        "They are not computed from the {letter} column (coef / std err)."
     ),
     "fiducial": (
-        "P-values and intervals count what is not known of the variance between replicates. "
-        "The {letter} column is coef / std err, and does not determine them."
+        "P-values and intervals allow for error in the estimated variance between replicates. "
+        "They are not computed from the {letter} column (coef / std err)."
     ),
     "exact": (
         "P-values and intervals come from the exact distribution. "
-        "The {letter} column is coef / std err, and does not determine them."
+        "They are not computed from the {letter} column (coef / std err)."
     ),
 }
 
@@ -650,7 +650,11 @@ def header_facts(results: PrivateEstimates, response: str) -> tuple[printing.Fac
 def method_notes(results: PrivateEstimates, ends: NDArray[np.float64]) -> list[str]:
     """Say where p-values and intervals (k, 2) come from, and what an infinite end means."""
     method = _METHODS.get(results.inference.method, "").format(letter="t" if results.use_t else "z")
-    infinite = "" if np.isfinite(ends).all() else "An infinite end means that the release does not bound that side."
+    infinite = (
+        ""
+        if np.isfinite(ends).all()
+        else "An infinite limit means that the release does not bound the interval on that side."
+    )
     return [note for note in (method, infinite) if note]
 
 
@@ -671,14 +675,17 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame, alpha: float, *, tes
     Returns
     -------
     list of str
-        Guarantee and charge; how to read the table: target, noise share, method, infinite ends; the results' own.
+        At most three: guarantee and charge; how to read the table: target, noise share, method, infinite limits; and
+        what the results say of their columns and of their own assumptions.
     """
     inference, release = results.inference, results.release
     ends = frame[list(printing.interval_labels(alpha))].to_numpy(dtype=np.float64)
     reading = [
         _TARGETS.get(inference.target, f"Target: {inference.target}."),
-        f"Noise share is the part of {'a coefficient' if tested else 'an estimate'}'s variance that is privacy noise.",
+        f"Noise share is the fraction of {'a coefficient' if tested else 'an estimate'}'s variance due to privacy "
+        "noise.",
         *(note for note in method_notes(results, ends) if tested or "coef / std err" not in note),
     ]
-    notes = [" ".join([printing.guarantee(release), *printing.charge_notes(release)]), " ".join(reading)]
-    return [*notes, *printing.column_notes(release), *results.notes]
+    notes = [printing.guarantee_note(release), " ".join(reading)]
+    own = " ".join([*printing.column_notes(release), *results.notes])
+    return [*notes, own] if own else notes

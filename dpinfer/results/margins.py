@@ -309,6 +309,8 @@ class MarginalEffects(printing.Exported):
     the method's length and its infinite ends. P-values are those of the same combination.
     """
 
+    _estimated_as = "margeff"
+
     def __init__(
         self,
         results: PrivateEstimates,
@@ -471,8 +473,8 @@ class MarginalEffects(printing.Exported):
         left = [("Dep. Variable:", results.response), *printing.guarantee_facts(results.release)]
         right = [("Method:", self.margeff_options["method"]), ("At:", self.margeff_options["at"])]
         right.append(("Inference:", results.inference.method))
-        notes = [printing.guarantee(results.release), *self.notes, *method_notes(results, ends)]
-        notes += [*printing.column_notes(results.release), *printing.charge_notes(results.release)]
+        notes = [printing.guarantee_note(results.release), *self.notes, *method_notes(results, ends)]
+        notes += printing.column_notes(results.release)
         title = f"{results.model_name} Marginal Effects"
         return printing.summary_of(title, left, right, table, notes, results.flags)
 

@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from statsmodels.iolib.summary import Summary, forg
@@ -228,6 +228,9 @@ class _Summarised(Protocol):
 class Shown:
     """Results whose summary a notebook shows."""
 
+    _estimated_as: ClassVar[str] = ""
+    """How `dpinfer.results.citing` knows their estimates, where the question of the release does not say it."""
+
     def _report(self: Any) -> Report:
         """Return what is shown: the summary."""
         report: Report = self.summary()._report()
@@ -253,6 +256,29 @@ class Exported(Shown):
         """Return ``summary(alpha=alpha)`` as markdown."""
         return self.summary(alpha=alpha).as_markdown()
 
+    def cite(self: Any) -> str:
+        """Return BibTeX entries for the package and for the methods that these results used.
+
+        Returns
+        -------
+        str
+            The package first, then by key: the privacy measure, the noise, the estimate and the inference.
+            `dpinfer.report` cites the same works in a methods section.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import dpinfer as dpi
+        >>> schema = dpi.Schema(age=dpi.Real(0, 100))
+        >>> rng = np.random.default_rng(1)
+        >>> results = dpi.mean("age", dpi.PublicData(schema.sample(100, rng), schema, rng=rng)).fit(dpi.ZCDP(1))
+        >>> [line for line in results.cite().splitlines() if line.startswith("@")][:3]
+        ['@software{dpinfer,', '@inproceedings{bun2016,', '@inproceedings{canonne2020,']
+        """
+        from dpinfer.results.citing import bibtex  # noqa: PLC0415  (it reads a file, and knows tests)
+
+        return bibtex(self)
+
 
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w.(])")
 _FACTOR = re.compile(r"\bC\((\w+)[^()\[\]]*\)\[T\.([^\[\]]*)\]|\b(\w+)\[T\.([^\[\]]*)\]")
@@ -260,8 +286,8 @@ _LEVELS = re.compile(r"(?<=[=\[])[^\[\],=]*(?=[\],]|$)")
 """A name in a term, but for that of a function; a level of a factor; one in the name of a coefficient or a group."""
 
 _NEIGHBORS = {
-    "add_remove": "data sets are neighbours when one unit is added or removed (add_remove)",
-    "replace_one": "data sets are neighbours when one unit is replaced by another (replace_one)",
+    "add_remove": "Neighbouring data sets differ by adding or removing {one} (add_remove)",
+    "replace_one": "Neighbouring data sets differ by replacing {one} with another (replace_one)",
 }
 
 
@@ -372,18 +398,25 @@ def format_count(nobs: float | None, *, public: bool) -> str:
 
 
 def guarantee(release: AnyRelease) -> str:
-    """Return the whole guarantee as one sentence, or that there is none."""
-    neighbors = _NEIGHBORS[release.neighbors]
-    if release.unit != "one row":
+    """Return the whole guarantee in two sentences, or that there is none."""
+    one = "one row" if release.unit == "one row" else "one person"
+    neighbors = _NEIGHBORS[release.neighbors].format(one=one)
+    if release.unit != one:
         neighbors += (
-            f"; a unit is {release.unit} (further rows of a person were left out, and estimates are about those kept)"
+            f"; the privacy unit is {release.unit} (further rows of a person were dropped; estimates describe the "
+            "rows that were kept)"
         )
     if release.public:
         return (
             "Simulated from public data with the noise of "
-            f"{release.cost.describe()}: this is not a private release; {neighbors}."
+            f"{release.cost.describe()}: this is not a private release. {neighbors}."
         )
-    return f"Guarantee: {release.cost.describe()}; {neighbors}."
+    return f"Guarantee: {release.cost.describe()}. {neighbors}."
+
+
+def guarantee_note(release: AnyRelease) -> str:
+    """Return the whole guarantee with the charges of the release in the ledger, as the first note of a table."""
+    return " ".join([guarantee(release), *charge_notes(release)])
 
 
 def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
@@ -403,10 +436,11 @@ def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
         return ()
     most = f"{schema.rows_per_unit:,}"
     return (
-        f"a person may have {most} rows, and nothing was measured of how alike they are: sampling variances are "
-        f"multiplied by {most}, which is enough for any likeness and often too much (of a regression where errors "
-        "spread equally, as it is for independent rows); under add_remove bootstrap() weighs people as a whole: it "
-        "does without equal spread, and is sharper where sampling outweighs the noise",
+        f"a person may have {most} rows, and the correlation among them was not measured: sampling variances are "
+        f"multiplied by {most}, which is valid for any within-person correlation and often conservative (for a "
+        "regression it assumes homoskedastic errors, as with independent rows); under add_remove, bootstrap() "
+        "resamples whole people: it does not assume homoskedasticity, and is more precise where sampling error exceeds "
+        "the noise",
     )
 
 
@@ -427,8 +461,8 @@ def separate_flags(schema: Schema, groups: int, target: str) -> tuple[str, ...]:
     if schema.rows_per_unit == 1 or groups == 1 or target != "population":
         return ()
     return (
-        "a person may have rows in several groups, whose sampling errors are then related; this was not measured: "
-        "every group's own interval is right, a comparison of groups may not be",
+        "a person may have rows in several groups, whose sampling errors are then correlated; the correlation was not "
+        "measured: the interval of each group is valid, a comparison of groups may not be",
     )
 
 
@@ -449,6 +483,6 @@ def refuse_dependent_rows(schema: Schema, what: str, instead: str) -> None:
     """
     if schema.rows_per_unit > 1:
         raise NotProvedError(
-            f"{what} takes rows as independent, and a person may have {schema.rows_per_unit:,} of them; {instead}, or "
+            f"{what} assumes independent rows, and a person may have {schema.rows_per_unit:,} of them; {instead}, or "
             "max_rows=1"
         )

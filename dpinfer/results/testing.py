@@ -528,18 +528,17 @@ class TestResults(printing.Exported, ABC):
     def _explain(self, alpha: float = 0.05) -> list[str]:  # noqa: ARG002  (of subclasses)
         how = {
             "simulated": "The p-value is (1 + draws at least as large) / (draws + 1), from releases simulated under "
-            "the null hypothesis with sampling and privacy noise alike",
-            "asymptotic": "The p-value refers to the limiting distribution with the privacy noise counted.",
-            "exact": "The p-value is exact: the law of the count and of the privacy noise is known.",
+            "the null hypothesis with both sampling error and privacy noise",
+            "asymptotic": "The p-value uses the limiting distribution, privacy noise included.",
+            "exact": "The p-value is exact: the distributions of the count and of the privacy noise are known.",
         }[self.null]
         if self.distribution is not None and self.null == "simulated":
             how += f" (public seed {self.distribution.seed}; +- is its Monte Carlo standard error)."
         return [
-            printing.guarantee(self.release),
+            printing.guarantee_note(self.release),
             how,
             *self.notes,
             *printing.column_notes(self.release),
-            *printing.charge_notes(self.release),
         ]
 
 
@@ -553,11 +552,11 @@ def _cell(value: object) -> str:
 
 
 _RAISED = (
-    "The noisy error variance is below the standard error of its own privacy noise and is raised, in the statistic and "
-    "in every draw."
+    "The noisy error variance is below the standard error of its own privacy noise and is raised to it, in the "
+    "statistic and in every draw."
 )
 _NOTES = {
-    "population": "Score statistic; simulated errors are normal given the regressors.",
+    "population": "Score statistic; simulated errors are normal, conditional on the regressors.",
     "data": "Score statistic; the hypothesis is about the coefficients in these rows: only privacy noise is random.",
 }
 

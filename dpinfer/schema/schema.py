@@ -38,7 +38,7 @@ class People:
     max_rows: int
 
     def __post_init__(self) -> None:
-        require(is_text(self.id), "id", self.id, "the name of the column that tells people apart")
+        require(is_text(self.id), "id", self.id, "the name of the column that identifies people")
         right = f"the most rows of one person that are kept: a whole number to {MOST_ROWS:,}"
         whole(1, MOST_ROWS, right).check("max_rows", self.max_rows)
 
@@ -206,7 +206,7 @@ class Schema(Mapping[str, Column]):
             If one of them has no such value.
         """
         people = People(id, max_rows)
-        right = "a column that is not declared: leave the one that tells people apart out of the schema"
+        right = "a column that is not declared: leave the column that identifies people out of the schema"
         require(id not in self, "id", id, right)
         return _rebuilt(self._columns, people)
 
@@ -262,10 +262,10 @@ class Schema(Mapping[str, Column]):
                 raise SchemaError(f"{name!r} is declared in two ways; say which counts: schema.replace({name}=...)")
         people = {one for one in (self._people, more._people) if one is not None}
         if len(people) > 1:
-            raise SchemaError("the two schemas protect people who are told apart in two ways")
+            raise SchemaError("the two schemas identify people by different columns")
         for one in people:
             if one.id in self or one.id in more:
-                raise SchemaError(f"{one.id!r} tells people apart in one schema, and is a column of the other")
+                raise SchemaError(f"{one.id!r} identifies people in one schema, and is a column of the other")
         return _rebuilt({**self._columns, **more._columns}, people.pop() if people else None)
 
     def check(self, types: object) -> TypeCheck:

@@ -15,13 +15,13 @@ from dpinfer.display.report import count, number
 from dpinfer.errors import OptionError
 from dpinfer.results.drawing import MARKED, given_or_new, grouped, legend, restrain, titled
 from dpinfer.results.printing import (
+    Exported,
     PrivateSummary,
     Shown,
     cell_table,
-    charge_notes,
     column_notes,
-    guarantee,
     guarantee_facts,
+    guarantee_note,
     summary_of,
     title_guarantee,
 )
@@ -55,6 +55,8 @@ class SelectionResults(Shown):
     response : str
         What was chosen, in words.
     """
+
+    cite = Exported.cite
 
     selected: Label
     candidates: tuple[Label, ...]
@@ -126,11 +128,10 @@ class SelectionResults(Shown):
         near, size = f"{self.accuracy(0.05):.4g}", f"{len(self.candidates):,}"
         left = [("Selected:", str(self.selected)), ("Candidates:", size), ("Mechanism:", self.method)]
         notes = [
-            guarantee(self.release),
+            guarantee_note(self.release),
             f"With probability 95% the score of the selected candidate is within {near} of the largest one, whatever "
-            "the data are. Nothing else is told of the scores, nor how clear the choice was.",
+            "the data are. Nothing else about the scores is released, nor the margin of the choice.",
             *column_notes(self.release),
-            *charge_notes(self.release),
         ]
         rows = [(share, self.accuracy(1 - share), self.accuracy(1 - share, bound="theorem6")) for share in _SHARES]
         cells = [[f"{sharp:.4g}", f"{textbook:.4g}", f"{1 - share:.0%}"] for share, sharp, textbook in rows]
@@ -161,6 +162,8 @@ class ThresholdResults(Shown):
     response : str
         What was asked, in words.
     """
+
+    cite = Exported.cite
 
     labels: tuple[Label, ...]
     thresholds: tuple[int | float, ...]
@@ -252,18 +255,19 @@ class ThresholdResults(Shown):
         above = f"{count(len(self.above))} (at most {count(self.most)})"
         left = [("Queries:", count(len(self.labels))), ("Reached:", count(self.reached)), ("Above:", above)]
         notes = [
-            guarantee(self.release),
-            f"A query whose distance from its threshold is {near} or more gets a wrong answer with probability 5% at "
-            f"most, whatever the data are; if all are {joint} or more away, all answers are right with probability 95% "
-            "at least. Nearer ones may well be wrong. The noise of the threshold is the same for all: answers err "
-            "together.",
-            "Nothing else is told of the sums: not how far from their thresholds they are. There is no p-value.",
+            guarantee_note(self.release),
+            f"A query at a distance of {near} or more from its threshold gets a wrong answer with probability at most "
+            f"5%, whatever the data are; if all are at {joint} or more, all answers are right with probability at "
+            "least 95%. Closer ones may well be wrong. All share the noise of the threshold, so their errors are "
+            "correlated.",
+            "Nothing else about the sums is released, such as their distances from the thresholds. There is no "
+            "p-value.",
         ]
         if self.reached < len(self.labels):
             last = ("first", "second", "third")[self.most - 1] if self.most <= 3 else f"{self.most:,}th"
             paid = "One answer was" if self.most == 1 else f"All {count(self.most)} answers were"
-            notes.append(f"Queries after the {last} above have no answer. {paid} paid for in advance.")
-        notes += [*column_notes(self.release), *charge_notes(self.release)]
+            notes.append(f"Queries after the {last} above have no answer. {paid} charged in advance.")
+        notes += column_notes(self.release)
         cells = [[number(one), answer, near] for one, answer in zip(self.thresholds, self.answers, strict=True)]
         table = cell_table(cells, ["threshold", "answer", "clear from"], list(map(str, self.labels)))
         right = [*guarantee_facts(self.release), ("Clear from (95%):", near)]

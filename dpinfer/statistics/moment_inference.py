@@ -98,18 +98,17 @@ class MomentInference(inference.Inference):
             which = f"{few.sum()} of {few.size} groups" if self.labels[0] else "the data"
             listed = f": {_first_five(self.labels, few)}" if self.labels[0] else ""
             found.append(
-                f"{which} may be empty for all that the noise allows to tell{listed}; "
-                "read the interval, not the estimate"
+                f"privacy noise is so large that {which} may be empty{listed}; read the interval, not the estimate"
             )
         if self.estimates.missing.any():
-            found.append("not determined: every parameter; the intervals hold all values that it may have")
+            found.append("not determined: every parameter; the intervals cover the whole parameter space")
         edge, blurred = self.estimates.edge[0] & ~few[:, None], self.estimates.blurred[0]
         if edge.any():
             listed = _first_five(self.names, edge)
-            found.append(f"noise moved an estimate to, or close to, the edge of what is possible: {listed}")
+            found.append(f"noise moved an estimate to or near the boundary of the parameter space: {listed}")
         if blurred.any():
             listed = _first_five(self.names, blurred)
-            found.append(f"the sampling error is itself mostly noise, and the interval wide for that: {listed}")
+            found.append(f"the estimated sampling variance is mostly privacy noise, so the interval is wide: {listed}")
         return (*found, *self.notes)
 
     # Intervals and tests

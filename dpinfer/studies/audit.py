@@ -289,10 +289,10 @@ class Audit(Reported):
         bound = self.epsilon if kind == "epsilon" else self.mu
         facts = (
             ("question", self.text),
-            ("price", f"{self.privacy}, which states {kind} = {self.stated.level:.6g}"),
+            ("privacy", f"{self.privacy}, which states {kind} = {self.stated.level:.6g}"),
             ("neighbours", f"{self.neighbors}, of {self.unit}"),
             ("largest change", f"{self.ratio:.6g} times its bound, between {self.pair}"),
-            ("lower bound", f"{kind} is at least {bound:.4g} ({self.reached:.0%} of what is stated)"),
+            ("lower bound", f"{kind} is at least {bound:.4g} ({self.reached:.0%} of the stated value)"),
             ("verdict", "no check failed" if self.passed else f"{len(self.failures)} checks FAILED"),
         )
         rows = [
@@ -317,18 +317,18 @@ class Audit(Reported):
         large = any(one.price not in ("", str(self.privacy)) for one in self.findings)
         exact, events = parts.count("exact"), parts.count("events")
         return (
-            f"Tried: {exact} exact checks, by hill climbing over neighbours made of the schema's bounds, missing, "
-            f"impossible and extreme cells; up to {count(self.runs)} real draws on each of two neighbours, at the "
-            f"stated price{' and at a large one' if large else ''}; {events} kinds of events.",
-            "Caught would have been: a change of an integer sum between the neighbours tried that is larger than its "
-            "noise pays for, by however little; a sum released without noise; a sampler whose spread, shape or "
-            f"remainders are off by more than {count(self.runs)} draws can hide; and whatever of types, names, "
-            "lengths, warnings, logs, charges and errors differed between the neighbours tried.",
-            "Not caught is what none of these neighbours shows, what takes more runs to see, and what is told by time "
-            "or memory. A lower bound is no proof: that is on the page of the kernel.",
-            f"The familywise error is at most {self.error:g}: so often, at most, an audit of a true price fails by "
-            f"chance, half of it shared equally by {self.tests} statistical tests (Bonferroni); exact checks never "
-            "fail by chance, and those of equality with a probability below 1e-9.",
+            f"Tried: {exact} exact checks, by hill climbing over neighbouring data sets made of the schema's bounds, "
+            f"missing, impossible and extreme cells; up to {count(self.runs)} real draws on each of two neighbours, "
+            f"with the stated privacy parameters{' and with large ones' if large else ''}; {events} kinds of events.",
+            "This would detect: an integer sum that changes between these neighbours by more than its noise allows, "
+            "however little; a sum released without noise; a sampler whose scale, shape or remainders deviate by more "
+            f"than the error of {count(self.runs)} draws; and any difference between these neighbours in types, names, "
+            "lengths, warnings, logs, charges and errors.",
+            "This cannot detect: what differs only between other neighbours, what takes more runs to see, and leaks "
+            "through running time or memory. A lower bound is not a proof; the proof is on the page of the kernel.",
+            f"The familywise error rate is at most {self.error:g}: the probability that an audit of a correct "
+            f"guarantee fails by chance. Half of it is shared equally by {self.tests} statistical tests (Bonferroni); "
+            "exact checks never fail by chance, and those of equality with a probability below 1e-9.",
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -351,7 +351,7 @@ class Audit(Reported):
             stated = self.curve.sort_values("false alarm")
             axes.plot(stated["false alarm"], stated["missed, stated"], color=MARKED, ls="--",
                       label=f"stated: {self.privacy}", **options)  # fmt: skip
-        axes.plot([0, 1], [1, 0], color=FAINT, lw=0.8, label="nothing to be told apart")
+        axes.plot([0, 1], [1, 0], color=FAINT, lw=0.8, label="indistinguishable")
         axes.set(xlabel="false alarms", ylabel="missed", xlim=(0, 1), ylim=(0, 1))
         titled(axes, self.text)
         restrain(axes)

@@ -91,7 +91,7 @@ def plan(
     seed: int = 0,
     progress: bool | None = True,
 ) -> Plan | SharedPlan:
-    """Plan a question before it is paid for: of rows, price and precision, the one that is missing.
+    """Plan a question before any budget is spent: solve for rows, privacy parameters or precision.
 
     Nothing is charged, and no confidential row is read, even where the question is bound to data.
 
@@ -122,7 +122,7 @@ def plan(
     assurance : float
         Probability with which widths are to be reached: .5 asks for their median.
     pilot : optional
-        The population: a `Release` of the question that is already paid for; `PublicData` or a frame of similar public
+        The population: a `Release` of the question, already charged; `PublicData` or a frame of similar public
         rows, drawn from with replacement; or a function ``generate(rng, n)``. By default the schema's uniform
         population, which the answer says; a test needs a pilot, for its hypothesis may hold there. Of a test also what
         is true, as `power` takes it.
@@ -362,7 +362,9 @@ def _answered(
     if "n" in missing and (len(missing) > 1 or not wanted):
         n, missing = _rows(outlook, nobs, None), [one for one in missing if one != "n"]
     if len(missing) == 1 and not wanted:
-        raise OptionError("privacy", None, "a price, or a target such as width={...}: two of the three are needed")
+        raise OptionError(
+            "privacy", None, "privacy parameters, or a target such as width={...}: two of the three are needed"
+        )
     if n is not None:
         n = _rows(outlook, nobs, n)
     start = int(min(max(outlook.rows_behind or START, outlook.least), outlook.most))
@@ -373,7 +375,7 @@ def _answered(
     found, alone = outlook.at(n, privacy, depth="answer"), _alone(outlook, n)
     notes = _notes(outlook, found, targets, alone)
     if (solved == "privacy" and amount_of(privacy) <= PRICES[0]) or (solved == "n" and n <= outlook.least):
-        notes.append("This is the least that is looked at: less may do.")
+        notes.append("This is the smallest value searched: less may be enough.")
     frame = _frame(found, alone, targets)
     words = outlook.about, question.procedure.text(question.schema), tuple(notes)
     return Plan(n, privacy, solved, frame, found.alpha, assurance, question.neighbors, *words, outlook, targets)
@@ -384,7 +386,9 @@ def _rows(outlook: Outlook, nobs: int | None, n: Any) -> int:
     if n is None:
         known = nobs if nobs is not None else outlook.rows_behind
         if known is None:
-            raise OptionError("n", None, "a number of rows, a price or a target: only one of the three is solved")
+            raise OptionError(
+                "n", None, "a number of rows, privacy parameters or a target: only one of the three is solved"
+            )
         n = max(round(known), 1)
     if not (is_whole(n) and outlook.least <= n <= outlook.most):
         raise OptionError("n", n, f"a whole number from {outlook.least} to {outlook.most:,}")
@@ -437,9 +441,9 @@ def _solved(outlook: Outlook, n: Any, privacy: Any, start: int, targets: Targets
         if found is not None:
             found = int(found) if rows else with_amount(kind, three_digits_up(found))
     if found is None:
-        reached = f"{outlook.most:,} rows reach at {privacy}: pay more"
+        reached = f"{outlook.most:,} rows reach at {privacy}: use a larger privacy budget"
         if not rows:
-            reached = f"some price in {unit_of(kind)} reaches at n = {n:,}: take more rows"
+            reached = f"some {unit_of(kind)} reaches at n = {n:,}: use more rows"
         raise targets.unreached(f"a target that {reached}, or ask for less")
     return (found, privacy) if rows else (n, found)
 
@@ -457,7 +461,7 @@ def _no_price(outlook: Outlook, n: int, targets: Targets, alone: Forecast) -> Op
     least = None if found is None else int(np.ceil(three_digits_up(found)))
     enough = "no number of rows that can be planned" if least is None else f"at least {least:,} rows"
     right = (
-        f"a target that sampling allows: no price helps, because n = {n:,} is too small. Without any noise "
+        f"a target that sampling allows: no privacy budget helps, because n = {n:,} is too small. Without any noise "
         f"{name} is {value:.4g}; {enough} would do"
     )
     return targets.unreached(right, name, term)
@@ -484,28 +488,33 @@ def _notes(outlook: Outlook, found: Forecast, targets: Targets, alone: Forecast 
     """Say how it was computed, and which of what was asked for these releases do not tell, or miss."""
     notes = []
     if outlook.about.startswith("uniform"):
-        notes.append("No pilot: real columns are seldom uniform, and seldom independent. Give pilot= what is known.")
+        notes.append(
+            "No pilot: this assumes uniform, independent columns, which real ones seldom are. Use pilot= for what is "
+            "known."
+        )
     if isinstance(outlook, Tested):
-        notes.append("Power against the population, by the same study as dpinfer.power.")
+        notes.append("Power at the population's values, by the same study as dpinfer.power.")
     else:
         if isinstance(outlook, Summed | Fitted):
             how = "sums of data sets" if isinstance(outlook, Summed) else "fits of data sets"
             notes.append(f"Simulated: {len(found.params):,} {how}, with noise of the kernel's scale.")
         if not found.counted:
-            notes.append("Errors and powers are by the standard errors that the inference states.")
+            notes.append("Errors and powers use the standard errors of the inference.")
         if isinstance(outlook.pilot, ReleasePilot):
-            notes.append("The noise of the pilot release is in what it says of the population.")
+            notes.append("The pilot release describes the population with its noise included.")
         unbounded = [name for name, width in zip(found.names, found.width(), strict=True) if not np.isfinite(width)]
         if unbounded:
             notes.append(f"Unbounded intervals in most releases: {', '.join(unbounded[:5])}.")
         if targets.assurance != 0.5 and not found.sampled and not np.isnan(found.center).all():
             notes.append(
-                "A release as pilot has no samples to draw: assurance is of its noise at most, not of sampling."
+                "A pilot release has no samples to draw from: assurance accounts for noise at most, not for sampling."
             )
     gaps = targets.gaps(found, alone)
     if max([-np.inf, *gaps.values()]) > _MISSED:
         name, term = max(gaps, key=lambda key: gaps[key])
-        notes.append(f"The {name} of {term} is not quite what was asked for: so many releases cannot tell it closer.")
+        notes.append(
+            f"The {name} of {term} is not quite what was asked for, within the Monte Carlo error of these releases."
+        )
     return notes
 
 
@@ -648,7 +657,7 @@ class Plan(Reported):
         facts = (
             ("question", self.text),
             ("rows", f"{self.n:,}{rows}"),
-            ("price", f"{self.privacy}{price}: {self.privacy.describe()}"),
+            ("privacy", f"{self.privacy}{price}: {self.privacy.describe()}"),
             ("neighbours", self.neighbors),
             ("population", self.population),
         )

@@ -327,7 +327,7 @@ class ChiSquare(CountsQuestion):
                 raise OptionError("column", axis.name, "a column of two levels or more: with one there is no test")
         if laplace and self.null == "asymptotic":
             raise NotProvedError(
-                "null='asymptotic' needs Gaussian noise: under a PureDP price the noise is Laplace, and the limit is "
+                "null='asymptotic' needs Gaussian noise: under PureDP the noise is Laplace, and the limit is "
                 "not chi-squared; use null='simulated'"
             )
         if len(axes) == 1:
@@ -379,8 +379,8 @@ class ChiSquare(CountsQuestion):
         spread = first_error(measured)
         return (
             f"{measured.describe()}\nnoise on each of the {len(measured.law.scales)} counts: standard deviation "
-            f"{spread:.4g} rows. Cells that hold fewer rows tell little; sampling alone moves a cell of "
-            f"{spread**2:.4g} rows by as much."
+            f"{spread:.4g} rows. Cells with fewer rows are uninformative; sampling error alone is as large "
+            f"in a cell of {spread**2:.4g} rows."
         )
 
     # What is inferred
@@ -537,7 +537,7 @@ def read_sizes(given: object, labels: Sequence[Any] | None = None) -> Numbers:
 # Results
 
 
-NOT_RESOLVED = "The privacy noise hides a margin of the table: the interval is every value that the measure can take."
+NOT_RESOLVED = "Privacy noise dominates a margin of the table: the interval is the whole range of the measure."
 """What is said of an effect size whose interval is the whole range."""
 
 _SMALL = 5.0
@@ -550,7 +550,7 @@ _DRAWN = 60
 """Cells up to which residuals are drawn with their intervals."""
 
 _HIDDEN = (
-    "noise hides a margin: the p-value is that of the projected statistic that does not know the number of rows, the "
+    "privacy noise dominates a margin: the p-value is that of the projected statistic without the number of rows, the "
     "larger of two fits, and conservative"
 )
 
@@ -572,6 +572,8 @@ class ChiSquareResults(TestResults):
     transposed : bool
         Whether the second column that was named comes first in ``index``, because its margin is fixed.
     """
+
+    _estimated_as = "chi2"
 
     model: CountModel = field(kw_only=True)
     values: Array = field(kw_only=True)
@@ -673,8 +675,8 @@ class ChiSquareResults(TestResults):
             *super()._explain(alpha),
             f"{size.name} {size.estimate:.3f}, {100 * (1 - alpha):.6g}% interval {size.lower:.3f} to {size.upper:.3f}. "
             f"{size.flag}".rstrip(),
-            "Residual is (observed - expected) over its standard error under the null hypothesis, sampling and noise; "
-            "its interval is for the population.",
+            "Residual is (observed - expected) divided by its standard error under the null hypothesis, which includes "
+            "sampling error and noise; its interval is for the population.",
         ]
 
     def plot_residuals(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str = "C0") -> Axes:
@@ -733,11 +735,15 @@ def count_flags(
     spread = model.noise.variance**0.5
     few = int((model.expected(values) < max(_SMALL, spread)).sum())
     if few:
-        so = "there is little to see in those cells" if distribution else "the limit may be far off: null='simulated'"
+        so = (
+            "those cells are uninformative"
+            if distribution
+            else "the limiting distribution may be inaccurate: use null='simulated'"
+        )
         below = f"{few} of {values.size} expected counts are below 5 or below the noise"
         found.append(f"{below} (standard deviation {spread:.4g}): {so}")
     if values.sum() < 1 and public is None:
-        found.append("the noisy number of rows is below one: it was taken as one")
+        found.append("the noisy number of rows is below one: it was set to one")
     elif (values < 0).any():
         found.append(f"{int((values < 0).sum())} noisy counts are below zero")
     if isinstance(model, Homogeneity) and model.sizes is not None:
@@ -752,7 +758,7 @@ def count_flags(
         table = values.reshape(model.shape)
         low = sum(int((table.sum(axis=axis) < 1).sum()) for axis in (0, 1))
         if low:
-            found.append(f"{low} noisy margins are below one row: they were taken as one")
+            found.append(f"{low} noisy margins are below one row: they were set to one")
     if distribution is not None and distribution.failed:
         found.append(f"{distribution.failed} simulated draws could not be evaluated: they count against rejection")
     return tuple(found)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from scipy import special
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     Margins = tuple[Array, Array]
     NullParts = tuple[Array, Array, Array]
     """Expected counts, and variances of observed less expected from sampling and noise; real or complex (..., d)."""
-    Noise = CountNoise | TableNoise
+    Noise: TypeAlias = CountNoise | TableNoise
 
 
 STATISTICS = ("projected", "pearson")

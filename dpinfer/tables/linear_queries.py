@@ -64,7 +64,7 @@ def linear_queries(
     names : sequence of str, length q, optional
         What the queries are called; by default those of ``queries``, or q0, q1, ...
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     inference : {"auto", "wald"}
         Intervals and tests come from the exact law of the noise.
     draws : int

@@ -213,8 +213,8 @@ class LogLinear(CountsQuestion):
         factors = CellTable.of(self.plan(measured.context.schema).cells).schema
         return (
             f"{measured.describe()}\nnoise on each of the {cells} counts: standard deviation {spread:.4g} rows, for "
-            f"{len(one_sided(self.formula, factors).columns)} coefficients. What a term tells apart by fewer rows than "
-            "that stays undetermined."
+            f"{len(one_sided(self.formula, factors).columns)} coefficients. Terms that depend on smaller differences "
+            "between counts are not identified."
         )
 
     # What is inferred
@@ -412,6 +412,8 @@ class LogLinearResults(PrivateResults):
     formula : str
     exclude : str, optional
     """
+
+    _estimated_as = "loglinear"
 
     def __init__(
         self,
@@ -738,6 +740,8 @@ class LogLinearTestResults(TestResults):
     observed, expected : Series (d,)
         Noisy counts, and those that the hypothesis expects.
     """
+
+    _estimated_as = "loglinear"
 
     observed: pd.Series = field(kw_only=True)
     expected: pd.Series = field(kw_only=True)

@@ -140,15 +140,15 @@ class LogLinearInference(Inference):
             listed += f" and {len(lost) - _NAMED} more" if _NAMED < len(lost) < len(self.names) else ""
             left = int((~self.found.included).sum())
             found.append(
-                f"not determined: {listed}; noise, or chance, leaves {left} of {self.values.size} cells empty, and the "
-                "others are fitted without them"
+                f"not determined: {listed}; by noise or by chance, {left} of {self.values.size} cells are empty, and "
+                "the other coefficients are fitted without them"
             )
         spread = np.sqrt(self.model.noise.of_counts)
         few = int((self.means[self.found.included] < np.maximum(_SMALL, spread[self.found.included])).sum())
         if few:
             found.append(
                 f"{few} of {self.values.size} fitted counts are below 5 or below their noise (standard deviation "
-                f"{spread.max():.4g}): read intervals, not standard errors"
+                f"{spread.max():.4g}): use the intervals, not the standard errors"
             )
         return tuple(found)
 

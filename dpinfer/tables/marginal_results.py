@@ -109,7 +109,7 @@ class MarginalTables:
         """
         family = self.release.law.family
         if family not in ("gaussian", "laplace") or (family == "laplace") != self._pure:
-            raise ReleaseFormatError("law: the noise of marginals is Gaussian, and Laplace at a PureDP price")
+            raise ReleaseFormatError("law: the noise of marginals is Gaussian, or Laplace under PureDP")
 
     def subset(self, columns: Sequence[str]) -> Subset:
         """Places of columns, in the order given.
@@ -511,14 +511,15 @@ class MarginalResults(Exported):
             ("No. Observations:", printing.format_count(total, public=self.tables.nobs is not None)),
         ]
         notes = [
-            printing.guarantee(self.release),
-            f"std err counts {'privacy noise alone' if self.target == 'data' else 'sampling and privacy noise'}. "
-            "Estimates are unbiased and may be negative; intervals are of one cell each.",
+            printing.guarantee_note(self.release),
+            "Standard errors account for "
+            f"{'privacy noise only' if self.target == 'data' else 'sampling error and privacy noise'}. Estimates are "
+            "unbiased and may be negative; intervals are for one cell each.",
             *self.notes,
         ]
         if len(frame) > _SHOWN:
             notes.append(f"The first {_SHOWN} of {count(len(frame))} cells; .summary_frame() has all.")
-        notes += [*printing.column_notes(self.release), *printing.charge_notes(self.release)]
+        notes += printing.column_notes(self.release)
         shown = frame.iloc[:_SHOWN]
         names = [f"{marginal}: {cell}" for marginal, cell in shown.index]
         return summary_of("Private marginals", left, right, estimate_table(shown, names), notes, self.flags)

@@ -187,7 +187,7 @@ def marginals(
     bins : mapping of str to sequence of float, optional
         Increasing edges within the declared bounds for numeric columns, whose bins are then levels.
     where : str, optional
-        A condition on declared columns; other rows count as absent.
+        A condition on declared columns; other rows are ignored.
     objective : {"sum", "max"}
         What the noise makes small: the sum over all cells of their variances times their marginal's weight, or the
         largest of these products.

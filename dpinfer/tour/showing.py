@@ -161,7 +161,7 @@ def other_prices(results: PrivateResults, price: ZCDP) -> Figure:
         style = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))[number % 5]
         axes.plot(prices, np.sqrt(1 + noise**2 * price.rho / prices), label=str(name), linestyle=style)
     axes.axvline(price.rho, color="0.6", linewidth=0.8, linestyle="--", zorder=0)
-    axes.set(xscale="log", xlabel="price: rho of zCDP", ylabel="std err / std err without noise")
+    axes.set(xscale="log", xlabel="privacy budget: rho of zCDP", ylabel="std err / std err without noise")
     axes.legend(frameon=False)
     return figure
 

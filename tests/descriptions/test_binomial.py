@@ -109,7 +109,7 @@ def test_the_explanation_names_the_test_and_its_noise(price):
     told = binomtest("s", data, p=0.3).explain(price)
     for part in ("P(s) differs from 0.3", "standard error", "n = 100: ", "replace_one"):
         assert part in told
-    assert ("Tulap" if price == PURE else "discrete gaussian") in told
+    assert ("Tulap" if price == PURE else "discrete Gaussian") in told
     binomtest("s", data, p=0.3).fit(price)
     assert data.ledger.charges()["description"].item().endswith("binomial test of s, p = 0.3")
     if price == PURE:
@@ -133,7 +133,7 @@ def test_one_count_is_measured_with_sensitivity_one(price):
     assert scale == pytest.approx(right.get(type(price).__name__, 4.22488), rel=1e-4)
     pure = price == PURE
     assert (measured.kind, measured.law.family) == (("binomial", "tulap") if pure else ("count", "gaussian"))
-    told = "changes the count by at most 1\n" if pure else "of the change of all sums at most 1 in units of rows\n"
+    told = "changes the count by at most 1\n" if pure else "L2 sensitivity of all sums at most 1 in units of rows\n"
     assert told in measured.describe()
     assert "n = 10,000: " in binomtest("s").explain(price, schema=SCHEMA, neighbors="replace_one")
 

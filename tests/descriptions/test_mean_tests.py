@@ -343,9 +343,9 @@ def test_few_rows_give_a_flagged_and_valid_result(name):
 @pytest.mark.parametrize(("ask", "by"), [(ttest_ind, "s"), (f_oneway, "g")])
 def test_by_default_every_group_has_a_variance_of_its_own(ask, by):
     found = fitted(lambda d: ask("x", by, d))
-    assert "A variance for every group (Welch)." in found.notes
+    assert "Unequal variances (Welch)." in found.notes
     assert ask("x", by, found.release, equal_var=False).infer().pvalue == found.pvalue
-    assert "One variance for all groups." in ask("x", by, found.release, equal_var=True).infer().notes
+    assert "Pooled variance." in ask("x", by, found.release, equal_var=True).infer().notes
 
 
 @pytest.mark.parametrize(("ask", "by"), [(ttest_ind, "s"), (f_oneway, "g")])

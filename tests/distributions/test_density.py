@@ -180,7 +180,7 @@ def test_errors_of_given_bins_leave_the_bias_open():
 
 
 def test_warnings_tell_of_bins_that_noise_hides():
-    assert results_of("chosen", rows=0).flags == ("there may be no row at all, for all that the noise allows to tell",)
+    assert results_of("chosen", rows=0).flags == ("privacy noise is so large that there may be no row at all",)
     assert not results_of("equal").flags
     few = results_of("equal", rows=60)
     assert few.frame()["hidden"].sum() * 2 > few.bins

@@ -235,9 +235,9 @@ def test_hidden_rows_and_dependence_and_coarse_leaves_are_told():
     even = tree_of(np.full(16, 1000.0))
     assert inferred(even, continuous=True).flags == ()
     (told,) = inferred(tree_of(np.zeros(16), rng=np.random.default_rng(1))).flags
-    assert "privacy noise hides" in told
+    assert "privacy noise dominates" in told
     (told,) = inferred(even, dependence=3, continuous=True).flags
-    assert "3 times that of independent rows" in told
+    assert "3 times those of independent rows" in told
     leaves = np.full(16, 1000.0)
     leaves[7] = 1e6
     (told,) = inferred(tree_of(leaves), [0.5]).flags

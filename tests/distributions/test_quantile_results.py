@@ -217,7 +217,7 @@ def test_the_summary_is_a_table_of_quantiles_with_its_guarantee():
             assert f"{value:.4f}"[:5] in text
         assert "nan" not in text.lower()
     assert f"+- {results.band_width().iloc[0]:.4g}" in str(summary)
-    assert "The band holds the whole distribution function" in str(summary)
+    assert "The band is simultaneous" in str(summary)
     assert repr(results) == "<CDFResults: x, 16 leaves, public data, no privacy>"
 
 

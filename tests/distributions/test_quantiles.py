@@ -145,9 +145,9 @@ def test_a_question_does_nothing_until_it_is_measured():
     data = guarded()
     for ask in KINDS.values():
         text = ask(data=data).explain(dpi.ZCDP(0.1))
-        assert "a count below a value carries noise of standard deviation" in text
+        assert "the noise of a rank has standard deviation" in text
         assert ("choice       a chosen quantile misses its rank" in text) == ("exponential mechanism" in text)
-        assert "a row of it is counted once in each of" in ask().explain(dpi.PureDP(1.0), schema=SCHEMA)
+        assert "each of its rows is counted once in each of" in ask().explain(dpi.PureDP(1.0), schema=SCHEMA)
     assert unspent(data)
 
 
@@ -156,7 +156,7 @@ def test_the_noise_that_is_explained_is_the_largest_of_the_tree():
     data = dpi.PublicData(plain(), SCHEMA, rng=np.random.default_rng(0))
     tree = dpi.cdf("x", data, resolution=64).fit(dpi.ZCDP(0.05)).trees[0]
     largest = np.sqrt(tree.noise_variance(0.5).max())
-    assert f"standard deviation {largest:.4g} rows" in text
+    assert f"standard deviation at most {largest:.4g} rows" in text
 
 
 # What is refused
@@ -196,7 +196,7 @@ def test_choices_are_refused_where_errors_of_floats_would_count():
         choice = asked.measurement(dpi.PureDP(1.001 * least), schema=schema, neighbors=neighbors).stages[0]
         assert choice.law.family == "gumbel"
         assert 0.99 * 2**22 <= choice.law.scales[0] * choice.steps[0] <= 2**22
-        with pytest.raises(PrivacyUnitError, match="too small a price"):
+        with pytest.raises(PrivacyUnitError, match="is too small to choose"):
             asked.measurement(dpi.PureDP(0.999 * least), schema=schema, neighbors=neighbors)
 
 
@@ -228,8 +228,8 @@ def test_explaining_the_other_relation_knows_no_number_of_rows():
     rows = pd.DataFrame({"x": np.arange(50.0)})
     data = dpi.PublicData(rows, schema, rng=np.random.default_rng(1), neighbors="replace_one")
     question, price = dpi.median("x", data), dpi.PureDP(0.5)
-    assert "(0.9 of the price)" in str(question.explain(price))
-    assert "(0.25 of the price)" in str(question.explain(price, neighbors="add_remove"))
+    assert "(90% of the privacy budget)" in str(question.explain(price))
+    assert "(25% of the privacy budget)" in str(question.explain(price, neighbors="add_remove"))
 
 
 @pytest.mark.parametrize("price", [dpi.PureDP(0.1), dpi.ZCDP(0.005), dpi.GDP(0.05), dpi.ApproxDP(0.1, 1e-6)], ids=str)
@@ -253,4 +253,4 @@ def test_where_noise_hides_the_rows_the_reader_is_told():
     data = dpi.PublicData(plain(1), SCHEMA, rng=np.random.default_rng(4))
     for kind in ("a median", "quantiles of a tree", "quantiles that are chosen"):
         flags = KINDS[kind](data=data).fit(dpi.GDP(0.2)).flags
-        assert "privacy noise hides how many rows there are" in str(flags)
+        assert "privacy noise dominates the number of rows" in str(flags)

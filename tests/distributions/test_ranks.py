@@ -63,7 +63,7 @@ FOUND = {"mannwhitneyu", "ks_2samp", "wilcoxon", "spearmanr"}
 def test_each_finds_what_is_there(name):
     results = ASKED[name](data()).fit(PRICE)
     assert (results.pvalue < 0.01) == (name in FOUND)
-    assert "cut into" in str(results.summary())
+    assert "grouped into" in str(results.summary())
     assert len(results.frame()) >= 1
 
 
@@ -195,7 +195,7 @@ def test_people_with_several_rows_are_refused():
     frame = rows().assign(person=np.arange(N) // 2)
     several = dpi.PublicData(frame, SCHEMA, rng=np.random.default_rng(1), id="person", max_rows=2)
     for ask in ASKED.values():
-        with pytest.raises(NotProvedError, match="takes rows as independent"):
+        with pytest.raises(NotProvedError, match="assumes independent rows"):
             ask(several)
 
 

@@ -148,7 +148,7 @@ def test_no_advice_is_no_good_news_where_rows_are_lost_in_noise(neighbors, said)
     assert results.advice == ()
     assert "Nothing that matters" not in text
     assert said in text
-    assert "nothing can be said of the cells" in text
+    assert "nothing can be said about the cells" in text
 
 
 # What results hold

@@ -287,7 +287,7 @@ def test_flags_are_sentences():
     found = inferred(release(values, law, (STEP, STEP)), problem)
     assert len(found.flags) == 4
     assert found.flags[0].startswith("not determined: mean;")
-    assert "edge" in found.flags[1]
+    assert "boundary" in found.flags[1]
     assert "noise" in found.flags[2]
     assert "rows" in found.flags[3]
 

@@ -219,7 +219,7 @@ def test_at_the_edge_every_interval_holds_the_estimate_and_is_open():
     frame = FRAME.assign(size=200.0)
     for seed in range(4):
         results = fit(LIKELIHOOD["gamma"][0], NOISY, frame, seed=seed)
-        if not any("edge" in flag for flag in results.flags):
+        if not any("boundary" in flag for flag in results.flags):
             continue
         for method in ("score", "simulated", "wald"):
             ends = results.with_inference(method).conf_int()

@@ -257,7 +257,7 @@ def test_a_schema_with_people_makes_data_of_people():
     data = dpi.PublicData(FRAME, SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
     with data._open() as rows:
         assert rows.rows == 10
-    with pytest.raises(OptionError, match="tells people apart"):
+    with pytest.raises(OptionError, match="identifies people"):
         dpi.PublicData(FRAME.drop(columns="id"), SCHEMA.with_people("id", 2), rng=np.random.default_rng(0))
 
 
@@ -371,7 +371,7 @@ persons = st.lists(st.fixed_dictionaries({n: st.sampled_from(v) for n, v in LATT
 )
 def test_no_person_moves_the_sums_by_more_than_is_paid_for(name, noise, neighbors, others, person, another, most):
     measurement = measured(name, noise, neighbors, most)
-    assert "one person, told apart by" in measurement.describe()
+    assert "one person, identified by" in measurement.describe()
     one = [{**cells, "id": "gone"} for cells in person]
     before = integers(measurement, whole_frame([*others, *one]))
     replaced = [{**cells, "id": "new"} for cells in another] if neighbors == "replace_one" else []

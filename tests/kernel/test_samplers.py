@@ -162,7 +162,7 @@ def test_a_seed_does_not_reach_private_noise():
 def test_scales_that_cannot_be_drawn_exactly_are_refused(family):
     law = NoiseLaw(family, (1.0, 2 * LARGEST_SCALE))
     for draw in (check_scales, private_noise):
-        with pytest.raises(PrivacyUnitError, match="larger share of the budget"):
+        with pytest.raises(PrivacyUnitError, match=r"larger (privacy )?budget"):
             draw(law)
     edge = private_noise(NoiseLaw(family, (LARGEST_SCALE,) * 50))
     assert max(map(abs, edge)) < 2**63 - 1
@@ -249,5 +249,5 @@ def test_coordinates_without_noise_get_none():
 
 @pytest.mark.parametrize("law", [NoiseLaw("tulap", (2 * LARGEST_SCALE,)), NoiseLaw("laplace", (2 * LARGEST_SCALE,), 5)])
 def test_large_scales_of_other_laws_are_refused(law):
-    with pytest.raises(PrivacyUnitError, match="larger share of the budget"):
+    with pytest.raises(PrivacyUnitError, match=r"larger (privacy )?budget"):
         private_noise(law)

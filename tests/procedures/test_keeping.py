@@ -102,7 +102,7 @@ def test_every_procedure_is_kept(question, file):
     ledger = question.private().source.ledger
     kept = type(ledger).in_memory(ledger.budget, neighbors=ledger.neighbors, keep=True)
     if question.private(ledger=kept).unidentified:
-        with pytest.raises(OptionError, match="it holds the name alone"):
+        with pytest.raises(OptionError, match="it stores only the name"):
             question.private(ledger=kept).measure(question.privacy, save=file)
         assert kept.charges().empty
         return
@@ -267,7 +267,7 @@ def refused(data, save, error, match):
 def test_a_file_that_is_no_release(content, file):
     file.write_bytes(content)
     data = private()
-    refused(data, file, ReleaseFormatError, "is no release that can be read, and nothing was paid: it is something")
+    refused(data, file, ReleaseFormatError, "is not a readable release; no budget was spent: it is something")
     assert file.read_bytes() == content
     with pytest.raises(ReleaseFormatError) as caught:
         dpi.mean("x", data).fit(PRICE, save=file)
@@ -332,7 +332,7 @@ def test_what_fails_before_the_charge_leaves_nothing(file):
 
 
 def test_keywords_of_the_fit_are_not_the_questions():
-    with pytest.raises(OptionError, match=r"said to fit: \.fit\(dpi\.ZCDP\(0\.1\), save="):
+    with pytest.raises(OptionError, match=r"goes to fit: \.fit\(dpi\.ZCDP\(0\.1\), save="):
         dpi.mean("x", private(), save="mean.json")
 
 
@@ -362,8 +362,8 @@ def test_a_failure_after_the_charge_stays_paid_and_says_so(file, monkeypatch):
         with pytest.raises(ReleaseLostError) as caught:
             dpi.mean("x", data).fit(PRICE, save=file)
         assert caught.value.charge_id == identifier
-        assert f"paid for mean of x at ZCDP(rho=0.1), charge {identifier}" in str(caught.value)
-        assert f"Delete '{file}.reserved' to pay again" in str(caught.value)
+        assert f"an earlier run was charged for mean of x at ZCDP(rho=0.1), charge {identifier}" in str(caught.value)
+        assert f"Delete '{file}.reserved' to measure and spend again" in str(caught.value)
     assert charges(data) == 1
     (file.parent / "mean.json.reserved").unlink()
     dpi.mean("x", data).fit(PRICE, save=file)
@@ -377,7 +377,7 @@ def test_a_reservation_under_another_ledger(file, monkeypatch):
         patched.setattr("dpinfer.kernel.run._measure", lambda *_: 1 / 0)
         with pytest.raises(MeasurementFailedError):
             dpi.mean("x", private()).fit(PRICE, save=file)
-    refused(private(), file, ReleaseLostError, r"another ledger than this one.*Nothing was paid now. Delete")
+    refused(private(), file, ReleaseLostError, r"another ledger than this one.*No budget was spent now. Delete")
 
 
 @pytest.mark.parametrize("content", ["{}", "90210", '{"format": "dpinfer reservation", "version": 9}', "\udcff"])
@@ -713,7 +713,7 @@ def test_models_that_a_release_only_names_are_not_kept(options, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     data = private(ledger_of(keep=True))
     asked = dpi.sample_aggregate("x", data, model=lambda frame: [frame["x"].mean()], bounds={"m": (0, 10)}, blocks=20)
-    with pytest.raises(OptionError, match="of the model <lambda> it holds the name alone"):
+    with pytest.raises(OptionError, match="it stores only the name of the model <lambda>"):
         asked.fit(PRICE, **options)
     objects = {"M": TukeyBiweight()}
     told = dpi.sample_aggregate("y ~ x", data, model=smf.rlm, bounds=dpi.Ball(10), blocks=20, model_options=objects)

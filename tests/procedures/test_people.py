@@ -271,7 +271,7 @@ def test_releases_of_people_are_not_tested_as_if_rows_were_independent():
         (dpi.table(["g", "b"], data).measure(dpi.ZCDP(1)), dpi.chi2_contingency("g", "b")),
         (dpi.mean("x", data).measure(dpi.ZCDP(1)), ttest_1samp("x", popmean=5.0)),
     ):
-        with pytest.raises(NotProvedError, match="takes rows as independent"):
+        with pytest.raises(NotProvedError, match="assumes independent rows"):
             test.infer(release)
     regression = gram_ols("y ~ x", data).fit(dpi.ZCDP(1))
     with pytest.raises(NotProvedError, match="asymptotic"):
@@ -306,8 +306,8 @@ def test_a_damaged_unit_is_no_release():
 def test_summaries_and_explanations_say_the_unit():
     data = data_of()
     results = dpi.mean("x", data).fit(dpi.ZCDP(1))
-    assert "a unit is one person with at most 3 rows" in " ".join(results.summary().as_text().split())
-    assert "unit         one person, told apart by 'id': at most 3 rows each" in dpi.mean("x", data).explain(
+    assert "the privacy unit is one person with at most 3 rows" in " ".join(results.summary().as_text().split())
+    assert "unit         one person, identified by 'id': at most 3 rows each" in dpi.mean("x", data).explain(
         dpi.ZCDP(1)
     )
 

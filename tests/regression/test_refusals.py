@@ -88,7 +88,7 @@ def test_formulas_options_and_prices(study, name):
     for price in (dpi.ZCDP(1e-300), dpi.ZCDP(1e-12), dpi.GDP(1e-200)):
         ledger = dpi.Ledger.in_memory(type(price)(1.0))
         rows = dpi.PrivateData(SCHEMA.sample(10, np.random.default_rng(1)), SCHEMA, ledger)
-        refused((rows, ledger), PrivacyUnitError, ask(), "ask for a larger share of the budget", price=price)
+        refused((rows, ledger), PrivacyUnitError, ask(), "use a larger privacy budget", price=price)
     refused(study, PrivacyUnitError, ask(), "less noise than can be drawn", price=dpi.PureDP(1e5))
 
 
@@ -125,7 +125,7 @@ NO_LOG = [{"family": None, "offset": "u"}, {"family": FAMILIES.Binomial(), "expo
         ({"family": FAMILIES.Gaussian(FAMILIES.links.Log())}, NotProvedError, ("Gaussian() with link Log",)),
         ({"family": FAMILIES.NegativeBinomial(alpha=1e9)}, OptionError, ("alpha", "between 1e-06 and 100")),
         *ALPHA,
-        *((options, NotProvedError, ("logarithmic",)) for options in NO_LOG),
+        *((options, NotProvedError, ("log link",)) for options in NO_LOG),
     ],
 )
 def test_families(study, options, error, words):

@@ -251,7 +251,7 @@ def test_averages_that_were_not_released_are_refused_by_name(logit, squared, cro
     ):
         with pytest.raises(MissingFromReleaseError, match=message):
             model.results.get_margeff(**options)
-    with pytest.raises(MissingFromReleaseError, match="dy/dx over rows was not released; atexog="):
+    with pytest.raises(MissingFromReleaseError, match="dy/dx over rows was not released; use atexog="):
         logistic(logit).get_margeff()
     assert squared.results.get_margeff(terms=["educ"]).names == ("educ",)
 
@@ -365,7 +365,7 @@ def test_what_is_not_determined_stays_infinite_and_never_nan(logit):
             results.t_test_pairwise("C(occupation)").result_frame.drop(columns="reject-hs"),
         ]
         assert not any(np.isnan(table.to_numpy(dtype=float)).any() for table in tables)
-        for part in ("inf", "P (score)", "invert the score test", "An infinite end means"):
+        for part in ("inf", "P (score)", "invert the score test", "An infinite limit means"):
             assert part in str(effects.summary())
         for draw in (effects.plot, results.plot_coefficients):
             draw()

@@ -326,8 +326,8 @@ def test_the_description_names_everything_that_is_public():
         "6 sums of products of 3 bounded features: 1, x, y",
         "reads        x, y",
         "neighbours   replace_one",
-        "Euclidean",
-        "discrete gaussian",
+        "L2 sensitivity",
+        "discrete Gaussian",
         "exact        1 * 1",
         "0.125-zCDP",
     ):

@@ -128,7 +128,7 @@ def test_a_study(data, ledger, fit, tmp_path):
     page = written(
         tmp_path, results, title=NASTY, authors=["A <B>", "C"], abstract="One.\n\nTwo.", ledger=ledger, audit=audit
     )
-    for heading in (*results, "What was paid", "Public settings", "Methods", "Ledger", "Audit", "Data availability"):
+    for heading in (*results, "Privacy loss", "Public settings", "Methods", "Ledger", "Audit", "Data availability"):
         assert re.search(rf"<h2 [^>]*>\d+\. {re.escape(heading)}", page)
     assert f"<h1>{escape(NASTY)}</h1>" in page
     assert "A &lt;B&gt; and C" in page
@@ -227,7 +227,7 @@ ORDINARY = smf.ols("income ~ age", FRAME).fit()
 def test_what_no_program_can_know_is_said_to_be_assumed(fit, ledger, tmp_path):
     page = written(tmp_path, fit, ledger=ledger)
     assert page.count("assumes that they") == 2  # in the settings and in the methods
-    assert "what else was released about these data" in page
+    assert "other releases about these data" in page
     assert "The ledger does not know what was released without it." in page
     assert not re.search("(?:were|was) fixed|before any row|cannot be shared", page)
 

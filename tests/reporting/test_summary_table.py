@@ -87,8 +87,8 @@ def test_intervals_and_their_infinite_ends(case, logit):
     assert table.frame.loc[("age", "conf_int"), "p"] == "[-inf, inf]"
     assert re.fullmatch(r"\[-?\d\.\d{5}, inf\]", table.frame.loc[("educ", "conf_int"), "p"])
     assert "90% confidence intervals in brackets" in table.notes[0]
-    assert "infinite end" in flat(table)
-    assert "infinite end" not in flat(summary_table([case.noisy(release=paid("a")), logit], show="conf_int"))
+    assert "infinite limit" in flat(table)
+    assert "infinite limit" not in flat(summary_table([case.noisy(release=paid("a")), logit], show="conf_int"))
 
 
 def test_facts_below_the_coefficients(case, logit):
@@ -230,15 +230,15 @@ def test_every_guarantee_is_stated_once_in_full(case):
     notes = summary_table(results, names=["a", "b", "c"]).notes
     (first,) = [note for note in notes if "0.1-zCDP" in note and "Ledger" in note]
     assert first.startswith("a, b (one release): Guarantee: 0.1-zCDP, which implies (")
-    assert "added or removed" in first
+    assert "adding or removing" in first
     assert first.endswith("Ledger charge: c-1.")
     (second,) = [note for note in notes if note.startswith("c: Guarantee")]
-    assert "replaced by another" in second
+    assert "replacing one row with another" in second
 
 
 def test_estimates_about_the_data_are_said_to_be(case):
     table = summary_table([case.noisy(release=paid("a"), target="data"), case.ols], names=["d", "o"])
-    assert "d: about these data, not a wider population; only privacy noise counts." in table.notes
+    assert "d: for these rows, not a wider population: standard errors include privacy noise only." in table.notes
     assert "wider population" not in flat(summary_table([case.noisy(release=paid("a"))]))
 
 

@@ -208,7 +208,7 @@ def test_half_blocks_take_off_the_bias_of_small_blocks():
             )
             results = question.fit(NEARLY_EXACT)
             found.append(results.params["x"] - expected)
-            assert ("corrected for bias" in str(results.notes)) == (correction == "half_blocks")
+            assert ("bias-corrected" in str(results.notes)) == (correction == "half_blocks")
     # about 0.013 without, 0 with; standard deviations 0.002 and 0.005 over seeds, which are fixed
     assert np.mean(bias["none"]) > 0.008
     assert abs(np.mean(bias["half_blocks"])) < 0.5 * np.mean(bias["none"])
@@ -276,12 +276,12 @@ def test_the_price_is_divided_whole(unit, blocks):
 def test_a_small_price_falls_back_to_the_region_and_says_so():
     question = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=(-4, 4), blocks=40)
     small, large = dpi.ZCDP(1e-4), dpi.ZCDP(5)
-    assert "does not suffice to locate" in question.explain(small)
-    assert "does not suffice" not in question.explain(large)
+    assert "is too small to locate" in question.explain(small)
+    assert "is too small" not in question.explain(large)
     assert "bounded by the declared region" in question.fit(small).notes[0]
-    assert "winsorised around" in question.fit(large).notes[0]
+    assert "winsorized around" in question.fit(large).notes[0]
     asked = sample_aggregate("y ~ x", public(), model=smf.logit, bounds=(-4, 4), blocks=40, aggregator="mean")
-    assert "does not suffice" not in asked.explain(small)
+    assert "is too small" not in asked.explain(small)
     assert asked.measurement(small).law == question.measurement(small).law
 
 
@@ -473,7 +473,7 @@ def test_a_confidential_number_of_rows_is_counted_for_the_same_charge(unit, aggr
     assert rows == pytest.approx(4000, abs=850)
     assert found.nobs == rows
     assert "(noisy)" in str(found.summary())
-    assert f"the mean over {blocks} secret blocks" in found.notes[0]
+    assert f"the mean of the estimates of {blocks} secret blocks" in found.notes[0]
     again = dpi.Release.from_json(found.release.to_json()).infer()
     pd.testing.assert_frame_equal(again.summary_frame(), found.summary_frame())
 
@@ -500,7 +500,7 @@ def test_rows_in_no_block_are_not_counted_and_few_rows_make_the_fewest_blocks(ro
     found = counted(public(frame, neighbors="add_remove")).fit(dpi.ZCDP(1e4))
     assert found.release.stages[0].array[0] == pytest.approx(rows - drops, abs=1)
     assert found.release.stages[-1].settings["blocks"] == blocks
-    assert any("rows are advised" in flag for flag in found.flags) == (rows < 4000)
+    assert any("rows are recommended" in flag for flag in found.flags) == (rows < 4000)
     where = counted(public(frame, neighbors="add_remove"), where="z > 4").measure(dpi.ZCDP(1e4))
     kept = frame.dropna()["z"].gt(4).sum()
     assert where.stages[0].array[0] == pytest.approx(kept, abs=1)
@@ -513,7 +513,7 @@ def test_a_damaged_number_of_blocks_is_refused():
 
 def test_explain_tells_of_several_numbers_of_rows_where_none_is_public():
     told = counted(private()).explain(dpi.ZCDP(0.5))
-    assert "as many as a noisy count of rows asks for (0.02 of the price)" in told
+    assert "chosen from a noisy count of rows (0.02 of the privacy budget)" in told
     assert "n = 1,000: 16 blocks" in told
     assert "(Intercept, x) within 4 of 0" in told
     assert "secret blocks" in told

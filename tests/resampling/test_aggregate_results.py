@@ -83,10 +83,10 @@ def test_the_summary_says_what_was_done():
         "Private Logit",
         "3,000 (public)",
         "Neighbours: replace_one",
-        "Sample and aggregate: the mean over 60 secret blocks",
-        "each corrected for bias by its halves",
+        "Sample and aggregate: the mean of the estimates of 60 secret blocks",
+        "each bias-corrected by its halves",
         "Intercept in [-4, 4]; x in [-3, 3]",
-        "sampling and privacy noise both count",
+        "sampling error and privacy noise",
     ):
         assert words in text, words
 
@@ -223,7 +223,7 @@ def test_lost_blocks_give_unbounded_intervals():
     assert np.isinf(results.conf_int()).all(axis=None)
     assert (results.pvalues == 1).all()
     assert "about 50% of the blocks" in str(results.flags)
-    assert "An infinite end" in " ".join(str(results.summary()).split())
+    assert "An infinite limit" in " ".join(str(results.summary()).split())
     assert "inf" in results.to_html()
 
 
@@ -250,7 +250,7 @@ def test_small_blocks_are_told():
     assert small_blocks(60 * 60, 60, 2, halves=True) == ()
     (told,) = small_blocks(60 * 30, 60, 2, halves=True)
     assert told.startswith("a block holds about 30 rows for 2 parameters")
-    assert "about 60 rows are advised" in told
+    assert "about 60 rows are recommended" in told
     assert told in asking(released(), nobs=60 * 30).infer().flags
     assert small_blocks(None, 60, 2, halves=True) == ()
-    assert not any("rows are advised" in flag for flag in asking(released(), nobs=None).infer().flags)
+    assert not any("rows are recommended" in flag for flag in asking(released(), nobs=None).infer().flags)

@@ -214,7 +214,7 @@ def test_clean_blocks_raise_no_flag():
     assert inferred(summed(estimates(), noise=1.0, products=1e-4, noise_count=1.0)).flags == ()
 
 
-@pytest.mark.parametrize(("place", "words"), [(0, "gave no finite estimate"), (1, "lay outside of their bounds")])
+@pytest.mark.parametrize(("place", "words"), [(0, "gave no finite estimate"), (1, "lay outside the bounds")])
 def test_failed_and_moved_blocks_are_told_beyond_doubt(place, words):
     def flags(count, error):
         counts = [0.0, 0.0]
@@ -251,7 +251,7 @@ def test_an_estimate_near_the_edge_is_told():
     for noise, flags in ((0.1, 1), (1.0, 0), (100.0, 0)):  # beyond 0.6 by so much as noise may have moved it, or not
         told = inferred(summed(v, noise=noise, products=1e-6), names=("first", "second")).flags
         assert len(told) == flags
-        assert not told or told[0].startswith("the estimate of second is near the edge")
+        assert not told or told[0].startswith("the estimate of second is near the bounds")
 
 
 def noisy(rng, v, *, noise, products, counts, noise_count, laplace):
@@ -275,7 +275,7 @@ def noisy(rng, v, *, noise, products, counts, noise_count, laplace):
 def test_of_a_hundred_clean_runs_at_most_one_has_a_message_on_blocks(laplace, size, spread):
     """2,000 runs with all that messages are about at the limit from which they are true.
 
-    The centre is where an estimate counts as near the edge, so many blocks failed and were moved as are tolerated, and
+    The centre is where an estimate is near the bounds, as many blocks failed and were moved as are tolerated, and
     the region ends 2.5 standard deviations of a block away. At most 1% of runs may have a message; 34 of 2,000 are
     more with probability 0.002.
     """
@@ -304,7 +304,8 @@ def test_messages_on_blocks_are_there_where_their_cause_is(laplace):
         sums = noisy(rng, v, noise=0.1, products=0.1, counts=(15.0, 15.0), noise_count=1.0, laplace=laplace)
         found = inferred(sums, names=("a",), frame=frame)
         told = " ".join((*found.flags, *edge_warnings(found, region)))
-        assert all(one in told for one in ("near the edge", "no finite estimate", "outside of", "declare a wider one"))
+        parts = ("near the bounds", "no finite estimate", "outside the bounds", "declare a wider one")
+        assert all(one in told for one in parts)
 
 
 def test_noise_in_the_products_is_not_told_as_a_narrow_region():
@@ -343,7 +344,7 @@ def test_many_names_are_cut_short_and_further_warnings_come_last():
     v = np.full((30, 8), 0.7)
     frame = Frame(np.zeros(8), np.ones(8), np.ones(8, dtype=bool))
     found = AggregateInference(names=names, blocks=summed(v, noise=0.1, products=1e-9), frame=frame, notes=("A note.",))
-    assert "p0, p1, p2, p3, p4, and 3 more is near the edge" in found.flags[0]
+    assert "p0, p1, p2, p3, p4, and 3 more is near the bounds" in found.flags[0]
     assert found.flags[-1] == "A note."
 
 

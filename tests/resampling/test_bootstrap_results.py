@@ -76,7 +76,7 @@ def plain(text):
 def test_the_summary_says_what_was_done(kind, weights, words):
     results = released(kind, weights).infer()
     text = plain(results.summary())
-    for word in (*words, "this is not a private release", "sampling and privacy noise both count", "fiducial"):
+    for word in (*words, "this is not a private release", "sampling error and privacy noise", "fiducial"):
         assert word in text, word
     for name in results.params.index:
         assert name in text

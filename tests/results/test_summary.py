@@ -138,8 +138,8 @@ def test_notes_carry_guarantee_neighbours_target_flags_and_charge(case):
     for text in (str(results.summary()), str(results.summary2()), results.to_html(), results.to_markdown()):
         flat = " ".join(text.replace("\\", "").split())
         assert "(epsilon=2.23, delta=1e-06)" in flat
-        assert "one unit is added or removed" in flat
-        assert "about these data" in flat
+        assert "adding or removing one row" in flat
+        assert "for these rows" in flat
         assert "Warning: Noise dominates age." in flat
         assert "Ledger charge: c-12." in flat
         assert "Clamped at 100." in flat
@@ -159,7 +159,7 @@ def test_a_simulated_release_does_not_claim_a_guarantee(case):
 def test_the_test_column_says_whose_pvalue_it_is(case):
     score = case.noisy(df_resid=np.inf).with_inference("score")
     assert {"z", "P (score)"} <= set(score.summary_frame().columns)
-    assert "The z column is coef / std err" in " ".join(str(score.summary()).split())
+    assert "the z column (coef / std err)" in " ".join(str(score.summary()).split())
     normal = case.noisy(df_resid=np.inf)
     assert {"z", "P>|z|"} <= set(normal.summary_frame().columns)
     assert re.search(r"Reference:\s+normal", str(normal.summary()))
@@ -167,9 +167,9 @@ def test_the_test_column_says_whose_pvalue_it_is(case):
 
 def test_infinite_ends_are_explained_only_where_there_are_some(case):
     results = case.noisy()
-    assert "infinite end" not in str(results.summary())
+    assert "infinite limit" not in str(results.summary())
     unbounded = str(results.with_inference("score").summary())
-    assert "infinite end" in unbounded
+    assert "infinite limit" in unbounded
     assert "-inf" in unbounded
 
 
@@ -236,4 +236,4 @@ def test_the_short_guarantee_is_the_price(case):
     release = SimpleNamespace(cost=cost, neighbors="add_remove", charge_ids=(), public=False, unit="one row")
     text = str(case.noisy(release=release).summary())
     assert re.search(r"Guarantee:\s+GDP\(mu=0.5\)", text)
-    assert "Guarantee: 0.5-GDP; data sets are neighbours" in text
+    assert "Guarantee: 0.5-GDP. Neighbouring data sets" in text

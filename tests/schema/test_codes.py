@@ -317,9 +317,9 @@ def test_schemas_are_put_together():
     assert (left.with_people("id", 2) | right).people == (left | right.with_people("id", 2)).people
     with pytest.raises(SchemaError, match=r"schema\.replace\(b=\.\.\.\)"):
         left | dpi.Schema(b=Boolean(missing=True))
-    with pytest.raises(SchemaError, match="in two ways"):
+    with pytest.raises(SchemaError, match="by different columns"):
         left.with_people("id", 2) | right.with_people("id", 3)
-    with pytest.raises(SchemaError, match="'c' tells people apart"):
+    with pytest.raises(SchemaError, match="'c' identifies people"):
         left.with_people("c", 2) | right
     with pytest.raises(TypeError):
         left | 3

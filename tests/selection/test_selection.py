@@ -104,16 +104,16 @@ def test_it_explains_what_it_would_do():
     data = guarded()
     text = dpi.most_frequent("g", data, where="x > 1").explain(dpi.PureDP(2.0))
     assert "question     most frequent g, where x > 1" in text
-    assert "scores of 3 candidates: nothing but the one with the largest noisy score" in text
+    assert "scores of 3 candidates: only the candidate with the largest noisy score" in text
     assert "adding or removing one row changes scores by amounts that differ by at most 1" in text
-    assert "exponential, added to scores that are not released, scale 0.5" in text
+    assert "Exponential, added to scores that are not released, scale 0.5" in text
     assert "reads        g, x" in text
     assert "within 0.3466 (50%), 1.498 (95%) of the largest one" in text
     more = dpi.exponential_mechanism("x * candidate", candidates=[1, 2]).explain(
         dpi.ZCDP(0.5), schema=SCHEMA, neighbors="replace_one"
     )
     assert "replacing one row" in more
-    assert "gumbel" in more
+    assert "Gumbel" in more
     assert data.ledger.charges().empty
 
 

@@ -141,7 +141,7 @@ def test_the_summary_says_what_was_chosen_how_and_at_what_price():
         "the best of 2 candidates (1, 2)",
         f"{results.accuracy(0.05):.4g}",
         f"{results.accuracy(0.01):.4g}",
-        "Nothing else is told of the scores",
+        "Nothing else about the scores is released",
         f"Ledger charge: {results.release.charge_ids[0]}",
     ):
         assert " ".join(told.split()) in " ".join(text.split())

@@ -47,9 +47,9 @@ def test_labels_and_thresholds_come_back_as_given():
 def test_it_explains_what_it_would_do():
     text = dpi.above_threshold(QUERIES, guarded(), threshold=20, answers=2, where="x > 1").explain(dpi.PureDP(2.0))
     assert "question     the first 2 of 3 queries (high, b, 3) to be at least 20, where x > 1" in text
-    assert "whether it is at least its threshold, up to 2 that are: nothing of the sums" in text
+    assert "reaches its threshold, stopping after the first 2 that do; the sums are not released" in text
     assert "adding or removing one row changes each sum by at most 1, all in one direction" in text
-    assert "discrete Laplace, on all thresholds the same draw, scale 1.2937, and on each sum, scale 1.62996" in text
+    assert "discrete Laplace: one draw for all thresholds, scale 1.2937, and one for each sum, scale 1.62996" in text
     assert "right with probability 95%" in text
     more = dpi.above_threshold("x - 2", threshold=3).explain(dpi.ZCDP(0.5), schema=SCHEMA, neighbors="replace_one")
     assert "replacing one row changes each sum by at most 10" in more

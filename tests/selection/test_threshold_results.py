@@ -70,7 +70,7 @@ def test_it_prints_as_a_table_and_draws():
     assert f"some 45 above {found.accuracy():g}" in flat
     assert "few 45 not reached " in flat
     assert "Above: 1 (at most 1)" in flat
-    assert "Queries after the first above have no answer. One answer was paid for in advance." in flat
+    assert "Queries after the first above have no answer. One answer was charged in advance." in flat
     assert "There is no p-value" in flat
     assert "&lt;&amp;&gt;" in found._repr_html_()
     assert "many" in found.summary().as_latex()

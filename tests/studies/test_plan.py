@@ -164,7 +164,7 @@ def test_a_release_is_a_pilot_of_its_own_question(question):
     found = asked(question, n=9000, privacy=PRICE, pilot=release)
     known = asked(question, n=9000, privacy=PRICE)
     np.testing.assert_allclose(found.width, known.width, rtol=0.06)
-    assert any("noise of the pilot release" in note for note in found.notes)
+    assert any("pilot release describes the population" in note for note in found.notes)
 
 
 def test_a_release_tells_its_number_of_rows():
@@ -276,7 +276,7 @@ def test_a_public_number_of_rows_is_known():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"width": 0.1}, "n=None is not valid: expected a number of rows, a price or a target"),
+        ({"width": 0.1}, "n=None is not valid: expected a number of rows, privacy parameters or a target"),
         ({"n": 100}, "privacy=None"),
         ({"privacy": PRICE}, "n=None"),
         ({}, "n=None"),
@@ -321,7 +321,7 @@ def test_what_is_no_question_is_refused():
 
 
 def test_a_target_that_no_price_reaches_says_how_many_rows_would():
-    with pytest.raises(OptionError, match=r"no price helps, because n = 400 is too small") as told:
+    with pytest.raises(OptionError, match=r"no privacy budget helps, because n = 400 is too small") as told:
         asked(dpi.mean("y"), n=400, width=0.02)
     rows = int(re.search(r"at least ([\d,]+) rows", str(told.value)).group(1).replace(",", ""))
     known = (2 * 1.96) ** 2 * 0.12 / 0.02**2
@@ -390,11 +390,11 @@ def test_several_questions_are_of_one_kind_of_data_and_share_by_medians():
 
 
 def test_an_answer_says_what_its_releases_do_not_tell():
-    with pytest.raises(OptionError, match=r"width='y: 1e-07'.*pay more"):
+    with pytest.raises(OptionError, match=r"width='y: 1e-07'.*use a larger privacy budget"):
         asked(dpi.mean("y"), privacy=PRICE, width=1e-7)
     rare = asked(dpi.mean("y"), n=1000, power={"y": (0.1, 0.9999999)})
     assert any("not quite what was asked for" in note for note in rare.notes)
     assert not any("not quite" in note for note in asked(dpi.mean("y"), n=1000, power={"y": (0.1, 0.9)}).notes)
     release = dpi.mean("y", bound()[0]).measure(dpi.ZCDP(0.5))
     told = asked(dpi.mean("y"), n=1000, privacy=PRICE, pilot=release, assurance=0.9)
-    assert any("not of sampling" in note for note in told.notes)
+    assert any("not for sampling" in note for note in told.notes)

@@ -298,7 +298,7 @@ def test_a_release_answers_its_own_queries_alone():
 def test_explain_shows_the_noise_and_reads_no_row():
     asked = linear_queries(["hispanic", "age >= 18"], queries=SUM_AND_DIFFERENCE)
     text = asked.explain(dpi.PureDP(0.5), schema=OVERLAP)
-    assert "L1 norm of the change of all queries at most 2" in text
+    assert "L1 sensitivity of all queries at most 2" in text
     assert "5.64" in text  # 2 sqrt 2 / .5, less the grid
     assert "S, D" in text
 

@@ -141,7 +141,7 @@ def test_display_is_not_negative_and_inference_is_unbiased():
     pair = found.marginal(["b", "c"])
     np.testing.assert_allclose(pair.params, raw.to_numpy().ravel())
     assert (pair.conf_int().to_numpy() >= 0).all()
-    assert any("edge of what is possible" in flag for flag in pair.flags)
+    assert any("boundary of the parameter space" in flag for flag in pair.flags)
     with pytest.raises(OptionError, match="non_negative"):
         found.table("b", non_negative=1)
 

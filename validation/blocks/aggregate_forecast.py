@@ -29,7 +29,7 @@ DRAWS = 2000
 """Simulated releases of a forecast: those of explain are fewer, with more Monte Carlo error of their own."""
 
 LEVEL, POWER, ENOUGH = 0.01, 0.5, 500
-MESSAGES = ("near the edge", "no finite estimate", "lay outside of their bounds", "declare a wider one")
+MESSAGES = ("near the bounds", "no finite estimate", "lay outside the bounds", "declare a wider one")
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ def naive() -> str:
 
 
 @section("regression", "real")
+@section("paper", "real")
 def real() -> str:
     """Coverage, width and error of slopes on real data, by price."""
     found = output("real_data")

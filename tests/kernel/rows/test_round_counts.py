@@ -170,7 +170,7 @@ def test_a_private_run_counts():
     right = counted(COUNTS, Batch(cells_of(frame, COUNTS), len(frame)))
     assert np.abs(release.array - right.astype(float)).max() < 30  # ten standard deviations
     told = asked.explain(dpi.ZCDP(0.5), schema=SCHEMA, neighbors="add_remove")
-    assert "the number of rows by length (8 bins)" in told
+    assert "histograms of rows by length (8 bins)" in told
 
 
 def in_bins(**changed):

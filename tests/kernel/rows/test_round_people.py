@@ -334,8 +334,8 @@ def test_vectors_that_are_no_terms_are_refused():
 
 def test_the_plan_tells_people_from_rows():
     text = measures(counts_with(PERSON, LENGTH))
-    assert text == "the number of rows by length (4 bins); the number of people by person (5 bins)"
+    assert text == "histograms of rows by length (4 bins); histograms of people by person (5 bins)"
     rows = BOTH["logit"]()
-    assert "score (what a unit adds cut to length 0.5), hessian of a round in" in measures(
+    assert "Newton iteration: score (each unit's contribution clipped at norm 0.5), hessian, in" in measures(
         of_people(replace(rows, terms=cut_at(0.5, rows.terms)))
     )
