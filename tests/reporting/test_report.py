@@ -148,7 +148,7 @@ def test_a_study(data, ledger, fit, tmp_path):
 
 def test_what_a_price_means_is_said(fit, tmp_path):
     page = written(tmp_path, fit)
-    assert "has a power of 26% at most" in page  # Phi(Phi^-1(.05) + 1): mu of rho = .5 is 1
+    assert "has a power of at most 26%" in page  # Phi(Phi^-1(.05) + 1): mu of rho = .5 is 1
     assert "A test at level 5% of whether one row is in the data" in page
 
 
