@@ -148,8 +148,8 @@ def test_a_study(data, ledger, fit, tmp_path):
 
 def test_what_a_price_means_is_said(fit, tmp_path):
     page = written(tmp_path, fit)
-    assert "has a power of 26% at most" in page  # Phi(Phi^-1(.05) + 1): mu of rho = .5 is 1
-    assert "A test at level 5% of whether one row is in the data" in page
+    assert "has a power of at most 26%" in page  # Phi(Phi^-1(.05) + 1): mu of rho = .5 is 1
+    assert "A test at the 5% level of whether one row is in the data" in page
 
 
 def test_people_and_replacement_are_named(tmp_path):
