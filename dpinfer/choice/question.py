@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["Choice", "mnlogit", "ordered"]
+__all__ = ["Choice", "estimated_choice", "mnlogit", "ordered"]
 
 _columns = lru_cache(maxsize=16)(ChoiceColumns)
 _plan = lru_cache(maxsize=16)(ChoicePlan)
@@ -85,7 +85,7 @@ class Choice(Newton):
         assert isinstance(theirs, Choice)
         plan = theirs.plan(context_of(found))
         with reading():
-            estimated = _estimated(plan, found.stages, self.inference, self.target)
+            estimated = estimated_choice(plan, found.stages, self.inference, self.target)
             if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
                 raise ReleaseFormatError(UNLIKELY)
             notes = notes_of(plan, found.stages, estimated, self.where)
@@ -102,7 +102,9 @@ class Choice(Newton):
         )
 
 
-def _estimated(plan: ChoicePlan, released: tuple[StageRelease, ...], method: str, target: str) -> RegressionInference:
+def estimated_choice(
+    plan: ChoicePlan, released: tuple[StageRelease, ...], method: str, target: str
+) -> RegressionInference:
     """Return the estimates from the stages."""
     stages = dict(zip(plan.kinds, released, strict=True))
     start, fit = plan.begun(stages["start"]), fitted(plan, stages)

@@ -9,6 +9,7 @@ from them - lengths, clips, radii, the last step, its interval - is what `dpinfe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ import numpy as np
 from scipy import special, stats
 
 from dpinfer.errors import FormulaError
-from dpinfer.kernel.rows.iterations import LARGEST, ChoiceFrame, Interpolant, Term
+from dpinfer.kernel.rows.iterations import ChoiceFrame, Interpolant, Term
 from dpinfer.regression.design import LARGEST_SUM, Columns, framed
 from dpinfer.regression.iterations import Plan, Start, floored, read_once, split_terms
 from dpinfer.regression.models import Model, Tables, constant, tabled
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dpinfer.kernel.rows.iterations import RoundFrame
-    from dpinfer.privacy.sensitivity import Norm
     from dpinfer.release.laws import StageRelease
     from dpinfer.schema.formula import CompiledFormula
     from dpinfer.statistics.arrays import Array
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["CHOICES", "MOST_LEVELS", "ChoiceColumns", "ChoiceModel", "ChoicePlan", "ChoiceStart"]
 
 MOST_LEVELS = 12
+
+_LAPLACE = {"start": Fraction(15, 100), "counts": Fraction(5, 100), "first": Fraction(20, 100)}
 
 _RARE, _OF_NOISE, _FLOOR = 0.02, 1.5, 0.02
 """Least share of a level in a start, and least eigenvalues of its Gram matrix, in units of noise and for n = 1."""
@@ -46,6 +48,9 @@ _SPREAD = 2.0
 
 _NEAREST = 0.02
 """Thresholds at which an iteration is taken lie no nearer."""
+
+_STEEPEST = {"logistic": (1.0, 0.5), "norm": (8.2, 1.0)}
+"""Largest derivative of a log chance by its linear predictor, and curvature, of predictors that are cut."""
 
 _NODES = 2**16
 _ENDS = {"mnlogit": 40.0, "ordered-logit": 40.0, "ordered-probit": 8.0}
@@ -61,11 +66,6 @@ class ChoiceModel(Model):
     def ordered(self) -> bool:
         """Whether levels are in order."""
         return bool(self.law)
-
-    def tables(self, largest: float, parameter: float, unit: float) -> Tables:  # noqa: ARG002  (as of other models)
-        """Return what a Hessian weighs columns of a `ChoiceFrame` by, and the root of its largest eigenvalue."""
-        root = LARGEST if self.ordered else float(np.sqrt(0.5))
-        return Tables(weight=Interpolant(0.0, 1.0, np.array([0.0, 1.0]), 0.0, 1.0), root=constant(root))
 
     @property
     def curves_of_predictors(self) -> dict[str, Interpolant]:
@@ -160,12 +160,6 @@ class ChoiceColumns(Columns):
         used = tuple(sorted({*regressors.columns, name}))
         return replace(regressors, text=self._parted[0], response=response, columns=used)
 
-    def longest(self, coordinates: Array, norm: Norm = "l2") -> float:
-        """Return a bound on the lengths of all rows, of coordinates (q, J p) for the predictors one after the other."""
-        p = len(self.names)
-        each = [np.abs(one @ self.maps[:-1]).sum(axis=1) for one in np.split(coordinates, coordinates.shape[1] // p, 1)]
-        return float(np.linalg.norm(np.concatenate(each), 1 if norm == "l1" else 2))
-
 
 @dataclass(frozen=True, eq=False)
 class ChoiceStart(Start):
@@ -198,6 +192,11 @@ class ChoicePlan(Plan):
     def _begun_with(self) -> int:
         k = len(self.columns.names)
         return k * (k + 1) // 2 + len(self.columns.texts) * k + 1
+
+    @cached_property
+    def _shares(self) -> dict[str, Fraction]:
+        """Shares of the price: under Laplace noise, too, an iteration leads from the start to the last one's point."""
+        return super()._shares | (_LAPLACE if self.norm == "l1" else {})
 
     def _response_scale(self, centres: Array, spreads: Array) -> tuple[float, float]:  # noqa: ARG002
         return 0.0, 1.0
@@ -319,7 +318,39 @@ class ChoicePlan(Plan):
             **self.model.curves_of_predictors,
             **options,
         )
-        return frame, self.model.tables(1.0, 1.0, 1.0)
+        return frame, Tables(weight=Interpolant(0.0, 1.0, np.array([0.0, 1.0]), 0.0, 1.0))  # of what a root adds
+
+    def _largest_score(self, stage: StageRelease, start: Start, whiten: Array) -> float:
+        return self._largest(stage, start, whiten)[0] * self.context.schema.rows_per_unit
+
+    def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:
+        return self._largest(stage, start, whiten)[1]
+
+    def _largest(self, stage: StageRelease, start: Start, whiten: Array) -> tuple[float, float]:
+        """Return bounds on the length of the score and on the size of the Hessian of any row.
+
+        Of choices the score is the distance of a level's coordinates from their mean, and the trace of the Hessian
+        their variance, at most half of the squared diameter. Of levels in order, with v and v + c the coordinates of
+        the predictors below and above, the score is (g_a + g_b) v + g_a c, and the Hessian is at most twice what the
+        curvatures of v and c alone make: for a distance t of thresholds g_a is at most G + 1/t, and so on.
+        """
+        along = self._by_predictor(start, whiten.T)
+
+        def longest(maps: Array) -> float:
+            return float(np.linalg.norm(np.abs(maps).sum(axis=1), 1 if self.norm == "l1" else 2))
+
+        if not self.model.ordered:
+            each = [np.zeros_like(along[0]), *along]
+            apart = max(longest(one - other) for place, one in enumerate(each) for other in each[:place])
+            return apart, apart**2 / 2
+        far, (steep, bent) = max(map(longest, along)), _STEEPEST[self.model.law]
+        score, size = steep * far, bent * far**2
+        gaps = np.diff(np.array(stage.settings["point"])[: len(along)])
+        for low, high, gap in zip(along[:-1], along[1:], gaps.tolist(), strict=True):
+            apart = longest(high - low)
+            score = max(score, steep * far + (steep + 1 / gap) * apart)
+            size = max(size, 2 * (bent * far**2 + (bent + steep / gap + 1 / gap**2) * apart**2))
+        return score, size
 
     # What coefficients are
 

@@ -834,6 +834,12 @@ class Plan:
     def lengths(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
         """Read counts of lengths of scores, in the units of psi over its size."""
         cuts = length_cuts(float(stage.settings["finest"]))
+        largest = self._largest_score(stage, start, whiten)
+        noise = float(np.sqrt(stage.noise_variances[0]))
+        return Lengths.read(stage.array[: len(cuts) + 1], cuts, noise, largest, norm=self.norm)
+
+    def _largest_score(self, stage: StageRelease, start: Start, whiten: Array) -> float:
+        """Return a length that no score exceeds."""
         largest = np.inf
         if self.model.bounded or self.model.name == "logit":
             largest = 1.0
@@ -841,17 +847,20 @@ class Plan:
             point = start.transform.T @ np.array(stage.settings["point"])
             largest = self.columns.largest_residual(point, (start.shift, start.unit))
         largest *= self.context.schema.rows_per_unit * self.columns.longest(whiten.T @ start.transform, self.norm)
-        noise = float(np.sqrt(stage.noise_variances[0]))
-        return Lengths.read(stage.array[: len(cuts) + 1], cuts, noise, largest, norm=self.norm)
+        return largest
 
     def sizes(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
         """Read counts of lengths of rows, as a Hessian weighs them."""
         cuts = length_cuts(float(stage.settings["smallest"]) ** 2)
+        counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
+        return Lengths.read(counts, cuts, noise, self._largest_size(stage, start, whiten), _OF_SQUARES)
+
+    def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:  # noqa: ARG002
+        """Return a squared length that no row exceeds."""
         root = self.model.tables(start.largest, self.parameter, start.unit).root
         largest = self.columns.longest(whiten.T @ start.transform, self.norm) / float(np.sqrt(self._ratio))
         largest *= 1.0 if root is None else float(root.values.max())
-        counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
-        return Lengths.read(counts, cuts, noise, largest**2, _OF_SQUARES)
+        return largest**2
 
     def _terms(self, settings: Mapping[str, Any], tables: Tables | None = None, *, last: bool) -> tuple[Term, ...]:
         """Terms of an iteration; what a Hessian weighs by is needed to ask for it, not to read it."""
