@@ -29,6 +29,7 @@ _ORDER = {
     "tests": "binomtest_exact association mean_tests rank_sizes rank_power regression_tests chisquare_size "
     "chisquare_pvalues chisquare_power loglinear_coverage loglinear_size simultaneous_coverage",
     "duration": "survival_coverage survival_tests",
+    "choice": "choice_coverage choice_blocks",
     "people": "people_coverage",
     "selection": "selection_laws threshold_error quantile_split good_instances quantile_error quantile_coverage "
     "density_error cdf_band",
@@ -58,6 +59,7 @@ _COUNTS = {
     "plan_accuracy": (20, 1000, 0),
     "plan_real": (20, 400, 0), "peers": (3, 100, 0), "laplace_average": (200, 3000, 500),
     "people_coverage": (20, 5000, 250), "survival_coverage": (20, 5000, 250),
+    "choice_coverage": (20, 1000, 250), "choice_blocks": (2, 100, 0),
     "ratios": (1, 15, 0), "growth": (1, 5, 0), "engines_speed": (1, 5, 0),
     **dict.fromkeys(("engines_memory", "engines_scale"), (1, 3, 0)),
 }  # fmt: skip

@@ -140,11 +140,11 @@ class Choices(Drawer):
 
     def fitted(self, cells: Any, rng: np.random.Generator) -> Any:
         """Return the estimates of one data set."""
-        return estimated_choice(self.plan, tuple(self.stages(cells, rng).values()), "auto", "population")
+        return estimated_choice(self.plan, tuple(self.stages(cells, rng).values()))  # type: ignore[arg-type]
 
 
 def draw(cell: Cell, rng: np.random.Generator, replicates: int) -> Drawn:
-    """Ends of intervals (R, p, 2) of slopes, errors, and whether noise is said to dominate a slope, or it has no end."""
+    """Ends of intervals (R, p, 2) of slopes, errors, whether noise dominates, and whether thresholds were turned."""
     of = population(cell.design)
     drawer, known = Choices(of.question, Context(of.schema, "add_remove", cell.price)), {}
     cells = {name: of.frame[name].to_numpy() for name in of.schema}
@@ -190,7 +190,7 @@ STUDY = Study(
     axes=lambda cell: {"design": cell.design, "n": cell.n, "price": str(cell.price)},
     quick=lambda cell: cell.n == SIZES[1] and cell.price == PRICES[0],
     figure=scatter(lambda table: table["n"], {"coverage": 0.95, "width ratio": 1.0}, ["price"], label="rows"),
-    notes=("Coverage: of the worst slope, and the mean over slopes. Ratios: medians over data sets and slopes of widths "
-           "over those of robust intervals without privacy, and of errors over their standard errors. Flagged: noise "
-           "makes an interval more than three times as long. Turned: noise turned thresholds round.",),
+    notes=("Coverage: of the worst slope, and the mean over slopes. Ratios: medians over data sets and slopes of "
+           "widths over those of robust intervals without privacy, and of errors over their standard errors. Flagged: "
+           "noise makes an interval more than three times as long. Turned: noise turned thresholds round.",),
 )  # fmt: skip
