@@ -44,11 +44,12 @@ def test_there_are_docstring_examples_to_run():
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
 GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "source-examples"]
-CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "table-for-readers"]
+CASES = ["wage-regression", "returns-to-schooling", "logit-with-margins", "party-choice", "table-for-readers"]
 METHODS = [
     "exponential-families",
     "tests",
     "loglinear",
+    "choice",
     "instruments",
     "survival",
     "sample-aggregate",
@@ -67,6 +68,7 @@ PRINTED = [
     "Private OLS, bootstrap Results",
     "Private Poisson Results",
     "Private Logit Results",
+    "Private MNLogit Results",
     "Private IV-2SLS Results",
     "Private quantiles of",
     "Private survival of",

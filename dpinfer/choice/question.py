@@ -103,7 +103,7 @@ class Choice(Newton):
 
 
 def estimated_choice(
-    plan: ChoicePlan, released: tuple[StageRelease, ...], method: str, target: str
+    plan: ChoicePlan, released: tuple[StageRelease, ...], method: str = "auto", target: str = "population"
 ) -> RegressionInference:
     """Return the estimates from the stages."""
     stages = dict(zip(plan.kinds, released, strict=True))

@@ -217,7 +217,7 @@ def _estimation(entry: Entry, cite: Citations) -> str:
     if kind == "quantile" and any(stage.law.family in CHOICES for stage in release.stages):
         kind = "chosen quantile"
     kind = next((name for name, kinds in _OF_CLASS.items() if isinstance(entry.given, kinds)), kind)
-    if kind != "newton":
+    if kind not in ("newton", "choice"):
         return cite.fill(_ESTIMATED.get(kind, ""))
     errors = "assume errors of equal spread and a right model"
     if question.get("cov_type") != "nonrobust":

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from validation.common.pages import ROOT, SECTIONS, block
 from validation.publish import (
+    choice,
     claims,
     comparisons,
     duration,
@@ -25,7 +26,10 @@ from validation.publish import (
 )
 
 __all__ = ["SECTIONS"]
-PARTS = (claims, comparisons, duration, ordinary_path, rounds, selection, source_errors, speed, studies, tests, trusted)
+PARTS = (
+    choice, claims, comparisons, duration, ordinary_path, rounds, selection, source_errors, speed, studies, tests,
+    trusted,
+)  # fmt: skip
 """Where sections are registered."""
 
 
