@@ -59,7 +59,7 @@ _COUNTS = {
     "plan_accuracy": (20, 1000, 0),
     "plan_real": (20, 400, 0), "peers": (3, 100, 0), "laplace_average": (200, 3000, 500),
     "people_coverage": (20, 5000, 250), "survival_coverage": (20, 5000, 250),
-    "choice_coverage": (20, 250, 250), "choice_blocks": (2, 40, 0),
+    "choice_coverage": (20, 100, 100), "choice_blocks": (2, 12, 0),
     "ratios": (1, 15, 0), "growth": (1, 5, 0), "engines_speed": (1, 5, 0),
     **dict.fromkeys(("engines_memory", "engines_scale"), (1, 3, 0)),
 }  # fmt: skip
