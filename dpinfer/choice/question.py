@@ -241,5 +241,5 @@ def ordered(
     >>> bool(abs(results.params["x"] - 2) < 5 * results.bse["x"])
     True
     """
-    require(distr in ("logit", "probit"), "distr", distr, ("logit", "probit"))
+    require(isinstance(distr, str) and distr in ("logit", "probit"), "distr", distr, ("logit", "probit"))
     return Choice.asking(locals(), model=f"ordered-{distr}")
