@@ -12,6 +12,7 @@ from dpinfer._version import __version__
 
 if TYPE_CHECKING:  # a type checker reads the names here; Python imports each from `_HOMES` when it is first used
     from dpinfer import errors
+    from dpinfer.choice.question import mnlogit, ordered
     from dpinfer.descriptions.binomial import binomtest
     from dpinfer.descriptions.mean_tests import f_oneway, ttest_1samp, ttest_ind, ttest_rel
     from dpinfer.descriptions.question import corr, count, cov, histogram, mean, proportion, table, total, variance
@@ -108,9 +109,11 @@ __all__ = [
     "marginals",
     "mean",
     "median",
+    "mnlogit",
     "most_frequent",
     "multipletests",
     "ols",
+    "ordered",
     "plan",
     "poisson",
     "power",
@@ -141,6 +144,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "choice.question": "mnlogit ordered",
     "descriptions.binomial": "binomtest",
     "descriptions.mean_tests": "f_oneway ttest_1samp ttest_ind ttest_rel",
     "descriptions.question": "corr count cov histogram mean proportion table total variance",

@@ -31,7 +31,11 @@ SECRETS = ("90210", "zanzibar")
 TAKES_TEXTS = {("exponential_mechanism", "candidates")}  # which are named in messages, as columns are
 PRICE = dpi.ZCDP(1.0)
 SCHEMA = dpi.Schema(
-    x=dpi.Real(0, 10), y=dpi.Real(0, 10), b=dpi.Boolean(missing=False, impossible=False), g=dpi.Category(["a", "b"])
+    x=dpi.Real(0, 10),
+    y=dpi.Real(0, 10),
+    b=dpi.Boolean(missing=False, impossible=False),
+    g=dpi.Category(["a", "b"]),
+    k=dpi.Category(["a", "b", "c"]),
 )
 ROWS = SCHEMA.sample(60, np.random.default_rng(1))
 
@@ -114,9 +118,11 @@ VALID = {
     "mannwhitneyu": {"column": "x", "by": "g", "draws": 1000},
     "mean": {"columns": "x"},
     "median": {"column": "x"},
+    "mnlogit": {"formula": "k ~ x"},
     "most_frequent": {"columns": "g"},
     "multipletests": {"tests": [TEST]},
     "ols": {"formula": "y ~ x"},
+    "ordered": {"formula": "k ~ x"},
     "plan": {"procedure": dpi.mean("x"), "schema": SCHEMA, "n": 50, "privacy": PRICE},
     "poisson": {"formula": "x ~ y"},
     "power": {

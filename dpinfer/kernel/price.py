@@ -22,7 +22,7 @@ from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, kind_o
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
 from dpinfer.kernel.rows.features import Features, RowClip, Within
-from dpinfer.kernel.rows.iterations import Bins, Interpolant, RoundCounts, RoundFrame, RoundSum, Term
+from dpinfer.kernel.rows.iterations import Bins, ChoiceFrame, Interpolant, RoundCounts, RoundFrame, RoundSum, Term
 from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
@@ -113,7 +113,8 @@ _SUMS = (
 )
 _RECORDS = frozenset(
     {Sum, Largest, Above, Place, Resampled, Noise, *_SUMS, PointRows, ScoreSum, ReplicateSum, Blocks}
-    | {RoundFrame, Term, Bins, Interpolant, Features, RowClip, Within, Basis, Block, Curve, Expression, Node, Region}
+    | {RoundFrame, ChoiceFrame, Term, Bins, Interpolant, Features, RowClip, Within}
+    | {Basis, Block, Curve, Expression, Node, Region}
     | {LevelsAxis, ConditionAxis, BinsAxis, MirroredAxis}
 )
 """A closed set, compared by exact type, so that no other code bounds or adds up rows."""

@@ -112,7 +112,9 @@ loglin loglm log_linear: dpi.loglinear("a * b + b * c", data)
 robust: dpi.rlm for a robust regression; standard errors of dpi.ols, logit and glm are robust anyway
 QuantReg quantile_regression lad rq: dpi.quantreg("y ~ x", data, q=0.5)
 smf formula api sm: dpi.ols, logit, probit, poisson, glm, rlm and quantreg, which take formulas
-MNLogit mnlogit OrderedModel ordinal PHReg phreg GEE gee MixedLM mixedlm ZeroInflatedPoisson zip:
+MNLogit multinom multinomial mlogit: dpi.mnlogit("y ~ x", data)
+OrderedModel ordinal polr ologit oprobit: dpi.ordered("y ~ x", data, distr="logit")
+PHReg phreg GEE gee MixedLM mixedlm ZeroInflatedPoisson zip:
     dpi.sample_aggregate("y ~ x", data, model=..., bounds=...), which runs any estimator on secret blocks
 anova_lm anova: results.wald_test_terms(), or dpi.f_oneway
 margins get_margeff predict: a method of the results of dpi.logit, poisson and glm

@@ -543,12 +543,14 @@ def effects_of(formula: str, schema: Schema) -> tuple[str, Within | None]:
     return f"{left}{tilde} {kept}", Within(order)
 
 
-def framed(features: Features, rows: Array, *tables: Any, **options: Any) -> RoundFrame:
+def framed(
+    features: Features, rows: Array, *tables: Any, kind: type[RoundFrame] = RoundFrame, **options: Any
+) -> RoundFrame:
     """Return a frame of functions of the features (q + 2 + k, d), as fine as its whole numbers can be."""
     total = np.abs(rows).sum(axis=1)
     bits = [0 if one == 0 else int(np.clip(np.floor(np.log2(LARGEST_SUM / one)), 0, 64)) for one in total]
     whole = np.trunc(np.ldexp(rows, np.array(bits)[:, None])).astype(np.int64)
-    return RoundFrame(features, whole, tuple(bits), *tables, **options)
+    return kind(features, whole, tuple(bits), *tables, **options)
 
 
 @lru_cache(maxsize=16)

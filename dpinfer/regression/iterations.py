@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dpinfer.release.laws import StageRelease
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["Iteration", "Plan", "Start", "floored", "split_terms"]
+__all__ = ["Iteration", "Plan", "Start", "floored", "read_once", "split_terms"]
 
 _SHARES = {
     "l2": {
@@ -117,7 +117,7 @@ _CLEARLY, _MOSTLY, _NARROW = 4.0, 0.8, 1 / 600
 variance of a column, over the squared width of the fullest octave, is little: a fiftieth of what may lie within it."""
 
 _START_LENGTH = {"l2": 2.2, "l1": 0.95}
-_AWAY = {"linear": 0.1, "binary": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
+_AWAY = {"linear": 0.1, "binary": 0.2, "choice": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
 _NEARER = 0.3
 """Distance of the first point from the estimate where there is no noise, in each coordinate, and a later one's part."""
 
@@ -127,7 +127,7 @@ _OF_SQUARES = (2.0, 6.0)
 _FLOOR, _OF_NOISE = 0.02, 1.5
 """Least eigenvalue of the Gram matrix of a start for n = 1, and in units of its noise."""
 
-_LONGEST = {"linear": 3.0, "binary": 2.0, "log": 1.0, "huber": 3.0, "quantile": 3.0}
+_LONGEST = {"linear": 3.0, "binary": 2.0, "choice": 2.0, "log": 1.0, "huber": 3.0, "quantile": 3.0}
 """Standard deviation of the linear predictor by which an iteration moves it at most, in the unit of the response."""
 
 _START_SPREAD = {"binary": 2.0, "log": 1.0}
@@ -264,7 +264,7 @@ _KEPT = 256
 """Readings that a plan keeps: those of a rehearsal and a run."""
 
 
-def _read_once(method: Callable[..., _Found]) -> Callable[..., _Found]:
+def read_once(method: Callable[..., _Found]) -> Callable[..., _Found]:
     """Keep what a method of a plan finds in the same released stages: each stage, and inference, ask for it again."""
 
     def mark(given: Any) -> Any:
@@ -367,12 +367,12 @@ class Plan:
 
     def slots(self) -> tuple[Slot, ...]:
         """Return what each stage may take of the price; `PrivacyUnitError` where noise could not be drawn exactly."""
-        p, measured = len(self.columns.names), len(self.columns.measured)
+        p, measured = self.width, len(self.columns.measured)
         products = p * (p + 1) // 2
         most = {
             "centres": measured * _CENTRES[self.norm],
             "spreads": measured * (2 * _OCTAVES + 2),
-            "start": products + p + 2,
+            "start": self._begun_with,
             "counts": max(len(length_cuts(1.0)), len(residual_cuts())) + len(length_cuts(1.0)) + 2,
             "first": products + p,
             "again": products + p,
@@ -381,6 +381,16 @@ class Plan:
         }
         self._refuse_noise(sum(most[kind] for kind in self.kinds))
         return tuple(Slot(self.share(kind), most[kind], adaptive=place > 0) for place, kind in enumerate(self.kinds))
+
+    @property
+    def width(self) -> int:
+        """Number of coefficients."""
+        return len(self.columns.names)
+
+    @property
+    def _begun_with(self) -> int:
+        """Numbers that the start releases, at most."""
+        return self.width * (self.width + 1) // 2 + self.width + 2
 
     def _refuse_noise(self, coordinates: int) -> None:
         """Refuse prices whose noise could not be drawn exactly, whatever clips later stages choose."""
@@ -401,7 +411,7 @@ class Plan:
         if largest > _MOST_NOISE:
             raise PrivacyUnitError(f"{privacy} needs more noise than can be drawn: use a larger privacy budget")
 
-    @_read_once
+    @read_once
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
         """Return one stage."""
         build = {
@@ -446,9 +456,7 @@ class Plan:
     def expected_ratio(self, size: int) -> float:
         """Guess standard errors with noise over those without, where scores spread as normal ones do."""
         noise = self._noise("second", self._last_prices, "score")
-        length = (
-            _USUAL * np.sqrt(len(self.columns.names)) * (np.sqrt(len(self.columns.names)) if self.norm == "l1" else 1)
-        )
+        length = _USUAL * np.sqrt(self.width) * (np.sqrt(self.width) if self.norm == "l1" else 1)
         return float(np.sqrt(1 + (length * noise) ** 2 / size))
 
     # Scales
@@ -618,7 +626,7 @@ class Plan:
             **options,
         )
 
-    @_read_once
+    @read_once
     def begun(self, stage: StageRelease) -> Start:
         """Read what the start released, and find the first point."""
         settings, width = stage.settings, len(self.columns.names)
@@ -673,7 +681,7 @@ class Plan:
 
     # Counts
 
-    @_read_once
+    @read_once
     def _position(self, before: Mapping[str, StageRelease]) -> tuple[Start, Array, Array, float]:
         """Return the start, the point of the next iteration, its coordinates W, and about the variance of residuals."""
         start = self.begun(before["start"])
@@ -824,6 +832,12 @@ class Plan:
     def lengths(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
         """Read counts of lengths of scores, in the units of psi over its size."""
         cuts = length_cuts(float(stage.settings["finest"]))
+        largest = self._largest_score(stage, start, whiten)
+        noise = float(np.sqrt(stage.noise_variances[0]))
+        return Lengths.read(stage.array[: len(cuts) + 1], cuts, noise, largest, norm=self.norm)
+
+    def _largest_score(self, stage: StageRelease, start: Start, whiten: Array) -> float:
+        """Return a length that no score exceeds."""
         largest = np.inf
         if self.model.bounded or self.model.name == "logit":
             largest = 1.0
@@ -831,17 +845,20 @@ class Plan:
             point = start.transform.T @ np.array(stage.settings["point"])
             largest = self.columns.largest_residual(point, (start.shift, start.unit))
         largest *= self.context.schema.rows_per_unit * self.columns.longest(whiten.T @ start.transform, self.norm)
-        noise = float(np.sqrt(stage.noise_variances[0]))
-        return Lengths.read(stage.array[: len(cuts) + 1], cuts, noise, largest, norm=self.norm)
+        return largest
 
     def sizes(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
         """Read counts of lengths of rows, as a Hessian weighs them."""
         cuts = length_cuts(float(stage.settings["smallest"]) ** 2)
+        counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
+        return Lengths.read(counts, cuts, noise, self._largest_size(stage, start, whiten), _OF_SQUARES)
+
+    def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:  # noqa: ARG002
+        """Return a squared length that no row exceeds."""
         root = self.model.tables(start.largest, self.parameter, start.unit).root
         largest = self.columns.longest(whiten.T @ start.transform, self.norm) / float(np.sqrt(self._ratio))
         largest *= 1.0 if root is None else float(root.values.max())
-        counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
-        return Lengths.read(counts, cuts, noise, largest**2, _OF_SQUARES)
+        return largest**2
 
     def _terms(self, settings: Mapping[str, Any], tables: Tables | None = None, *, last: bool) -> tuple[Term, ...]:
         """Terms of an iteration; what a Hessian weighs by is needed to ask for it, not to read it."""
@@ -874,7 +891,7 @@ class Plan:
             found.append(Term("square", "mass", prices["meat"] / people**power, square, power=0))
         return tuple(found)
 
-    @_read_once
+    @read_once
     def _sums(self, stage: StageRelease, kind: str) -> dict[str, tuple[Array, float]]:
         """Read the terms of an iteration; see `split_terms`."""
         terms = self._terms(stage.settings, last=kind == "second")
@@ -917,7 +934,7 @@ class Plan:
         """Residual beyond which squares are cut, where errors are taken as equally spread."""
         return float(max(1.5 * float(settings["meat_clip"]) / np.sqrt(len(settings["point"])), 1e-6))
 
-    @_read_once
+    @read_once
     def iteration(self, stage: StageRelease, kind: str) -> Iteration:
         """Read an iteration."""
         settings = stage.settings

@@ -187,8 +187,9 @@ class Model:
     ----------
     name, title : str
         What questions and tables call it.
-    kind : {"linear", "binary", "log", "huber", "quantile"}
-        How the response is scaled, and whether psi is bounded ("huber", "quantile").
+    kind : {"linear", "binary", "choice", "log", "huber", "quantile"}
+        How the response is scaled, and whether psi is bounded ("huber", "quantile"); a "choice" is of several levels,
+        see `dpinfer.choice`.
     option : tuple of (str, float, float), optional
         Its parameter: what users call it, and between which numbers it lies.
     default : float
@@ -211,7 +212,7 @@ class Model:
     @property
     def curved(self) -> bool:
         """Whether the Hessian depends on the coefficients."""
-        return self.kind in ("binary", "log", "quantile")
+        return self.kind in ("binary", "choice", "log", "quantile")
 
     def weight(self, predictor: Array, parameter: float = 1.0, unit: float = 1.0) -> Array:
         """Return the weight of the Hessian at linear predictors; responses are measured in a unit."""

@@ -16,7 +16,7 @@ from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.options import TARGET, inferred, measured, told_where, where_notes
 from dpinfer.procedures.procedure import Procedure, context_of, sizes_shown
 from dpinfer.regression.design import Columns, columns_of
-from dpinfer.regression.inference import METHODS, RegressionInference, solved
+from dpinfer.regression.inference import METHODS, Fit, RegressionInference, solved
 from dpinfer.regression.iterations import Plan, Start
 from dpinfer.regression.margins import MARGINS, Margins
 from dpinfer.regression.models import MODELS, Model
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
 
-__all__ = ["COVARIANCES", "Newton", "estimated_from"]
+__all__ = ["COVARIANCES", "UNLIKELY", "Newton", "estimated_from", "fitted", "notes_of", "reading"]
 
 COVARIANCES = ("HC1", "nonrobust", "cluster")
 
@@ -45,15 +45,15 @@ _GROUPS = Allowed(lambda given: given is None or is_text(given), "a column whose
 
 _RANGES = Allowed(lambda given: given is None or isinstance(given, bool), "True or False")
 
-_UNLIKELY = "the numbers of the release are none that its question makes"
+UNLIKELY = "the numbers of the release are none that its question makes"
 
 _LARGEST = 1e150
 """Settings are smaller: columns may be as small as that over their unit."""
 
-_FAR_STEP = {"linear": 6.0, "binary": 4.0, "log": 2.0, "huber": 6.0, "quantile": 6.0}
+_FAR_STEP = {"linear": 6.0, "binary": 4.0, "choice": 4.0, "log": 2.0, "huber": 6.0, "quantile": 6.0}
 """Length of the last step, as a standard deviation of the linear predictor, at most."""
 
-_BEND = {"log": 1.0, "binary": 0.4, "quantile": 0.5}
+_BEND = {"log": 1.0, "binary": 0.4, "choice": 0.4, "quantile": 0.5}
 """Relative change of the weights of a Hessian with the linear predictor, about: of a quantile's in bandwidths."""
 
 _INSTEAD = (
@@ -224,7 +224,7 @@ class Newton(Procedure):
         """Refuse a release whose sums or settings are not those of the stages."""
         context = context_of(release)
         plan = self.plan(context)
-        with _reading():
+        with reading():
             if release.kind != self.release_kind(context) or len(release.stages) != len(plan.kinds) + self.margins:
                 raise ReleaseFormatError(
                     "stages: not those that the question asks for. Iterations of earlier versions had others: such a "
@@ -277,11 +277,11 @@ class Newton(Procedure):
         assert isinstance(theirs, Newton)
         plan = theirs.plan(context_of(found))
         stages = found.stages[: len(plan.kinds)]
-        with _reading():
+        with reading():
             estimated = estimated_from(plan, stages, self.inference, self.target)
             if not np.isfinite([estimated.params, np.diag(estimated.cov_sampling + estimated.cov_noise)]).all():
-                raise ReleaseFormatError(_UNLIKELY)
-            told = _notes(plan, stages, estimated, self.where)
+                raise ReleaseFormatError(UNLIKELY)
+            told = notes_of(plan, stages, estimated, self.where)
         shown: dict[str, Any] = {
             "model_name": f"Private {self.kind.title}",
             "response": plan.columns.response.name,
@@ -305,11 +305,8 @@ _plan = lru_cache(maxsize=16)(Plan)
 """One plan for all stages of a question, and for what is inferred from them."""
 
 
-def estimated_from(
-    plan: Plan, released: tuple[StageRelease, ...], method: str = "auto", target: str = "population"
-) -> RegressionInference:
-    """Return the estimates of one regression from its stages."""
-    stages = dict(zip(plan.kinds, released, strict=False))
+def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
+    """Return the estimate of the last iteration, in the coordinates of the start."""
     start, last = plan.begun(stages["start"]), stages["second"]
     iterations = plan.iterations(stages)
     meat, noise = plan.products(last)
@@ -322,7 +319,7 @@ def estimated_from(
     else:
         meat, noise = meat / start.size, noise / start.size
     people = plan.context.schema.rows_per_unit
-    fit = solved(
+    return solved(
         iterations,
         plan.weighed(iterations),
         plan.hessian_floor(iterations),
@@ -339,14 +336,23 @@ def estimated_from(
         scale=plan.mean_weight(start, last)[1] if plan.once else 0.0,
         robust=plan.robust,
         groups=plan.groups,
-        curved=plan.model.kind in ("binary", "log") and not plan.once,
+        curved=plan.model.kind in ("binary", "choice", "log") and not plan.once and len(iterations) > 1,
     )
+
+
+def estimated_from(
+    plan: Plan, released: tuple[StageRelease, ...], method: str = "auto", target: str = "population"
+) -> RegressionInference:
+    """Return the estimates of one regression from its stages."""
+    stages = dict(zip(plan.kinds, released, strict=False))
+    start, last, fit = plan.begun(stages["start"]), stages["second"], fitted(plan, stages)
+    settings, people = last.settings, plan.context.schema.rows_per_unit
     intercept = plan.columns.intercept
     if plan.model.bounded and intercept:
         fit = replace(fit, intercept=(float(settings.get("intercept", 0.0)), float(settings.get("bias", 0.0))))
     notes: tuple[str, ...] = ()
     if plan.model.kind == "quantile":
-        noise = fit.score_noise * float(np.linalg.norm(iterations[-1].back[0]))
+        noise = fit.score_noise * float(np.linalg.norm(np.linalg.inv(fit.whiten).T[0]))
         if start.size * min(plan.parameter, 1 - plan.parameter) < max(_LEAST_ROWS, 4.0 * noise):
             notes = (
                 f"q = {plan.parameter:g} is too extreme for this sample size and privacy budget: few rows lie beyond "
@@ -408,7 +414,9 @@ def _slopes(plan: Plan, start: Start) -> float:
     return float(slopes.average_weight(centre, variance) / weights.average_weight(centre, variance))
 
 
-def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference, where: str | None) -> list[str]:
+def notes_of(
+    plan: Plan, released: tuple[StageRelease, ...], found: RegressionInference, where: str | None
+) -> list[str]:
     """Return what a table says of its standard errors, and of its rows and residuals."""
     settings = released[len(plan.kinds) - 1].settings
     unit = float(dict(zip(plan.kinds, released, strict=False))["start"].settings["unit"])
@@ -439,13 +447,13 @@ def _notes(plan: Plan, released: tuple[StageRelease, ...], found: RegressionInfe
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def reading() -> Iterator[None]:
     """Refuse numbers of a release with which nothing can be computed: no stage has such."""
     try:
         with np.errstate(all="ignore"):
             yield
     except (ArithmeticError, TypeError, np.linalg.LinAlgError) as error:
-        raise ReleaseFormatError(_UNLIKELY) from error
+        raise ReleaseFormatError(UNLIKELY) from error
 
 
 def _check_finite(settings: Mapping[str, Any]) -> None:

@@ -64,7 +64,7 @@ def estimated(given: object, releases: Sequence[AnyRelease], cite: Citations) ->
     if kind == "quantile" and any(stage.law.family in CHOICES for stage in release.stages):
         kind = "chosen quantile"
     kind = getattr(given, "_estimated_as", "") or kind
-    if kind != "newton":
+    if kind not in ("newton", "choice"):
         return cite.fill(_ESTIMATED.get(kind, ""))
     errors = "assume homoskedastic errors and a correctly specified model"
     if question.get("cov_type") != "nonrobust":

@@ -34,6 +34,9 @@ ROUNDS = [
     _regression("poisson", "poisson", formula="educ ~ age"),
     _regression("rlm", "rlm", formula="income ~ educ"),
     _regression("quantreg", "quantreg", formula="income ~ educ", q=0.25),
+    _regression("mnlogit", "mnlogit", formula="race ~ age + C(region)"),
+    _regression("ordered", "ordered", formula="region ~ age + educ"),
+    _regression("ordered probit", "ordered", formula="race ~ age", distr="probit", ranges=False),
 ]
 """Regressions by noisy Newton rounds, whose releases are no goldens."""
 

@@ -39,6 +39,8 @@ def test_citations_are_listed_once_in_alphabetical_order():
             "assume homoskedastic errors and a correctly specified model",
         ),
         (lambda data: dpi.logit("b ~ x", data), "Coefficients of a logit model (b ~ x) were fitted in"),
+        (lambda data: dpi.mnlogit("c ~ x", data), "Coefficients of a multinomial logit model (c ~ x) were fitted in"),
+        (lambda data: dpi.ordered("c ~ x", data), "Coefficients of a proportional odds model (c ~ x) were fitted in"),
         (lambda data: dpi.mean("x", data, target="data"), "includes privacy noise only, as they are for these data"),
         (lambda data: dpi.mean("x", data, inference="simulated"), "Ferrando et al., 2022"),
         (
@@ -48,7 +50,7 @@ def test_citations_are_listed_once_in_alphabetical_order():
     ],
 )
 def test_what_was_used_is_told(question, told, tmp_path):
-    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1), b=dpi.Boolean())
+    schema = dpi.Schema(x=dpi.Real(0, 1), y=dpi.Real(0, 1), b=dpi.Boolean(), c=dpi.Category(["l", "m", "h"]))
     ledger = dpi.Ledger.in_memory(dpi.ZCDP(2))
     data = dpi.PrivateData(schema.sample(3000, np.random.default_rng(1)), schema, ledger)
     page = dpi.report(question(data).fit(dpi.ZCDP(1)), tmp_path / "page.html").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ import statsmodels.api as sm
 import dpinfer as dpi
 from validation.common.pages import ROOT, SECTIONS, block
 from validation.publish import (
+    choice,
     claims,
     comparisons,
     duration,
@@ -28,6 +29,7 @@ from validation.publish import (
 
 __all__ = ["SECTIONS"]
 PARTS = (
+    choice,
     claims,
     comparisons,
     duration,

@@ -73,6 +73,7 @@ def constants() -> str:
     kinds = {
         "linear": "least squares",
         "binary": "binary",
+        "choice": "several levels",
         "log": "logarithmic links",
         "huber": "Huber",
         "quantile": "quantiles",

@@ -178,12 +178,29 @@ class RoundFrame:
         exact: Array = self.maps.astype(np.float64) * steps[:, None]
         return exact
 
-    def look(self, rows: Array) -> Looked:
-        """Map integer rows (d, m); a function of each row alone, to the last bit."""
+    @property
+    def images(self) -> int:
+        """How many columns `look` makes of a row."""
+        return 1
+
+    def owners(self, count: int, owned: Ints | None) -> Ints | None:  # noqa: ARG002
+        """Return whose each column of `look` is, of ``count`` rows of which ``owned`` (m,) says whose they are."""
+        return owned
+
+    def once(self, looked: Looked) -> Looked:
+        """Return what is looked at of rows, one column for each."""
+        return looked
+
+    def _mapped(self, rows: Array) -> Array:
         mapped = np.empty((len(self._exact), rows.shape[1]))
         for mine in _columns_at_once(self._exact.size, rows.shape[1]):
             # Whole steps, at most 2^53 of them, in whatever order they are added.
             mapped[:, mine] = np.dot(self._exact, rows[:, mine])
+        return mapped
+
+    def look(self, rows: Array) -> Looked:
+        """Map integer rows (d, m); a function of each row alone, to the last bit."""
+        mapped = self._mapped(rows)
         z, (linear, response), others = np.split(mapped, [self.size, self.size + 2])
         difference = response if self.mean is None else response - self.mean(linear)
         residual = difference if self.inverse_sd is None else difference * self.inverse_sd(linear)
@@ -223,6 +240,139 @@ def _columns_at_once(size: int, columns: int) -> Iterator[slice]:
     step = max(_SMALL // size, 1)
     for start in range(0, columns, step):
         yield slice(start, start + step)
+
+
+_LEAST_CHANCE = 1e-16
+
+MOST_LEVELS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceFrame(RoundFrame):
+    """Maps integer rows to score and Hessian of a response of several levels, by J ``predictors`` that are linear.
+
+    ``maps`` (J q + J + 1, d) give the q coordinates that each predictor has, one predictor after the other; then the J
+    linear predictors eta; then the level of the response, 0 to J. Without ``density`` levels are choices: level k has a
+    chance in proportion to ``mean(eta_k)``, the exponential of numbers up to 0, and of level 0 eta is 0. With it they
+    are in order: P(level < j) is ``mean(eta_j)``, and ``density`` and ``steepness`` are its derivatives. With g and -H
+    the derivatives of the log chance by the predictors, a row has the score sum_j g_j z_j and the Hessian
+    sum_ij H_ij z_i z_j', a sum of squares r r' of J + 1 vectors, or of two where levels are in order.
+
+    `look` makes one column of the score, of residual 1, and one of each r, of linear predictor 1; the others are 0.
+    Rows have the weight 1 over the Frobenius norm of their Hessian, if that is above 1; with the norm "l1" over what
+    bounds its upper triangle, by ``ratio``.
+    """
+
+    predictors: int = 1
+    density: Interpolant | None = None
+    steepness: Interpolant | None = None
+
+    @property
+    def size(self) -> int:
+        """Number q of coordinates."""
+        return (len(self.maps) - 1) // self.predictors - 1
+
+    @property
+    def images(self) -> int:
+        """How many columns `look` makes of a row."""
+        return self.predictors + 2 if self.density is None else 3
+
+    def check(self) -> None:
+        """Refuse what is no frame; see `RoundFrame.check`."""
+        right = type(self.predictors) is int and 1 <= self.predictors < MOST_LEVELS
+        require(right, "predictors", self.predictors, f"a whole number below {MOST_LEVELS}")
+        super().check()
+        right = len(self.maps) == self.predictors * (self.size + 1) + 1 and not self.weighted and not self.labels
+        right = right and self.mean is not None and self.inverse_sd is None and self.lift is None
+        require(right, "maps", len(self.maps), "coordinates and a predictor for each level but one, and the level")
+        right = (self.density is None) == (self.steepness is None)
+        require(right, "steepness", type(self.steepness).__name__, "a table where density has one")
+        for table in (self.density, self.steepness):
+            if table is not None:
+                table.check()
+
+    def owners(self, count: int, owned: Ints | None) -> Ints:
+        """Return whose each column of `look` is: of each row there are several."""
+        return np.tile(np.arange(count) if owned is None else owned, self.images)
+
+    def once(self, looked: Looked) -> Looked:
+        """Return the columns of scores."""
+        of = slice(len(looked.size) // self.images)
+        mine = looked.linear[of], looked.difference[of], looked.residual[of]
+        return Looked(
+            looked.z[:, of], *mine, None, looked.size[of], looked.weight[of], looked.mass[of], looked.labels[:, of]
+        )
+
+    def look(self, rows: Array) -> Looked:
+        """Map integer rows (d, m); a function of each row alone, to the last bit."""
+        mapped, count = self._mapped(rows), rows.shape[1]
+        along = mapped[: self.predictors * self.size].reshape(self.predictors, self.size, count)
+        eta, level = mapped[len(mapped) - self.predictors - 1 : -1], np.rint(mapped[-1])
+        images = self._choices(along, eta, level) if self.density is None else self._in_order(along, eta, level)
+        size = self._hessian_size(images[1:])
+        mass = np.where(rows[0] == 0.0, 0.0, 1.0)
+        of_score = np.repeat([1.0, 0.0], [count, count * (self.images - 1)])
+        size, mass, weight = (np.tile(one, self.images) for one in (size, mass, mass / np.maximum(size, 1.0)))
+        z = np.concatenate(images, axis=1)
+        return Looked(z, 1.0 - of_score, of_score, of_score, None, size, weight, mass, np.zeros((0, z.shape[1])))
+
+    def _choices(self, along: Array, eta: Array, level: Array) -> list[Array]:
+        """Return score and roots (q, m) of choices: e_k - p for the level k, and for each by the root of p_k."""
+        assert self.mean is not None
+        top = np.zeros(len(level))
+        for one in eta:
+            np.maximum(top, one, out=top)
+        chances = [self.mean(-top), *(self.mean(one - top) for one in eta)]
+        total = chances[0].copy()
+        for one in chances[1:]:
+            total += one
+        middle = np.zeros(along.shape[1:])
+        for one, chance in zip(along, chances[1:], strict=True):
+            middle += one * (chance / total)
+        found = [np.zeros(along.shape[1:])]
+        for place, chance in enumerate(chances):
+            apart = along[place - 1] - middle if place else -middle
+            found[0] += apart * (level == place)
+            found.append(apart * np.sqrt(chance / total))
+        return found
+
+    def _in_order(self, along: Array, eta: Array, level: Array) -> list[Array]:
+        """Return score and roots (q, m) of levels in order, with the predictors above and below that of the row."""
+        assert self.mean is not None
+        assert self.density is not None
+        assert self.steepness is not None
+        upper, lower = np.full(len(level), LARGEST), np.full(len(level), -LARGEST)
+        above, below = np.zeros(along.shape[1:]), np.zeros(along.shape[1:])
+        for place, (one, linear) in enumerate(zip(along, eta, strict=True)):
+            cut = np.fmin(np.fmax(linear, self.mean.low), self.mean.high)
+            np.copyto(upper, cut, where=level == place)
+            np.copyto(lower, cut, where=level == place + 1)
+            above += one * (level == place)
+            below += one * (level == place + 1)
+        turned = upper + lower > 0.0  # the tail that keeps digits
+        chance = self.mean(np.where(turned, -lower, upper)) - self.mean(np.where(turned, -upper, lower))
+        chance = np.maximum(chance, _LEAST_CHANCE)
+        up, down = self.density(upper) / chance, -self.density(lower) / chance
+        first = np.sqrt(np.maximum(up * up - self.steepness(upper) / chance, 0.0))
+        both = up * down / np.maximum(first, _LEAST_CHANCE)
+        last = np.maximum(down * down + self.steepness(lower) / chance - both * both, 0.0)
+        return [above * up + below * down, above * first + below * both, below * np.sqrt(last)]
+
+    def _hessian_size(self, roots: list[Array]) -> Array:
+        """Measure the Hessians (m,) of which these (q, m) are roots, coordinate after coordinate."""
+        found = np.zeros(roots[0].shape[1])
+        if self.norm == "l1":
+            for one in roots:
+                absolute = _added(np.abs, one)
+                found += (absolute * absolute + _added(np.square, one)) * (0.5 / self.ratio)
+            return found
+        for place, one in enumerate(roots):
+            for other in roots[: place + 1]:
+                inner = np.zeros(len(found))
+                for mine, theirs in zip(one, other, strict=True):
+                    inner += mine * theirs
+                found += inner * inner * (1.0 if other is one else 2.0)
+        return np.sqrt(found)
 
 
 # Sums
@@ -360,7 +510,8 @@ class _FrameSum(FeatureSum):
 
     def _check_listed(self, name: str, kind: type, most: int, wanted: str) -> None:
         """Refuse a frame that is none, and terms or bins that are none, or too many."""
-        require(type(self.frame) is RoundFrame, "frame", type(self.frame).__name__, "a RoundFrame")
+        right = type(self.frame) in (RoundFrame, ChoiceFrame)
+        require(right, "frame", type(self.frame).__name__, "a RoundFrame or a ChoiceFrame")
         self.frame.check()
         listed: Any = self._listed
         right = type(listed) is tuple and 1 <= len(listed) <= most and all(type(one) is kind for one in listed)
@@ -516,6 +667,7 @@ class RoundSum(_FrameSum):
         ``owned`` (m,) says whose each row is, from 0, units are people, and terms with a cut have one vector for each.
         """
         looked, norm = looked or self.frame.look(rows), self.frame.norm
+        units, owned = owned, self.frame.owners(rows.shape[1], owned)
         found: list[Array] = []
         paid = np.zeros(rows.shape[1] if owned is None else int(owned.max(initial=-1)) + 1)
         for place, term in enumerate(self.terms):
@@ -527,7 +679,10 @@ class RoundSum(_FrameSum):
                 steps *= np.minimum(term.cut * unit / np.maximum(_lengths(steps, norm), 1.0), 1.0)
                 whole = _rounded(steps)
             found.append(whole)
-            paid += term.price * _size(term, whole, norm, self._unit(place), mine)
+            if term.kind == "matrix" and self.frame.images > 1 and norm == "l2":
+                paid += term.price * _joint_size(whole, self.frame.images, units)
+            else:
+                paid += term.price * _size(term, whole, norm, self._unit(place), mine)
         dropped = ~(paid <= _KEPT)
         for one, term in zip(found, self.terms, strict=True):
             np.copyto(one, 0.0, where=dropped if owned is None or term.cut is not None else dropped[owned])
@@ -608,6 +763,19 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     if people is not None:
         squared = np.bincount(people, squared).astype(np.float64)
     return squared * squared if term.kind in _SQUARED else squared
+
+
+def _joint_size(whole: Array, images: int, owned: Ints | None) -> Array:
+    """Return the squared size (n,) of matrices of which each row has several roots (k, images m).
+
+    Of a person it is that of the sum of the rows' sizes, which that of the sum of their matrices does not exceed.
+    """
+    roots = whole.reshape(len(whole), images, -1)
+    inner = np.einsum("kam,kbm->abm", roots, roots)  # whole numbers of at most 2^53: exact in any order
+    size = np.sqrt(_added(np.square, inner.reshape(-1, inner.shape[2]))) / float(UNIT) ** 2
+    if owned is not None:
+        size = np.bincount(owned, size).astype(np.float64)
+    return size * size
 
 
 def _lengths(whole: Array, norm: Norm) -> Array:
@@ -779,8 +947,10 @@ class RoundCounts(_FrameSum):
 
     def summed(self, rows: Array, owned: Ints | None = None) -> Ints:
         """Count the rows, or people, in each bin."""
-        looked = self.frame.look(rows)
-        return np.concatenate([one.counts(looked, owned, self.frame.norm) for one in self.places])
+        looked, owned = self.frame.look(rows), self.frame.owners(rows.shape[1], owned)
+        once = self.frame.once(looked)  # a row is counted once, and by the length of all that it adds
+        norm = self.frame.norm
+        return np.concatenate([one.counts(once if one.term is None else looked, owned, norm) for one in self.places])
 
     def finish_sets(self, totals: Any) -> Any:
         """Return the counts of all levels from those of the bins (R, entries)."""

@@ -1,0 +1,1 @@
+"""Regressions of a response of several levels."""
