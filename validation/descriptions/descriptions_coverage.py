@@ -91,7 +91,7 @@ REAL: tuple[tuple[str, int, Any], ...] = (
     ("anes96: TVnews, age", 2_000, dpi.cov(["TVnews", "age"])),
     ("econmath: hsgpa, score", 2_000, dpi.corr(["hsgpa", "score"])),
 )
-"""Questions about real columns, and rows from which the ordinary interval covers: 25 times the squared skewness."""
+"""Questions about real columns, and rows at which the ordinary interval covers: 25 squared skewnesses or more."""
 
 
 def real_cases() -> list[Case]:

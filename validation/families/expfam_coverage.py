@@ -14,7 +14,7 @@ import dpinfer as dpi
 from validation.common import simulated
 from validation.common.simulated import Case
 
-SIZES = (20, 50, 200, 5000)
+SIZES = (20, 50, 200, 2000)
 PRICES = {"add_remove": (dpi.ZCDP(0.1), dpi.PureDP(2.0)), "replace_one": (dpi.ZCDP(0.5),)}
 
 

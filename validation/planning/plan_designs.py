@@ -70,7 +70,7 @@ class PlanDesign:
 
 FAMILIES: dict[str, tuple[Any, str, int]] = {
     "least squares, cross-products": (dpi.ols("y ~ x + z", method="gram"), "x", 5),
-    "least squares, rounds": (dpi.ols("y ~ x + z"), "x", 5),
+    "least squares, rounds": (dpi.ols("y ~ x + z"), "x", 6),
     "logit, rounds": (dpi.logit("b ~ x + z"), "x", 5),
     "means by group": (dpi.mean("y", by="g"), "y[g=b]", 5),
     "proportion": (dpi.proportion("b"), "b", 5),
@@ -86,6 +86,7 @@ GRID = (
     (6_000, dpi.PureDP(1.0), "replace_one"),
     (10_000, dpi.ZCDP(0.02), "add_remove"),
     (2_000, dpi.GDP(0.7), "add_remove"),
+    (4_000, dpi.ZCDP(0.1), "add_remove"),
 )
 """Rows, prices and relations: a family takes the first of them."""
 

@@ -158,6 +158,9 @@ def cells() -> list[Cell]:
     """The grid, other links, a published design, and two wrong models."""
     main = [Cell("grid", n, p, rho, share) for share, n, (p, rho) in product(SHARES, SIZES[:-1], WIDTHS)]
     main += [Cell("grid", SIZES[-1], p, 0.05, share) for share, p in product(SHARES, (5, 10))]
+    main += [
+        Cell("grid", *one, 0.05) for one in ((10_000, 10, 0.01), (500, 2, 0.01), (2000, 10, 0.5), (10_000, 2, 0.01))
+    ]
     others = [
         Cell("grid", *one, link)
         for link in ("probit", "cloglog")
@@ -267,7 +270,7 @@ STUDY = Study(
         *RESTS,
         Rule("least coverage of 95% intervals of a slope, logit, probit and cloglog by rounds, unflagged", "slope",
              count="clear fits", quantities="terms", where=of("grid, few flagged"),
-             design="40 cells: n 500-100,000, 2 to 10 slopes, rho .01-.5, 45% and 5% ones"),
+             design="44 cells: n 500-100,000, 2 to 10 slopes, rho .01-.5, 45% and 5% ones"),
         Rule("least coverage of a slope where the logit is wrong", "slope", count="clear fits", quantities="terms",
              where=of("wrong"), design="a curve fitted by a line; a regressor with rows far out"),
     ),

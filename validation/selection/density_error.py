@@ -298,7 +298,7 @@ STUDY = (
                    "steps anywhere", large=True),
         ),
         axes=lambda cell: {"design": cell.design.name, "path": cell.path, "privacy": str(cell.price), "n": cell.n},
-        early=False, most=500, quick=20, also=rate_claims,
+        early=False, most=250, quick=20, also=rate_claims,
         figure=lambda table: lines(table, "design", "n", {"error": "o-", "error of the best": ":"}, color="path",
                                    log=True),
         notes=("Every release is by the mechanism itself. The best is the least exact expected error of a fixed number "

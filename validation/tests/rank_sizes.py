@@ -33,9 +33,8 @@ from validation.common.study import Drawn, Study
 Model = GroupRanks | TwoDistributions | SignedRanks | GivenDistribution | RankAssociation
 
 SIZES = (50, 1000, 100_000)
-PRICES = (dpi.PureDP(0.1), dpi.ZCDP(0.5), dpi.PureDP(1.0), dpi.ZCDP(0.005))
-"""In turns: with Laplace noise and with Gaussian noise, each loud at one of them. A GDP(mu) has the noise of a
-ZCDP(mu^2/2)."""
+PRICES = (dpi.PureDP(0.1), dpi.ZCDP(0.005), dpi.ZCDP(0.5), dpi.PureDP(1.0))
+"""In turns: the two with much noise, and the two with little. A GDP(mu) has the noise of a ZCDP(mu^2/2)."""
 
 NEIGHBORS = ("add_remove", "replace_one")
 
@@ -90,7 +89,7 @@ def _groups(n: int, test: str, ratio: int) -> tuple[int, ...]:
 
 
 def grid() -> list[Design]:
-    """Every design: each at a loud and a quiet price, both relations in turns."""
+    """Every design: each at the prices with much noise or at those with little, both relations in turns."""
     asked = [(test, n, law, ratio) for test in ("mannwhitneyu",) for n, law, ratio in product(SIZES, LAWS, (1, 20))]
     for place, (n, law) in enumerate(product(SIZES, LAWS)):
         asked += [(test, n, law, (1, 20)[place % 2]) for test in ("kruskal", "ks_2samp")]
