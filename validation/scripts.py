@@ -60,7 +60,7 @@ _COUNTS = {
     "cdf_band": (40, 5000, 500), "audit_table": (200, 20_000, 0), "audit_bugs": (600, 5000, 0),
     "plan_accuracy": (20, 1000, 0),
     "plan_real": (20, 400, 0), "peers": (3, 100, 0), "laplace_average": (200, 3000, 500),
-    "people_coverage": (20, 5000, 250), "survival_coverage": (20, 5000, 250),
+    "people_coverage": (20, 5000, 250), "survival_coverage": (20, 2000, 250),
     "survival_fine": (20, 1000, 250),
     "survey_coverage": (20, 5000, 250),
     "experiment_coverage": (20, 5000, 250),
