@@ -211,7 +211,7 @@ def test_what_cannot_be_served_is_refused_before_any_charge(options, error, matc
 
 def test_people_with_several_rows_are_refused():
     frame = FRAME.assign(id=np.arange(len(FRAME)) // 3)
-    with pytest.raises(NotProvedError, match="an experiment takes rows as independent"):
+    with pytest.raises(NotProvedError, match="an experiment assumes independent rows"):
         dpi.experiment("y", "arm", data(frame=frame, id="id", max_rows=2))
     dpi.experiment("y", "arm", data(frame=frame, id="id", max_rows=1)).fit(dpi.ZCDP(0.5))
 

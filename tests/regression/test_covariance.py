@@ -62,7 +62,7 @@ def test_where_it_makes_no_sense_it_is_refused_by_name():
     people = dpi.PublicData(
         frame.assign(id=np.arange(100) // 2), SCHEMA, rng=np.random.default_rng(1), id="id", max_rows=2
     )
-    with pytest.raises(NotProvedError, match="clustered by person"):
+    with pytest.raises(NotProvedError, match="clusters by person"):
         dpi.ols("y ~ a", people, cov_type="nonrobust")
 
 

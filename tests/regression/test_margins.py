@@ -113,7 +113,7 @@ def test_a_twentieth_of_the_price_pays_for_them_and_tables_say_so():
     slots = question.slots(context)
     assert sum(one.share for one in slots) == 1
     assert float(slots[-1].share) == 0.05
-    assert "took 5% of the price" in " ".join(str(question.fit(dpi.ZCDP(0.1)).summary()).split())
+    assert "used 5% of the privacy budget" in " ".join(str(question.fit(dpi.ZCDP(0.1)).summary()).split())
 
 
 def test_what_cannot_be_had_is_refused_by_name():
