@@ -64,7 +64,7 @@ _COUNTS = {
     "survival_fine": (20, 1000, 250),
     "survey_coverage": (20, 5000, 250),
     "experiment_coverage": (20, 5000, 250),
-    "choice_coverage": (20, 100, 100), "choice_blocks": (2, 12, 0),
+    "choice_coverage": (20, 1000, 250), "choice_blocks": (2, 12, 0),
     "ratios": (1, 15, 0), "growth": (1, 5, 0), "engines_speed": (1, 5, 0),
     **dict.fromkeys(("engines_memory", "engines_scale"), (1, 3, 0)),
 }  # fmt: skip
