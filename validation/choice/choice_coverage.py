@@ -188,7 +188,6 @@ STUDY = Study(
              design="7 populations: a rare level, wrong models, anes96; n 1,000 to 50,000, three prices"),
     ),
     axes=lambda cell: {"design": cell.design, "n": cell.n, "price": str(cell.price)},
-    quick=lambda _: True,
     figure=scatter(lambda table: table["n"], {"coverage": 0.95, "width ratio": 1.0}, ["price"], label="rows"),
     notes=("Coverage: of the worst slope, and the mean over slopes. Ratios: medians over data sets and slopes of "
            "widths over those of robust intervals without privacy, and of errors over their standard errors. Flagged: "
