@@ -238,8 +238,8 @@ def experiment(
     the coefficient of the treatment in a regression with all interactions of centred covariates (Lin 2013). Its
     variance is that of ``y - b'x`` in each arm over the size of the arm, and that of the noise in counts and sums. It
     holds under heteroskedasticity and where the regression is wrong, and is about the population that rows come from.
-    Noise in the slopes does not bias the effect where treatment is assigned at random within strata; slopes that noise
-    hides are shrunk to zero. Without random assignment the estimate need not be an effect.
+    Noise in the slopes biases the effect in the second order alone where treatment is assigned at random within strata;
+    slopes that noise hides are shrunk to zero. Without random assignment the estimate need not be an effect.
 
     References
     ----------

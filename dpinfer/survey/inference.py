@@ -54,8 +54,12 @@ class Units:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom: units minus strata."""
-        return int(self.size.sum()) - len(self.size)
+        """Degrees of freedom: units minus strata, of strata that were not sampled whole where there are such.
+
+        Units of a stratum that was sampled whole say nothing about the sampling error of the others.
+        """
+        spare, sampled = self.size - 1, np.bincount(self.stratum, self.unsampled) > 0
+        return int(spare[sampled].sum() or spare.sum())
 
     @property
     def varying(self) -> float:
@@ -179,7 +183,7 @@ class SurveyInference(Inference):
 
     @property
     def df_resid(self) -> float:
-        """Units minus strata, less regressors."""
+        """Those of the design, less regressors."""
         return float(self.units.df - self.used)
 
     @cached_property
@@ -253,10 +257,13 @@ class SurveyInference(Inference):
     @property
     def flags(self) -> tuple[str, ...]:
         """Warnings, from released numbers only."""
-        lost = [name for name, one in zip(self.names, self._unbounded[0], strict=True) if one]
-        why = "noise hides the cross-products" if self.used else "noise hides the sum of weights"
-        listed = "; ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")
-        return (*((f"not determined: {listed}: {why} that it is divided by",) if lost else ()), *self.notes)
+        limit, what = float(stats.t.isf(0.025, self.df_resid)) ** 2, "cross-products" if self.used else "sum of weights"
+        alone, found = self.found.hidden[0] | (limit * self._parts[1][2, 0] >= 1), []
+        for mine, why in ((alone, "noise hides"), (~alone, "differences between units, and noise, hide")):
+            lost = [name for name, one in zip(self.names, self._unbounded[0] & mine, strict=True) if one]
+            listed = "; ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")
+            found += [f"not determined: {listed}: {why} the {what} that it is divided by"] if lost else []
+        return (*found, *self.notes)
 
     def _reach(self, alpha: float) -> Array:
         """Return ends (R, p, 2) as distances from the estimates; infinite where no value is rejected."""

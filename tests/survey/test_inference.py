@@ -83,3 +83,37 @@ def test_what_noise_hides_has_no_estimate_and_all_that_is_possible():
     assert inference.intervals(np.eye(1), 0.05).tolist() == [[-100, 100]]
     assert inference.contrast_pvalues(np.eye(1), np.zeros(1))[0] >= 0.05
     assert inference.flagged.all()
+
+
+def test_strata_that_were_sampled_whole_give_no_degrees_of_freedom():
+    stratum = np.repeat(np.arange(3), [5, 5, 2])
+    assert Units(stratum, np.ones(12)).df == 9
+    assert Units(stratum, np.repeat([0.0, 0.0, 0.9], [5, 5, 2])).df == 1
+    assert Units(stratum, np.zeros(12)).df == 9  # a census: noise alone
+
+
+def test_an_interval_covers_where_two_units_have_all_of_the_sampling_error():
+    """Of 1,000 intervals 78 miss with probability 1e-4; with 17 degrees of freedom, those of R, 27% missed."""
+    rng, noise = np.random.default_rng(1), np.full(2, 1.0)
+    units = Units(np.repeat(np.arange(5), [5, 5, 5, 5, 2]), np.repeat([0.0, 0.9], [20, 2]))
+    values = np.tile(rng.normal(3, 1, 22), (1000, 1))
+    values[:, 20:] = rng.normal(3, np.sqrt(0.9), (1000, 2))  # of a finite population, a tenth of it drawn
+    sums = np.stack([np.full((1000, 22), 200.0), 200 * values], axis=2) + rng.normal(0, 1, (1000, 22, 2))
+    top, bottom = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])
+    found = ratios(sums.sum(axis=1), np.sqrt(22 * noise), top, bottom, np.array([-100.0]), np.array([100.0]))
+    ends = SurveyInference(("y",), found, units, sums, noise).batch(0.05).intervals[:, 0]
+    truth = (values[0, :20].sum() + 6) / 22
+    assert ((ends[:, 0] > truth) | (ends[:, 1] < truth)).sum() < 78
+
+
+def test_a_flag_tells_noise_from_units_that_differ():
+    sums = np.full((1, 12, 2), 1.0)
+    sums[:, 3] = 300.0  # nearly all of the weight is in one unit
+    top, bottom, ends = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]]), np.array([100.0])
+    for noise, why in ((1e-6, "differences between units"), (1e6, "noise hides")):
+        found = ratios(sums.sum(axis=1), np.sqrt(12 * noise * np.ones(2)), top, bottom, -ends, ends)
+        (flag,) = SurveyInference(("y",), found, UNITS, sums, np.full(2, noise)).flags
+        assert flag.startswith(f"not determined: y: {why}")
+        assert SurveyInference(("y",), found, UNITS, sums, np.full(2, noise), method="wald").flags == (
+            (flag,) if noise > 1 else ()
+        )

@@ -231,3 +231,14 @@ def test_a_person_whose_rows_lie_in_several_units_is_warned_of():
     frame = sample().assign(who=np.arange(360) // 2)
     results = DESIGN.mean("y", public(frame, id="who", max_rows=2)).fit(dpi.ZCDP(1.0))
     assert any("several units" in flag for flag in results.flags)
+
+
+def test_a_design_effect_is_not_shown_where_noise_chooses_which_ones_are():
+    """The variance of rows is 3.5 standard deviations of its noise: those that reach five are far too large."""
+    frame = pd.concat([sample()] * 8)
+    stratum, unit = (frame[name].str[1].astype(int) for name in "sc")
+    shift = np.random.default_rng(4).normal(0, 8, (4, 3))[stratum, unit]
+    question = DESIGN.mean("y", public(frame.assign(y=(frame["y"] + shift).clip(0, 100))), deff=True)
+    hidden = [np.isnan(question.fit(dpi.ZCDP(0.1)).deff.iloc[0]) for _ in range(40)]
+    assert np.mean(hidden) > 0.6
+    assert not np.isnan(question.fit(dpi.ZCDP(1.0)).deff.iloc[0])
