@@ -43,7 +43,14 @@ def test_there_are_docstring_examples_to_run():
 
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
-GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "choosing-a-budget", "source-examples"]
+GUIDE = [
+    "quickstart",
+    "reading-a-table",
+    "choosing-bounds-and-budget",
+    "choosing-a-budget",
+    "source-examples",
+    "teaching",
+]
 CASES = [
     "wage-regression",
     "returns-to-schooling",
