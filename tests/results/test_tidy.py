@@ -137,3 +137,10 @@ def test_public_data_have_no_guarantee(data):
 def test_alpha_is_a_level(case, alpha):
     with pytest.raises(OptionError, match="alpha"):
         case.noisy().to_frame(alpha)
+
+
+def test_combined_releases(data):
+    releases = [dpi.mean("y", data).measure(price) for price in (PRICE, dpi.PureDP(1.0))]
+    combined = dpi.combine(releases)
+    check(combined, 0.05)
+    assert combined.glance().shape[0] == 1
