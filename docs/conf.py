@@ -26,7 +26,7 @@ extensions = [
     "outputs",
     "pictures",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "notebooks"]  # notebooks are files to save, made from pages
 templates_path = ["_templates"]
 smartquotes = False  # formulas write X'X
 default_role = "py:obj"

@@ -8,7 +8,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["check_writable", "sync_folder", "write_whole"]
+from dpinfer.errors import OptionError, type_of
+
+__all__ = ["check_writable", "checked_target", "sync_folder", "write_whole"]
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -17,6 +19,21 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
     os.close(handle)
     Path(temporary).unlink()
+
+
+def checked_target(path: object, *endings: str) -> Path:
+    """Return where a file of one of these endings is to be written; `OptionError` where none can be."""
+    right = f"the path of a file that ends in {endings[0]}"
+    if not isinstance(path, (str, os.PathLike)):
+        raise OptionError("path", type_of(path), right)
+    target = Path(path)
+    if target.suffix.lower() not in endings:
+        raise OptionError("path", str(target), right)
+    if target.is_dir():
+        raise OptionError("path", str(target), "a file; this is a folder")
+    if not target.parent.is_dir():
+        raise OptionError("path", str(target), f"a file in a folder that exists; {target.parent} does not")
+    return target
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,8 +5,10 @@ import doctest
 import importlib
 import inspect
 import io
+import json
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -43,7 +45,14 @@ def test_there_are_docstring_examples_to_run():
 
 
 EXAMPLES = ["README.md", "docs/index.md", "docs/descriptions.md", "docs/regression.md", "docs/tables.md"]
-GUIDE = ["quickstart", "reading-a-table", "choosing-bounds-and-budget", "choosing-a-budget", "source-examples"]
+GUIDE = [
+    "quickstart",
+    "reading-a-table",
+    "choosing-bounds-and-budget",
+    "choosing-a-budget",
+    "source-examples",
+    "teaching",
+]
 CASES = [
     "wage-regression",
     "returns-to-schooling",
@@ -113,6 +122,43 @@ def test_document_examples(document, tmp_path, monkeypatch):
             exec(compile(block, document, "exec"), names)
     plt.close("all")
     assert any(phrase in printed.getvalue() for phrase in PRINTED)
+
+
+NOTEBOOKS = ROOT / "docs" / "notebooks"
+CONVERT = runpy.run_path(str(NOTEBOOKS / "convert.py"))
+
+
+def test_the_notebook_is_the_quickstart():
+    page = CONVERT["PAGE"].read_text(encoding="utf-8")
+    written = (NOTEBOOKS / "quickstart.ipynb").read_text(encoding="utf-8")
+    assert written == CONVERT["notebook"](page), "run python docs/notebooks/convert.py"
+    cells = json.loads(written)["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert code == [block.strip() for block in re.findall(r"```\{code-cell\} python\n(.*?)```", page, re.DOTALL)]
+    text = "".join(line for cell in cells if cell["cell_type"] == "markdown" for line in cell["source"])
+    assert "{code-cell}" not in text
+    assert "file_format" not in text
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (NOTEBOOKS / target).is_file(), target
+    assert len({cell["id"] for cell in cells}) == len(cells)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_as_it_is_and_again(tmp_path, monkeypatch):
+    cells = json.loads((NOTEBOOKS / "quickstart.ipynb").read_text(encoding="utf-8"))["cells"]
+    monkeypatch.chdir(tmp_path)
+    tables = []
+    for _ in range(2):
+        names, printed = {}, io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            for cell in cells:
+                if cell["cell_type"] == "code":
+                    exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+        plt.close("all")
+        assert "the privacy budget is too small" in printed.getvalue()
+        tables.append(str(names["results"].summary()))
+    assert tables[0] == tables[1]  # read back: a second run pays for the look at the quality alone
+    assert len(names["ledger"].charges()) == 3
 
 
 def test_documents_link_to_files_that_exist():

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -37,10 +36,11 @@ from dpinfer.reporting.page import (
 from dpinfer.results.citing import Citations
 from dpinfer.results.printing import title_guarantee
 from dpinfer.schema.schema import schema_report
-from dpinfer.writing import check_writable, write_whole
+from dpinfer.writing import check_writable, checked_target, write_whole
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from dpinfer.release.release import AnyRelease
     from dpinfer.schema.schema import Schema
@@ -129,7 +129,7 @@ def report(
     ...     page.name, "Mean age" in page.read_text(encoding="utf-8")
     ('study.html', True)
     """
-    target = _checked_path(path)
+    target = checked_target(path, ".html", ".htm")
     for name, text in (("title", title), ("abstract", abstract), ("availability", availability)):
         if not isinstance(text, str) and not (name == "availability" and text is None):
             raise OptionError(name, type_of(text), "a text")
@@ -177,19 +177,6 @@ def report(
 
 
 # What is given
-
-
-def _checked_path(path: object) -> Path:
-    if not isinstance(path, str) and not hasattr(path, "__fspath__"):
-        raise OptionError("path", type_of(path), "the path of a file that ends in .html")
-    target = Path(path)
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise OptionError("path", str(target), "the path of a file that ends in .html")
-    if target.is_dir():
-        raise OptionError("path", str(target), "a file; this is a folder")
-    if not target.parent.is_dir():
-        raise OptionError("path", str(target), f"a file in a folder that exists; {target.parent} does not")
-    return target
 
 
 def _several(given: object) -> list[Any]:

@@ -18,6 +18,7 @@ from dpinfer.checks import is_list, is_text
 from dpinfer.display.report import Report, Table, number
 from dpinfer.errors import OptionError, type_of
 from dpinfer.reporting.methods import charges_of, total_notes
+from dpinfer.reporting.office import excel_file, word_file
 from dpinfer.results.estimates import DataFreeResults, PrivateEstimates
 from dpinfer.results.printing import (
     LATEX_TEXT,
@@ -30,9 +31,12 @@ from dpinfer.results.printing import (
     table_width,
 )
 from dpinfer.results.testing import check_alpha
+from dpinfer.writing import checked_target, write_whole
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from dpinfer.release.release import AnyRelease
     from dpinfer.statistics.arrays import Array
@@ -180,6 +184,56 @@ class SummaryTable:
         notes = [f"- {_marked(mark + text)}" for mark, text in self._sentences()]
         return "\n".join([f"**{_marked(self.title)}**", "", *lines, "", "Notes:", "", *notes]) + "\n"
 
+    def to_word(self, path: str | os.PathLike[str]) -> Path:
+        """Write the table as a document of Word, with its notes, the guarantees first; it needs ``dpinfer[word]``.
+
+        Parameters
+        ----------
+        path : path-like
+            A file that ends in .docx; one that is there is replaced.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        OptionError
+            Where ``path`` is no such path.
+        ModuleNotFoundError
+            Where python-docx is not installed.
+        """
+        target = checked_target(path, ".docx")
+        write_whole(target, word_file(self))
+        return target
+
+    def to_excel(self, path: str | os.PathLike[str]) -> Path:
+        """Write the table as a workbook of Excel, with its notes, the guarantees first; it needs ``dpinfer[excel]``.
+
+        Numbers are numbers, rounded as the table shows them, in formats that show stars and parentheses.
+
+        Parameters
+        ----------
+        path : path-like
+            A file that ends in .xlsx; one that is there is replaced.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        OptionError
+            Where ``path`` is no such path.
+        ModuleNotFoundError
+            Where openpyxl is not installed.
+        """
+        target = checked_target(path, ".xlsx")
+        write_whole(target, excel_file(self))
+        return target
+
 
 def summary_table(
     results: Sequence[object],
@@ -215,7 +269,8 @@ def summary_table(
     Returns
     -------
     SummaryTable
-        ``as_text()``, ``as_html()``, ``as_latex()``, ``as_markdown()``; ``frame``, ``notes`` and ``warnings``.
+        ``as_text()``, ``as_html()``, ``as_latex()``, ``as_markdown()``, ``to_word()``, ``to_excel()``; ``frame``,
+        ``notes`` and ``warnings``.
 
     Raises
     ------

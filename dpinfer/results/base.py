@@ -23,6 +23,7 @@ from dpinfer.results.margins import MarginalEffects, MeanFunction, Points, colum
 from dpinfer.results.multiple_tests import METHODS
 from dpinfer.results.prediction import CONSTANTS, MeanPrediction, design_rows, public_frame
 from dpinfer.results.testing import check_alpha, linear_constraints
+from dpinfer.results.tidy import Tidied
 from dpinfer.schema.columns import Boolean, Category, Integer
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from dpinfer.statistics.inference import BatchEstimates
 
 
-class Estimates(PlottedIntervals, printing.Exported):
+class Estimates(PlottedIntervals, printing.Exported, Tidied):
     """Estimates from one release, with statsmodels' names.
 
     Parameters
@@ -115,7 +116,7 @@ class Estimates(PlottedIntervals, printing.Exported):
         return f"<{type(self).__name__}: {', '.join(self._found.names)}>"
 
 
-class PrivateResults(printing.Exported, PrivateEstimates):
+class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
     """Estimates, intervals and tests from a release, with statsmodels' names and labels.
 
     Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The

@@ -20,6 +20,7 @@ from dpinfer.results import printing
 from dpinfer.results.drawing import draw_intervals, interval_frame
 from dpinfer.results.estimates import method_notes, statistic_labels
 from dpinfer.results.testing import check_alpha
+from dpinfer.results.tidy import tidy_frame
 from dpinfer.schema.columns import Boolean, Integer
 
 if TYPE_CHECKING:
@@ -447,6 +448,26 @@ class MarginalEffects(printing.Exported):
             "Cont. Int. Hi.": ends[:, 1],
         }
         return pd.DataFrame(columns, index=list(self.names))
+
+    def to_frame(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Return one row an effect, in the columns of R's ``broom::tidy``; see ``PrivateResults.to_frame``.
+
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence.
+
+        Returns
+        -------
+        DataFrame (k, 7)
+            "term", "estimate", "std.error", "statistic", "p.value", "conf.low" and "conf.high".
+
+        Raises
+        ------
+        OptionError
+            Where ``alpha`` is not strictly between 0 and 1.
+        """
+        return tidy_frame(self.names, self.margeff, self.margeff_se, self.pvalues, self.conf_int(alpha))
 
     def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
         """Return the table with header, guarantee and warnings.

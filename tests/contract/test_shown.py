@@ -55,6 +55,22 @@ def test_every_result_is_shown(question):
 
 
 @pytest.mark.parametrize("question", HOME)
+def test_every_result_with_estimates_has_frames_in_brooms_columns(question):
+    if question.ask.function == "gram" or question.ask.name == "expfam own":
+        return
+    found = question.released.infer()
+    if not all(hasattr(found, name) for name in ("params", "bse", "conf_int")):
+        return  # a curve, a choice or a test
+    frame, glance = found.to_frame(0.1), found.glance()
+    assert list(frame)[:4] == ["term", "estimate", "std.error", "statistic"]
+    assert frame["term"].tolist() == [str(term) for term in found.params.index]
+    np.testing.assert_array_equal(frame["estimate"], found.params)
+    np.testing.assert_array_equal(frame[["conf.low", "conf.high"]], found.conf_int(0.1))
+    assert glance.shape[0] == 1
+    assert glance["neighbours"].item() == found.release.neighbors
+
+
+@pytest.mark.parametrize("question", HOME)
 def test_every_question_is_explained(question):
     asked = question.public()
     told = asked.explain(question.privacy)
