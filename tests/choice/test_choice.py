@@ -192,6 +192,7 @@ def test_people_with_several_rows_are_clusters():
         (lambda data: dpi.mnlogit("x ~ g", data), FormulaError, "Category"),
         (lambda data: dpi.mnlogit("y ~ x + y", data), FormulaError, "both sides"),
         (lambda data: dpi.mnlogit("y ~ none", data), UnknownColumnError, "none"),
+        (lambda data: dpi.mnlogit("y ~ x | g", data), FormulaError, "several parts"),
         (lambda data: dpi.ordered("z ~ 0 + x", data), FormulaError, "constant"),
         (lambda data: dpi.ordered("z ~ 1", data), FormulaError, "regressors"),
         (lambda data: dpi.ordered("z ~ x", data, distr="cauchy"), OptionError, "logit"),
