@@ -207,6 +207,15 @@ def test_what_is_wrong_is_refused_before_it_costs(ask, error, told):
     assert ledger.remaining == dpi.ZCDP(1.0)
 
 
+def test_more_coefficients_than_are_fitted_are_refused_by_number():
+    names = [f"x{one}" for one in range(47)]
+    schema = dpi.Schema(y=dpi.Category([*"abcdefghijkl"]), **dict.fromkeys(names, dpi.Real(-1, 1)))
+    rng = np.random.default_rng(1)
+    data = dpi.PublicData(schema.sample(5, rng), schema, rng=rng)
+    with pytest.raises(FormulaError, match=r"528 coefficients.*at most 512"):
+        dpi.mnlogit("y ~ " + " + ".join(names), data)
+
+
 def test_the_plan_is_told_before_anything_is_spent():
     told = dpi.mnlogit("y ~ x").explain(dpi.ZCDP(0.5), schema=SCHEMA)
     assert "score" in told
