@@ -12,6 +12,7 @@ from dpinfer.checks import one_of, require
 from dpinfer.choice.results import ChoiceResults
 from dpinfer.choice.stages import CHOICES, ChoiceColumns, ChoiceModel, ChoicePlan
 from dpinfer.errors import FormulaError, NotProvedError, ReleaseFormatError
+from dpinfer.kernel.rows.iterations import MOST_COORDINATES
 from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.options import measured
 from dpinfer.procedures.procedure import context_of
@@ -72,6 +73,10 @@ class Choice(Newton):
             raise FormulaError(self.formula, "has no constant, which the thresholds stand for", "drop 0 +")
         if self.kind.ordered and len(columns.names) < 2:
             raise FormulaError(self.formula, "has no regressors", "write at least one")
+        width = self.kind.designs(len(columns.texts), len(columns.names)).shape[1]
+        if width > MOST_COORDINATES:
+            told = f"has {width} coefficients with the levels of {columns.response.name}"
+            raise FormulaError(self.formula, told, f"at most {MOST_COORDINATES} are fitted: leave out regressors")
 
     def infer(self, release: Release | None = None) -> ChoiceResults:
         """Infer from a release of this question: free, and without any row.

@@ -231,8 +231,9 @@ class ChoicePlan(Plan):
         means = np.stack([terms[one][0] for one in levels]) * (radius / size)
         point, shares = self._first(second, means)
         steep = self.model.information(shares)
-        information = np.einsum("ij,iqk,kl,jrl->qr", steep, self.designs, second, self.designs)
-        wide, spread = (np.einsum("jqk,kl,jrl->qr", self.designs, one, self.designs) / len(self.designs)
+        turned = np.einsum("ij,jrl->irl", steep, self.designs)
+        information = np.einsum("iqk,irk->qr", self.designs @ second, turned, optimize=True)
+        wide, spread = (np.einsum("jqk,jrk->qr", self.designs @ one, self.designs, optimize=True) / len(self.designs)
                         for one in (gram, second))  # fmt: skip
         return ChoiceStart(
             np.hstack([one @ transform for one in self.designs]),

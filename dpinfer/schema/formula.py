@@ -401,7 +401,7 @@ def _sides(formula: str, names: Names) -> tuple[SimpleFormula | None, SimpleForm
             _refuse_comparison(quoted, names)
         raise FormulaError(formula, f"is not a valid formula: {reason[:120]}") from error
     _check_powers(quoted, names)
-    left, right = (None, parsed) if isinstance(parsed, SimpleFormula) else (parsed.lhs, parsed.rhs)
+    left, right = (parsed.lhs, parsed.rhs) if hasattr(parsed, "lhs") else (None, parsed)
     for side in (left, right):
         if side is not None and not isinstance(side, SimpleFormula):
             raise FormulaError(formula, "has several parts", "write one formula without |")

@@ -192,6 +192,7 @@ def test_people_with_several_rows_are_clusters():
         (lambda data: dpi.mnlogit("x ~ g", data), FormulaError, "Category"),
         (lambda data: dpi.mnlogit("y ~ x + y", data), FormulaError, "both sides"),
         (lambda data: dpi.mnlogit("y ~ none", data), UnknownColumnError, "none"),
+        (lambda data: dpi.mnlogit("y ~ x | g", data), FormulaError, "several parts"),
         (lambda data: dpi.ordered("z ~ 0 + x", data), FormulaError, "constant"),
         (lambda data: dpi.ordered("z ~ 1", data), FormulaError, "regressors"),
         (lambda data: dpi.ordered("z ~ x", data, distr="cauchy"), OptionError, "logit"),
@@ -204,6 +205,15 @@ def test_what_is_wrong_is_refused_before_it_costs(ask, error, told):
     with pytest.raises(error, match=told):
         ask(data).fit(dpi.ZCDP(0.5))
     assert ledger.remaining == dpi.ZCDP(1.0)
+
+
+def test_more_coefficients_than_are_fitted_are_refused_by_number():
+    names = [f"x{one}" for one in range(47)]
+    schema = dpi.Schema(y=dpi.Category([*"abcdefghijkl"]), **dict.fromkeys(names, dpi.Real(-1, 1)))
+    rng = np.random.default_rng(1)
+    data = dpi.PublicData(schema.sample(5, rng), schema, rng=rng)
+    with pytest.raises(FormulaError, match=r"528 coefficients.*at most 512"):
+        dpi.mnlogit("y ~ " + " + ".join(names), data)
 
 
 def test_the_plan_is_told_before_anything_is_spent():

@@ -12,7 +12,8 @@ from dpinfer.kernel.stage import Context
 from dpinfer.privacy.units import NEIGHBORS
 from validation.regression.neighbours import CODEBOOKS, MODELS, PRICES, ROWS, Search, dearest, rows_of, stages_of
 
-ASKED = [("ols", "ZCDP"), ("logit", "PureDP"), ("poisson", "ZCDP"), ("quantreg", "PureDP")]
+ASKED = [("ols", "ZCDP"), ("logit", "PureDP"), ("poisson", "ZCDP"), ("quantreg", "PureDP"), ("mnlogit", "ZCDP")]
+ASKED += [("ordered", "PureDP"), ("ordered probit", "ZCDP")]
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
@@ -37,8 +38,9 @@ def search_of(model, unit, neighbors="add_remove", kind="second"):
 
 @pytest.mark.parametrize("unit", ["rows", "people"])
 @pytest.mark.parametrize("kind", ["start", "second"])
-def test_all_units_at_once_add_what_the_kernel_adds_for_each(kind, unit):
-    search = search_of("logit", unit, kind=kind)
+@pytest.mark.parametrize("model", ["logit", "mnlogit"])
+def test_all_units_at_once_add_what_the_kernel_adds_for_each(model, kind, unit):
+    search = search_of(model, unit, kind=kind)
     assert isinstance(search.bounded.rows, RoundSum)
     units = search.drawn(40, np.random.default_rng(2))
     kernel = [search.bounded.rows.add(search.batch(one[None]))[0] for one in units]

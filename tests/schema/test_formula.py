@@ -195,6 +195,7 @@ REFUSED = [
     ("age ~ 0", "no terms", ""),
     ("", "is empty", "y ~ x"),
     ("age ~ race | region", "several parts", ""),
+    ("~ race | region", "several parts", ""),
     ("age ~ .", ". is not allowed", "by name"),
     ("age ~ educ > 3", "a comparison outside of I()", "write I(educ > 3)"),
     ("educ >= -3 ~ age", "a comparison outside of I()", "write I(educ >= -3)"),

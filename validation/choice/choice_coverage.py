@@ -14,7 +14,6 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 import dpinfer as dpi
 from dpinfer.choice.question import Choice, estimated_choice
-from dpinfer.kernel.rows.iterations import RoundCounts
 from dpinfer.kernel.stage import Context
 from validation.common.outputs import scatter
 from validation.common.rules import Rule
@@ -130,13 +129,6 @@ class Cell:
 
 class Choices(Drawer):
     """Draws releases of regressions of several levels."""
-
-    @staticmethod
-    def _exact(rows: Any, encoded: np.ndarray, persons: np.ndarray | None = None) -> np.ndarray:
-        if not isinstance(rows, RoundCounts):
-            return Drawer._exact(rows, encoded, persons)
-        counted = sum(rows.summed(encoded[:, start : start + 2**13]) for start in range(0, encoded.shape[1], 2**13))
-        return np.array(rows.finish(counted.tolist()), dtype=float)
 
     def fitted(self, cells: Any, rng: np.random.Generator) -> Any:
         """Return the estimates of one data set."""

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 import dpinfer as dpi
+from dpinfer.choice.question import Choice
 from dpinfer.kernel.rows.base import Batch, BoundedSum
 from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.kernel.stage import Context
@@ -54,6 +55,9 @@ MODELS: dict[str, tuple[str, Newton]] = {
     "gamma": ("randhie", Newton(formula="disea ~ lncoins + idp + physlm", model="gamma", offset="lpi")),
     "rlm": ("fair", Newton(formula="affairs ~ age + yrs_married + religious", model="huber")),
     "quantreg": ("fair", Newton(formula="affairs ~ age + yrs_married + religious", model="quantile", parameter=0.75)),
+    "mnlogit": ("fair", Choice(formula="occupation ~ age + religious", model="mnlogit")),
+    "ordered": ("anes96", Choice(formula="educ ~ age + income", model="ordered-logit")),
+    "ordered probit": ("anes96", Choice(formula="educ ~ age + income", model="ordered-probit")),
 }
 """By model: data set and question."""
 
@@ -178,8 +182,8 @@ class Search:
         upper = np.triu_indices(rows.frame.size)
         parts = []
         for term, one in zip(rows.terms, integers, strict=True):
-            per = one.shape[1] // batch.sets
-            each = one.T.reshape(batch.sets, per, -1)
+            images = 1 if term.cut is not None else rows.frame.images  # columns of a row, one block after the other
+            each = one.T.reshape(images, batch.sets, -1, len(one)).swapaxes(0, 1).reshape(batch.sets, -1, len(one))
             if term.kind in ("matrix", "outer"):
                 parts.append(np.einsum("nri,nrj->nij", each, each)[:, upper[0], upper[1]])
             else:

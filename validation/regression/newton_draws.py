@@ -84,15 +84,13 @@ class Drawer:
         size = encoded.shape[1]
         if not rows._whole_units:  # rows are forced into the set one by one, whosever they are
             persons = None
+        found = np.zeros(rows.entries)
+        for mine in _slices(size, persons):
+            theirs = None if persons is None else persons[mine] - persons[mine.start]
+            found += rows.summed(encoded[:, mine], theirs)
         if isinstance(rows, RoundSum):
-            found = np.zeros(len(rows.units))
-            for mine in _slices(size, persons):
-                theirs = None if persons is None else persons[mine] - persons[mine.start]
-                found += rows.summed(encoded[:, mine], theirs)
             return found / rows.units
-        looked = rows.frame.look(encoded)
-        counted = np.concatenate([one.counts(looked, persons, rows.frame.norm) for one in rows.places])
-        return np.array(rows.finish(counted.tolist()), dtype=np.float64)
+        return np.array(rows.finish(found.astype(int).tolist()), dtype=np.float64)
 
     def _scales(self, rows: RoundSum | RoundCounts, weights: np.ndarray, amount: Any) -> np.ndarray:
         laplace = isinstance(amount, PureDP)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpinfer.checks import require
 from dpinfer.errors import NotProvedError
-from dpinfer.kernel.rows.base import Array, Batch, Ints, Places
+from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Ints, Places
 from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
 from dpinfer.kernel.rows.products import upper_pattern
 from dpinfer.privacy.sensitivity import Norm, norm_above
@@ -521,13 +521,20 @@ class _FrameSum(FeatureSum):
         names = [one.name for one in listed]
         require(len({*names}) == len(names), name, names, "different names")
         require(sum(self._sizes) <= _MOST_SUMS, name, f"{sum(self._sizes):,} sums", f"at most {_MOST_SUMS:,}")
+        if self.schema.rows_per_unit > self.batch_rows:
+            raise NotProvedError(f"these sums are proved for people of at most {self.batch_rows:,} rows")
+
+    @property
+    def batch_rows(self) -> int:
+        """Most rows of a batch: so many that the products of all their columns are exact in float64."""
+        return CHUNK_ROWS // self.frame.images
 
     def add(self, batch: Batch) -> Ints:
         """Sum what units add (sets, entries); see `RowSum.add`."""
         rows, _ = self.features.encode(batch.cells, persons=batch.persons)
         people = self._whole_units and self.schema.rows_per_unit > 1
         each, found = batch.size // batch.sets, np.zeros((batch.sets, self.entries), dtype=np.int64)
-        most = batch.size if people else BLOCK_ROWS
+        most = batch.size if people else min(BLOCK_ROWS, self.batch_rows)
         for place in range(batch.sets):
             for start in range(place * each, (place + 1) * each, most):
                 mine = slice(start, min(start + most, (place + 1) * each))
@@ -640,7 +647,7 @@ class RoundSum(_FrameSum):
     def summed(self, rows: Array, owned: Ints | None = None) -> Ints:
         """Sum the whole numbers of each term over units, or their products: exact in any order.
 
-        Whole numbers are at most 2^19, so that sums of products over a batch of 2^15 rows are exact in float64.
+        Whole numbers are at most 2^19, so that sums of products of 2^15 columns are exact in float64.
         """
         sums: list[Array] = []
         looked = self.frame.look(rows)
@@ -759,23 +766,34 @@ def _size(term: Term, whole: Array, norm: Norm, unit: float, owned: Ints | None)
     if norm == "l1":
         absolute: Array = np.abs(whole).sum(axis=0) / unit
         size = (absolute * absolute + squared) / 2 if term.kind in _SQUARED else absolute
-        return size if people is None else np.bincount(people, size).astype(np.float64)
+        return size if people is None else _of_people(size, people)
     if people is not None:
-        squared = np.bincount(people, squared).astype(np.float64)
+        squared = _of_people(squared, people)
     return squared * squared if term.kind in _SQUARED else squared
 
 
 def _joint_size(whole: Array, images: int, owned: Ints | None) -> Array:
     """Return the squared size (n,) of matrices of which each row has several roots (k, images m).
 
-    Of a person it is that of the sum of the rows' sizes, which that of the sum of their matrices does not exceed.
+    Of a person it is that of the sum of the rows' sizes, which that of the sum of their matrices does not exceed. Sizes
+    of rows are rounded up to whole numbers of the products, by more than what floating point makes of them.
     """
     roots = whole.reshape(len(whole), images, -1)
     inner = np.einsum("kam,kbm->abm", roots, roots)  # whole numbers of at most 2^53: exact in any order
-    size = np.sqrt(_added(np.square, inner.reshape(-1, inner.shape[2]))) / float(UNIT) ** 2
+    size = np.sqrt(_added(np.square, inner.reshape(-1, inner.shape[2]))) * (1 + 2.0**-40)
+    size = np.ceil(size, out=size) / float(UNIT) ** 2
     if owned is not None:
-        size = np.bincount(owned, size).astype(np.float64)
+        size = _of_people(size, owned)
     return size * size
+
+
+def _of_people(size: Array, owned: Ints) -> Array:
+    """Add up sizes (m,), whole numbers of products, for each person (n,): exact in any order below 2^53 of them.
+
+    From there on they are infinite: no sum that reaches so far comes back below it.
+    """
+    found = np.bincount(owned, size)
+    return np.where(found < _LONGEST, found, np.inf)
 
 
 def _lengths(whole: Array, norm: Norm) -> Array:

@@ -1,13 +1,15 @@
 """Score and Hessian of a row of a response of several levels: those of the likelihood, in the set that is priced."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
 from dpinfer.choice.stages import CHOICES
-from dpinfer.errors import OptionError
+from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.kernel.rows.base import Batch
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.iterations import Bins, ChoiceFrame, Interpolant, RoundCounts, RoundSum, Term
 from dpinfer.privacy.units import NEIGHBORS
@@ -144,6 +146,54 @@ def test_a_person_adds_what_the_rows_add_and_is_counted_once():
     places = (Bins("length", "person", np.array([1e-3, 1.0]), term=term), Bins("size", "size", np.array([1e-6, 1.0])))
     assert RoundCounts(summed.frame, places).summed(rows, np.zeros(3, dtype=np.int64)).sum() == 1 + 3
     assert RoundCounts(summed.frame, places).summed(rows[:, :0]).sum() == 0
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_whether_a_person_is_kept_does_not_depend_on_the_order_of_rows(norm):
+    """Sizes of rows are added up exactly: at the dearest price at which one order is kept, all orders are."""
+    summed, owned = asked("mnlogit", norm, 3, 3.0), np.zeros(3, dtype=np.int64)
+    rng, orders = np.random.default_rng(5), [list(one) for one in permutations(range(3))]
+    for _ in range(10):
+        rows = summed.features.encode(cells(rng.uniform(-2, 2, 3), rng.integers(0, 4, 3)))[0]
+
+        def kept(price, order, rows=rows):
+            terms = replace(summed.terms[1], price=price), replace(summed.terms[0], price=1e-30)
+            return bool(replace(summed, terms=terms).summed(rows[:, order], owned).any())
+
+        low, high = 1e-6, 1e6
+        while low < (middle := low + (high - low) / 2) < high:
+            low, high = (middle, high) if kept(middle, orders[0]) else (low, middle)
+        assert [kept(low, order) for order in orders] == [True] * 6
+        assert [kept(high, order) for order in orders] == [False] * 6
+
+
+@pytest.mark.parametrize("persons", [1, 3])
+def test_sums_of_many_roots_are_exact_whatever_they_are_priced(persons):
+    """Of 64 levels a row has 64 roots, each of which may be as long as a whole number can be."""
+    made, *_ = frame_of("mnlogit", SCHEMA if persons == 1 else SCHEMA.with_people("id", persons))
+    q, many = made.size, 63
+    along = np.concatenate([made.maps[:q] * 2] * many)
+    wide = replace(made, maps=np.vstack([along, *[made.maps[-2:-1] * 0] * many, made.maps[-1:]]),
+                   bits=(24,) * (many * (q + 1) + 1), predictors=many)  # fmt: skip
+    far = Interpolant(0.0, 1.0, np.array([0.0, 1e6]), 0.0, 1e6)
+    terms = (Term("hessian", "matrix", 1e-30, far, of="linear"), Term("score", "vector", 1e-30, cut=0.5))
+    summed = RoundSum(wide, terms if persons > 1 else terms[:1])
+    summed.check()
+    size = summed.batch_rows // persons * persons
+    rng = np.random.default_rng(2)
+    raw = cells(rng.uniform(1.9, 2, size), rng.integers(0, 4, size))
+    owned = np.repeat(np.arange(size // persons), persons)
+    rows = summed.features.encode(raw)[0]
+    whole = summed.integers(rows, owned if persons > 1 else None)[0].astype(np.int64)
+    first, second = np.triu_indices(q)
+    wanted = [int((whole[i] * whole[j]).sum()) for i, j in zip(first, second, strict=True)]  # below 2^60
+    assert max(wanted) > 2**50
+    found = summed.add(Batch(raw, size, persons=owned if persons > 1 else None))[0]
+    assert found[: len(wanted)].tolist() == wanted
+    assert np.abs(found).max() <= 2**53
+    many_rows = replace(wide, features=Features(build_basis((*RIGHT, LEVEL), SCHEMA.with_people("id", 505))))
+    with pytest.raises(NotProvedError, match="at most 504 rows"):
+        replace(summed, frame=many_rows).check()
 
 
 def test_what_is_no_frame_is_refused():
