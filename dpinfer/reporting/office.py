@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dpinfer.results.printing import guarantee
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from dpinfer.reporting.summary_table import SummaryTable
+    import pandas as pd
+
+    from dpinfer.release.release import AnyRelease
 
 _NO_XML = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML may hold."""
@@ -23,7 +25,25 @@ _SMALL = 9
 """Size of the notes, in points."""
 
 
-def _rows(table: SummaryTable) -> Iterator[tuple[list[str], frozenset[str]]]:
+class _Printed(Protocol):
+    """A table as it is printed: `SummaryTable`."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def facts(self) -> pd.DataFrame: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+    @property
+    def warnings(self) -> Sequence[str]: ...
+    @property
+    def releases(self) -> Sequence[AnyRelease]: ...
+
+    def as_frame(self) -> pd.DataFrame:
+        """Return the cells as texts, facts below the estimates."""
+
+
+def _rows(table: _Printed) -> Iterator[tuple[list[str], frozenset[str]]]:
     """Yield the table line by line, the names of its columns first, with the edges of each line that are ruled."""
     shown = table.as_frame()
     lines = [[str(name) for name in shown.columns], *shown.to_numpy().tolist()]
@@ -33,7 +53,7 @@ def _rows(table: SummaryTable) -> Iterator[tuple[list[str], frozenset[str]]]:
         yield [_NO_XML.sub("\ufffd", cell) for cell in line], frozenset(ruled.get(place, ()))
 
 
-def _sentences(table: SummaryTable) -> list[str]:
+def _sentences(table: _Printed) -> list[str]:
     """Return the notes, those that state a guarantee first, and the warnings."""
     stated = {guarantee(release) for release in table.releases}
     notes = sorted(table.notes, key=lambda note: not any(one in note for one in stated))
@@ -41,7 +61,7 @@ def _sentences(table: SummaryTable) -> list[str]:
     return [_NO_XML.sub("\ufffd", text) for text in [*marked, *(f"Warning: {one}" for one in table.warnings)]]
 
 
-def word_file(table: SummaryTable) -> bytes:
+def word_file(table: _Printed) -> bytes:
     """Return a table as a document of Word: a title, a ruled table whose first line repeats on further pages, notes."""
     try:
         import docx  # noqa: PLC0415  (an extra)
@@ -90,7 +110,7 @@ def _rule(properties: Any, edges: frozenset[str]) -> None:
     properties.append(borders)
 
 
-def excel_file(table: SummaryTable) -> bytes:
+def excel_file(table: _Printed) -> bytes:
     """Return a table as a workbook: numbers are numbers that look as in the table, and names are never formulas."""
     try:
         import openpyxl  # noqa: PLC0415  (an extra)

@@ -14,7 +14,6 @@ import dpinfer._version as version
 from dpinfer.display.report import count
 from dpinfer.release.laws import CHOICES
 from dpinfer.release.release import Release
-from dpinfer.results.testing import TestResults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,12 +74,14 @@ def estimated(given: object, releases: Sequence[AnyRelease], cite: Citations) ->
     return cite.fill(SAID["newton"], **words)
 
 
-def inferred(given: object, cite: Citations) -> str:
+def inferred(given: Any, cite: Citations) -> str:
     """Say where intervals and p-values of results come from."""
-    if isinstance(given, TestResults):
-        if given.distribution is None or not given.distribution.draws:
-            return f"The p-value is {given.null}, privacy noise included."
-        return cite.fill(SAID["redrawn"], draws=count(given.distribution.draws))
+    null = getattr(given, "null", None)  # of a test: how its p-value is made
+    if null is not None:
+        drawn = given.distribution
+        if drawn is None or not drawn.draws:
+            return f"The p-value is {null}, privacy noise included."
+        return cite.fill(SAID["redrawn"], draws=count(drawn.draws))
     inference = getattr(getattr(given, "results", given), "inference", None)
     counts = TEXTS["counts"].get(getattr(inference, "target", ""), TEXTS["counts"]["population"])
     return cite.fill(TEXTS["inferred"].get(str(getattr(inference, "method", None)), ""), counts=counts)

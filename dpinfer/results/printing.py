@@ -275,7 +275,7 @@ class Exported(Shown):
         >>> [line for line in results.cite().splitlines() if line.startswith("@")][:3]
         ['@software{dpinfer,', '@inproceedings{bun2016,', '@inproceedings{canonne2020,']
         """
-        from dpinfer.results.citing import bibtex  # noqa: PLC0415  (it reads a file, and knows tests)
+        from dpinfer.results.citing import bibtex  # noqa: PLC0415  (it reads a file)
 
         return bibtex(self)
 
