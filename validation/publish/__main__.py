@@ -4,47 +4,20 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import statsmodels.api as sm
 
 import dpinfer as dpi
+from validation import publish
 from validation.common.pages import ROOT, SECTIONS, block
-from validation.publish import (
-    choice,
-    claims,
-    comparisons,
-    duration,
-    experiments,
-    ordinary_path,
-    rounds,
-    selection,
-    source_errors,
-    speed,
-    studies,
-    surveys,
-    tests,
-    trusted,
-)
 
 __all__ = ["SECTIONS"]
-PARTS = (
-    choice,
-    claims,
-    comparisons,
-    duration,
-    experiments,
-    ordinary_path,
-    rounds,
-    selection,
-    source_errors,
-    speed,
-    studies,
-    surveys,
-    tests,
-    trusted,
-)
-"""Where sections are registered."""
+for _module in iter_modules(publish.__path__):  # each registers its sections
+    if _module.name != "__main__":
+        import_module(f"validation.publish.{_module.name}")
 
 
 def example() -> str:
