@@ -19,6 +19,7 @@ from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features
 from dpinfer.kernel.rows.products import GramSum
 from dpinfer.kernel.stage import Slot, Stage, Sum
+from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.options import compiled_where, inferred, measured, where_notes
 from dpinfer.procedures.procedure import Estimated, context_of, first_error
 from dpinfer.regression.design import EFFECTS
@@ -29,7 +30,7 @@ from dpinfer.results.base import PrivateResults
 from dpinfer.results.printing import alike_flags
 from dpinfer.schema.axes import LevelsAxis
 from dpinfer.schema.basis import build_basis, represent
-from dpinfer.schema.expressions import compile_expression, quoted
+from dpinfer.schema.expressions import compile_expression, constant_expression, quoted
 from dpinfer.schema.formula import DesignColumn, FormulaDesign, two_sided
 from dpinfer.statistics.arrays import symmetric
 
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from dpinfer.schema.schema import Schema
     from dpinfer.statistics.arrays import Array, Mask
 
-_OF_LEVELS = Fraction(4, 5)
-"""Share of the budget for the sums of the levels: noise of every level adds up, that of the products comes once."""
+_SPREAD = 0.25
+"""Standard deviation of level means, in half ranges of their columns, that the budget is shared for."""
 
 _METHODS = ("auto", "wald", "score")
 _NAMED = 5
@@ -66,14 +67,16 @@ class AbsorbedDesign:
         """Regressors without the intercept, then the response; as the formula has them."""
         compiled = two_sided(self.formula, self.schema)
         assert compiled.response is not None
-        kept = [one for one in compiled.design if one.codings or one.expression.constant is None]
-        if not kept:
+        if compiled.design[0].name != "Intercept":
+            raise FormulaError(self.formula, "leaves out the constant, which absorbed levels do anyway", "drop 0 +")
+        found = (*compiled.design[1:], compiled.response)
+        if len(found) == 1:
             raise FormulaError(self.formula, f"has no regressors beside {self.absorb}", "write at least one")
-        for one in (*kept, compiled.response):
+        for one in found:
             if set(one.columns) <= {self.absorb}:
                 reason = f"is the same for all rows of a level of {self.absorb}, whose effects are absorbed"
                 raise FormulaError(one.name, reason, "leave it out, or leave out absorb=")
-        return (*kept, compiled.response)
+        return found
 
     @cached_property
     def numeric(self) -> tuple[DesignColumn, ...]:
@@ -97,8 +100,9 @@ class AbsorbedDesign:
 
     @cached_property
     def weights(self) -> Array:
-        """Regressors, then response, as combinations of the features (k + 1, d)."""
-        return represent(self.basis, self.numeric)
+        """Regressors, then response, as combinations of the features (k + 1, d); independent of a constant, too."""
+        constant = DesignColumn("Intercept", "1", constant_expression(1.0))
+        return represent(self.basis, (constant, *self.numeric))[1:]
 
     @cached_property
     def sums(self) -> tuple[RowSum, RowSum]:
@@ -108,13 +112,27 @@ class AbsorbedDesign:
             first = self.schema[self.absorb].level_values[0]
             present = f"({name} == {first!r}) | ({name} != {first!r})"
             given = present if given is None else f"({given}) & ({present})"
-        features = Features(self.basis, compiled_where(given, self.schema))
-        return CellSum(features, (LevelsAxis(self.schema, self.absorb),)), GramSum(features)
+        of_all = Features(self.basis, compiled_where(given, self.schema))
+        by_level = of_all if given == self.where else Features(self.basis, compiled_where(self.where, self.schema))
+        return CellSum(by_level, (LevelsAxis(self.schema, self.absorb),)), GramSum(of_all)
 
     @property
     def levels(self) -> tuple[str, ...]:
         """What each level is called."""
         return tuple(f"{self.absorb} = {text}" for text in self.schema[self.absorb].level_texts)
+
+
+def share_of_levels(levels: int, width: int, *, laplace: bool) -> Fraction:
+    """Return the share of the budget for the sums by level of ``width`` features: for how many levels it has to do.
+
+    Noise of variance v in each sum by level, and u in each product, brings a slope a variance in proportion to
+    ``2 L t^2 v + u``, t the spread of level means, u halved off the diagonal under Gaussian noise. With bounds d on the
+    squared norm of the features v and u are d and d^2 over the shares of rho; with Laplace noise of L1 bounds d and
+    d (d + 1) / 2 they are d^2 and d^2 (d + 1)^2 / 4 over squared shares of epsilon. What is returned is the minimum.
+    """
+    ratio = 2 * levels * _SPREAD**2 * (4 / (width + 1) ** 2 if laplace else 2 / width)
+    part = ratio ** (1 / 3 if laplace else 1 / 2)
+    return Fraction(round(100 * part / (1 + part)), 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +316,11 @@ class AbsorbedOLS(Estimated):
         """Return the question in one line."""
         return f"{self.formula}, effects of {self.absorb} absorbed"
 
-    def slots(self, context: Context) -> tuple[Slot, ...]:  # noqa: ARG002
-        """Share the price between sums by level and cross-products."""
-        return Slot(_OF_LEVELS), Slot(1 - _OF_LEVELS)
+    def slots(self, context: Context) -> tuple[Slot, ...]:
+        """Share the price between sums by level and cross-products, so that slopes have the least noise."""
+        design = self.design(context.schema)
+        share = share_of_levels(len(design.levels), design.basis.width, laplace=isinstance(context.privacy, PureDP))
+        return Slot(share), Slot(1 - share)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for the sums by level, then for the cross-products."""

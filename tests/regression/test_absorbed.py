@@ -8,7 +8,14 @@ import pytest
 import statsmodels.formula.api as smf
 
 import dpinfer as dpi
-from dpinfer.errors import FormulaError, NotProvedError, OptionError, SchemaError, UnknownColumnError
+from dpinfer.errors import (
+    CollinearDesignError,
+    FormulaError,
+    NotProvedError,
+    OptionError,
+    SchemaError,
+    UnknownColumnError,
+)
 
 FREE = dpi.ZCDP(1e11)
 LEVELS = [f"i{place}" for place in range(40)]
@@ -150,6 +157,10 @@ def test_what_is_not_served_is_refused_by_name():
     for formula in ("y ~ x + C(industry)", "y ~ x + I(industry == 'i3')"):
         with pytest.raises(FormulaError, match="effects are absorbed"):
             dpi.ols(formula, data, absorb="industry")
+    with pytest.raises(FormulaError, match="drop 0"):
+        dpi.ols("y ~ 0 + x + C(race)", data, absorb="industry")
+    with pytest.raises(CollinearDesignError, match="linear combination"):
+        dpi.ols("y ~ x + I(x + 1)", data, absorb="industry")
     with pytest.raises(FormulaError, match="no regressors"):
         dpi.ols("y ~ 1", data, absorb="industry")
     for options in ({"row_norm": 1.2}, {"weights": "x"}, {"cov_type": "HC1"}, {"method": "newton"}, {"groups": "race"}):
