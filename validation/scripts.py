@@ -48,7 +48,7 @@ _COUNTS = {
     "neighbours": (15, 150, 0), "naive_average": (1000, 20_000, 5000), "quality_noise": (200, 2000, 0),
     "logit_coverage": (10, 1000, 250), "count_coverage": (20, 1000, 250), "newton_ols": (20, 1000, 250),
     "newton_weak": (20, 1000, 250), "panels": (10, 1000, 250), "clusters": (10, 1000, 250), "narrow": (20, 1000, 0),
-    "absorbed": (10, 250, 250), "absorbed_cost": (1, 1, 0),
+    "absorbed": (10, 250, 250), "absorbed_cost": (1, 250, 0),
     "newton_people": (20, 1000, 250), "robust_coverage": (20, 1000, 250),
     "aggregate_coverage": (20, 5000, 250), "aggregate_forecast": (10, 1000, 0), "aggregate_bias": (60, 400, 400),
     "aggregate_efficiency": (20, 200, 0), "bootstrap_cost": (20_000, 300_000, 0),

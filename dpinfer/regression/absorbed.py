@@ -199,7 +199,7 @@ def eliminate(
     -----
     With means m of all rows, counts n_g and sums s_g, let r_g = s_g - n_g m. The cross-products of columns less their
     level means are those less the overall means, minus the sum of r_g r_g' / n_g: the Schur complement of the levels
-    (Abowd, Kramarz & Margolis 1999). Each is a combination of the features, weighted by released means, so that the
+    (Frisch & Waugh 1933). Each is a combination of the features, weighted by released means, so that the
     noise of the score is that of `noise_action`.
 
     Products of noise do not average out over many levels: noise of variance v in n_g and s_g moves r_g r_g' / n_g by
