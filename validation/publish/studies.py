@@ -413,8 +413,8 @@ def absorbed() -> str:
         "privacy is the dummies' fit with nonrobust errors; levels named is the share of fits that name a level with "
         "few rows.",
         table(found, columns),
-        "Beside the dummies' fit from cross-products (simulated levels, n = 50,000, `ZCDP(0.5)`; the slope of x; "
-        f"{ranged(cost['replicates'], ',')} replicates):",
+        "Beside the dummies' fit from cross-products (simulated levels, n = 50,000, `ZCDP(0.5)`; the slope of x; one "
+        "release a line, `python -m validation --full --only absorbed_cost`; inf is an unbounded interval):",
         table(cost, beside),
         picture("Coverage and width of slopes beside absorbed levels, by the number of rows", "absorbed"),
     )
