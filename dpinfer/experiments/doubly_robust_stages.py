@@ -67,7 +67,11 @@ _LEAST_SHARE = 0.002
 _NODES = 2**14
 _LOGIT_END = 30.0
 _EDGE = 1.5
+"""Eigenvalues of the covariates' variance are raised to so many times what noise may make of them."""
+
 _SIZES, _FAR = 6.0, 4.0
+"""Sizes of derivatives at which rows are clipped, and standard deviations within which regressions are taken to lie."""
+
 _CLEAR = 2.0
 """Standard deviations of noise at which eigenvalues of covariates' products are halved: slopes need not be short."""
 
