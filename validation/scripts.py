@@ -30,7 +30,7 @@ _ORDER = {
     "chisquare_pvalues chisquare_power loglinear_coverage loglinear_size simultaneous_coverage",
     "duration": "survival_coverage survival_tests survival_fine",
     "survey": "survey_coverage",
-    "experiments": "experiment_coverage",
+    "experiments": "experiment_coverage observational_coverage",
     "choice": "choice_coverage choice_blocks",
     "people": "people_coverage",
     "selection": "selection_laws threshold_error quantile_split good_instances quantile_error quantile_coverage "
@@ -64,7 +64,7 @@ _COUNTS = {
     "people_coverage": (20, 5000, 250), "survival_coverage": (20, 2000, 250),
     "survival_fine": (20, 1000, 250),
     "survey_coverage": (20, 5000, 250),
-    "experiment_coverage": (20, 5000, 250),
+    "experiment_coverage": (20, 5000, 250), "observational_coverage": (5, 250, 250),
     "choice_coverage": (20, 1000, 250), "choice_blocks": (2, 12, 0),
     "ratios": (1, 15, 0), "growth": (1, 5, 0), "engines_speed": (1, 5, 0),
     **dict.fromkeys(("engines_memory", "engines_scale"), (1, 3, 0)),

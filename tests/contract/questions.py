@@ -89,6 +89,9 @@ EXPERIMENTS = [
     Ask("experiment in strata", "experiment",
         {"outcome": "income", "treatment": "kids >= 2", "strata": "married", "where": "smokes == False"},
         tuple(PRICES), "replace_one", False, ()),
+    Ask("experiment doubly robust", "experiment",
+        {"outcome": "income", "treatment": "smokes", "covariates": ["age", "race"], "method": "aipw"},
+        tuple(PRICES), "add_remove", False, ()),
 ]  # fmt: skip
 """Effects of treatments, whose releases are no goldens: they are those of means."""
 
