@@ -327,6 +327,7 @@ def sample_aggregate(
         is also done where the price does not suffice for more.
     bias_correction : {"half_blocks", "none"}
         Take off the bias of order 1/m of a block of m rows: 2 t - (t_A + t_B)/2, with t_A and t_B from its halves.
+        Logits without options are then fitted by Firth's (1993) penalised likelihood.
     names : sequence of str, optional
         What the parameters are called; by default as statsmodels calls them, or by the keys of ``bounds``.
     model_options, fit_options : mapping, optional
