@@ -50,7 +50,7 @@ METHODS = ("auto", "wald", "score")
 _LEAST_DF, _MOST_STEADY = 3.0, 1e8
 """Degrees of freedom are no fewer; a variance is no more than so many times its error, where squares overflow."""
 
-_DOMINATED = 10.0
+_DOMINATED = 100.0
 """Standard errors by which directions that are noise may move a contrast that scores serve."""
 
 _OVERFLOWN = 1e300
