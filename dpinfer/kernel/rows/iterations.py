@@ -645,7 +645,12 @@ class RoundSum(_FrameSum):
         """Refuse a frame or terms that are none, and more sums than can be held."""
         self._check_listed("terms", Term, _MOST_TERMS, f"1 to {_MOST_TERMS} terms")
         if self._whole_units and self.schema.rows_per_unit * self.frame.size > _LONGEST:
-            raise NotProvedError(f"cut= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
+            size, rows = self.frame.size, _LONGEST // self.frame.size
+            raise NotProvedError(
+                f"the privacy proof for people covers at most {_LONGEST:,} rows times coefficients, and here a person "
+                f"may have {self.schema.rows_per_unit:,} rows, with {size:,} coefficients: keep at most {rows:,} rows "
+                "of a person (max_rows), or fit fewer terms or outcomes"
+            )
 
     # Bounds
 
