@@ -148,8 +148,8 @@ class Fit:
         Whether noise is Laplace's: equal in all entries, and lengths are sums of absolute values.
     intercept : tuple of float
         Variance and bias of the first coordinate beside these.
-    scale : float
-        Relative standard deviation of the noise of a factor of the Hessian.
+    raised : float
+        Part by which the Hessians were raised for what they may lack, and may still be too large.
     groups : int
         Number of groups whose scores M is made of; 0 if it is made of those of units.
     """
@@ -168,7 +168,7 @@ class Fit:
     excess: float
     flat: bool
     intercept: tuple[float, float] = (0.0, 0.0)
-    scale: float = 0.0
+    raised: float = 0.0
     groups: int = 0
 
     @property
@@ -179,8 +179,6 @@ class Fit:
     def noise(self, step: Array) -> Array:
         """Covariance (k, k) of the noise of the score at a step d from the point, in coordinates z."""
         found = self.score_noise**2 * np.eye(len(step))
-        along = self.hessian @ step
-        found += self.scale**2 * np.outer(along, along)
         lacks = self._lacks(step)
         for (mapped, noise, _), lack in zip(self.hessians, lacks, strict=True):
             moved = mapped.T @ step
@@ -202,8 +200,8 @@ class Fit:
         return np.asarray(np.linalg.solve(self.whiten, self.params - self.point))
 
     def loadings(self, contrasts: Array) -> Array:
-        """Return J^-1 W'c for contrasts c of the coordinates u, as (n, k)."""
-        return np.asarray(contrasts @ self.whiten @ self.inverse)
+        """Return J^-1 W'c for contrasts c of the coordinates u, as (n, k); J as small as it may be."""
+        return np.asarray(contrasts @ self.whiten @ self.inverse) * (1 + self.raised)
 
     def cov_sampling(self, contrasts: Array) -> Array:
         """Covariance (n, n) of contrasts (n, k) of the estimate from sampling."""
@@ -265,7 +263,6 @@ class Fit:
             left = self.score - self.hessian @ step
             solved = np.linalg.solve(self.noise(step) + self.meat, left)
             slope = -2 * self.hessian.T @ solved
-            slope -= 2 * self.scale**2 * float(solved @ self.hessian @ step) * self.hessian.T @ solved
             lacks = self._lacks(step)
             squares = [float(((mapped.T @ solved) ** 2).sum()) for mapped, _, _ in self.hessians]
             both = sum(lack * square for lack, square in zip(lacks, squares, strict=True))
@@ -365,8 +362,7 @@ def solved(
     longest: float,
     flat: bool,
     bend: float = 0.0,
-    uneven: float = 0.0,
-    scale: float = 0.0,
+    raised: float = 0.0,
     robust: bool = True,
     groups: int = 0,
     curved: bool = False,
@@ -397,10 +393,8 @@ def solved(
     bend : float
         By which part a Hessian may change where the linear predictor moves by a standard deviation of 1: the step is
         straight, and what it leaves is a bias.
-    uneven : float
-        By which part the weights of a Hessian vary around their mean, where it is a Gram matrix times that.
-    scale : float
-        Relative standard deviation of the noise of that mean.
+    raised : float
+        Part by which the Hessians were raised for what they may lack.
     groups : int
         Of whose scores the products are, if they are not those of units.
     curved : bool
@@ -417,7 +411,7 @@ def solved(
     step = inverse @ last.score
     moved = max(length(whiten @ step), 1e-300)
     taken = min(1.0, longest / moved)
-    left = (0.5 * bend * min(moved, longest) + uneven) * taken + 1 - taken  # of a step cut short the rest is a bias
+    left = 0.5 * bend * min(moved, longest) * taken + 1 - taken  # of a step cut short the rest is a bias
     missed = left * _norm(vectors @ ((vectors.T @ step) * kept), flat=flat)
     step = step * taken
     if curved and taken == 1:
@@ -454,7 +448,7 @@ def solved(
         ),
         excess,
         flat,
-        scale=scale,
+        raised=raised,
         groups=groups,
     )
 

@@ -62,7 +62,8 @@ _SHARES = {
         "second": Fraction(55, 100),
     },
 }
-"""Shares of the price. Under Laplace noise a first iteration would cost more than its point is worth."""
+"""Shares of the price. Under Laplace noise a first iteration costs more than its point is worth where the Hessian is
+the same everywhere."""
 
 _ONCE = {
     "centres": Fraction(13, 100),
@@ -84,19 +85,20 @@ _CURVED = {
         "first": Fraction(20, 100),
     },
 }
-"""Shares where the slope of the mean has no bound: one more iteration leads to the point of the last."""
+"""Shares where the slope of the mean has no bound, and under Laplace noise wherever it is not constant: one more
+iteration leads to the point of the last."""
 
 _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.40, "gram": 0.55, "rows": 0.05}}
 _START_ONCE = {"score": 0.20, "gram": 0.77, "rows": 0.03}
 _FIRST = {"score": 0.60, "hessian": 0.40}
 _LAST_ONCE = {"score": 0.8, "meat": 0.2}
-_LACKS = (0.25, 0.95, 0.25)
+_LACKS = (0.25, 0.95)
 """Under Laplace noise no count tells what a Hessian lacks of the rows that it shortens. They are taken to add to it,
 in any direction, twice this part at most where sums of absolute values are cut at .95 of the number of coordinates,
-and e times less for each .25 more."""
+and less beyond as if lengths had the tail of a t distribution with three degrees of freedom."""
 
-_LENGTHS_TRIED = (0.75, 2.0)
-"""Cuts of these sums over the number of coordinates, the least and the largest."""
+_LENGTHS_TRIED = (0.75, 8.0, 40)
+"""Cuts of these sums over the number of coordinates: the least, the largest, and how many."""
 
 _OF_SLOPES = 0.03
 """Price of the sum of the weights of a Hessian, of a binary response, out of that of the score."""
@@ -325,7 +327,7 @@ class Plan:
     @property
     def once(self) -> bool:
         """Whether the Gram matrix of the start is the only Hessian: under Laplace noise two are half as precise."""
-        return self.norm == "l1" and self.model.kind in ("linear", "binary")
+        return self.norm == "l1" and self.model.kind == "linear"
 
     @property
     def groups(self) -> int:
@@ -351,7 +353,7 @@ class Plan:
         found = dict(_SHARES[self.norm])
         if self.once:
             found |= _ONCE
-        if self.model.kind == "log":
+        if self.model.kind == "log" or (self.norm == "l1" and self.model.kind == "binary"):
             found |= _CURVED[self.norm]
         if self.norm == "l1" and self.model.bounded:
             found["counts"] = Fraction(5, 100)
@@ -586,7 +588,8 @@ class Plan:
         centres, spreads = self._scales(before)
         scaled = self.columns.scaled(self.columns.ranges(centres, spreads) if "centres" in before else {})
         width = len(self.columns.names)
-        radius = _START_LENGTH * float(np.sqrt(width)) if self.norm == "l2" else self._shortened(before)
+        longest = self.columns.longest(scaled.transform, self.norm) / float(np.sqrt(self._ratio))
+        radius = _START_LENGTH * float(np.sqrt(width)) if self.norm == "l2" else self._shortened(before, longest)
         shift, unit = self._response_scale(centres, spreads)
         settings = {
             "transform": scaled.transform.tolist(),
@@ -598,26 +601,27 @@ class Plan:
         frame = self._framed(scaled.transform / radius, np.zeros(width), (shift, unit), Tables(), offset=False)
         return _summed(RoundSum(frame, self._start_terms()), self, settings)
 
-    def _shortened(self, before: Mapping[str, StageRelease]) -> float:
+    def _shortened(self, before: Mapping[str, StageRelease], longest: float) -> float:
         """Return the sum of absolute values to which the start shortens rows under Laplace noise.
 
-        What the Gram matrix lacks, and its noise, multiply the distance of the start's point from the estimate.
+        What the Gram matrix lacks, and its noise, multiply the distance of the start's point from the estimate; and the
+        interval is longer by what the matrix may lack. No row is longer than ``longest``.
         """
         width = self.width
-        lengths = np.linspace(*_LENGTHS_TRIED, 22)
+        lengths = np.geomspace(*_LENGTHS_TRIED) * width
         if self.public_size is not None:
             size = float(self.public_size)
         elif "centres" in before:
             size = float(before["centres"].array.sum()) / len(self.columns.measured)
         else:
-            return float(lengths[0] * width)
+            return float(lengths[0])
         size = max(size, 2.0 * width)
-        prices, sums, people = self._begin_prices, lengths * width, self.context.schema.rows_per_unit
-        blur = people * sums**2 * self._ratio * self._noise("start", prices, "gram") * np.sqrt(2.0 * width)
-        apart = people * sums * self._clipped * self._noise("start", prices, "score") / size
-        moved = np.hypot(apart, _AWAY[self.model.kind]) * np.hypot(_lacks(lengths) * size, blur)
-        half = np.hypot(np.sqrt(size), moved) / np.maximum(1 - LOST * blur / size, 0.05)
-        return float(lengths[int(np.argmin(half))] * width)
+        prices, people, lacks = self._begin_prices, self.context.schema.rows_per_unit, _lacks(lengths, longest, width)
+        blur = people * lengths**2 * self._ratio * self._noise("start", prices, "gram") * np.sqrt(2.0 * width)
+        apart = people * lengths * self._clipped * self._noise("start", prices, "score") / size
+        moved = np.hypot(apart, _AWAY[self.model.kind]) * np.hypot(lacks * size, blur)
+        half = np.hypot(np.sqrt(size), moved) * (1 + lacks) / np.maximum(1 - LOST * blur / size, 0.05)
+        return float(lengths[int(np.argmin(half))])
 
     @property
     def _clipped(self) -> float:
@@ -818,11 +822,11 @@ class Plan:
                 "lost": clip.lost * scaled**2,
                 "spread": float(np.clip(clip.second / (width * start.size), 1e-9, 1e9)),
             }
-        if self.once:
-            radius, missed = float(settings["clip"]), _lacks(start.gram[2] / width) * start.size
-        elif self.norm == "l1":
-            radius = start.gram[2]
-            missed = _lacks(radius / width) * start.size * settings.get("inside", 1.0)
+        if self.norm == "l1":
+            radius = float(settings["clip"]) if self.once else start.gram[2]
+            lacks = self._lacking(counted, start, np.eye(width) if self.once else whiten)
+            missed = lacks * start.size * settings.get("inside", 1.0)
+            settings["lacks"] = lacks
         else:
             sizes = self.sizes(counted, start, whiten)
             reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
@@ -848,6 +852,11 @@ class Plan:
         people = self.context.schema.rows_per_unit
         noise = people * self._noise(kind, prices, "hessian")
         return sizes.radius(noise, width, start.size * inside, distance, other)
+
+    def _lacking(self, counted: StageRelease, start: Start, whiten: Array) -> float:
+        """Return the part by which a Hessian in coordinates W'u is raised under Laplace noise: see `_lacks`."""
+        longest = float(np.sqrt(self._largest_size(counted, start, whiten)))
+        return float(_lacks(start.gram[2], longest, len(whiten)))
 
     def drift(self, before: Mapping[str, StageRelease], start: Start) -> float:
         """Noise of a coordinate of the point of the last iteration, or of the next one if it is not released."""
@@ -938,26 +947,17 @@ class Plan:
         value, noise = self._sums(stage, "second")["slopes"]
         return float(value[0]) * self.steepest, noise * self.steepest
 
-    def mean_weight(self, start: Start, last: StageRelease) -> tuple[float, float]:
-        """Return the mean weight of a Hessian at the last point, and the relative deviation of its noise."""
-        found = self.slopes(last)
-        if found is None:
-            return 1.0, 0.0
-        weight = float(np.clip(found[0] / start.size, 1e-3 * self.steepest, self.steepest))
-        return weight, found[1] / (start.size * weight)
-
     def iterations(self, stages: Mapping[str, StageRelease]) -> list[Iteration]:
         """Read all iterations; where the Hessian is the Gram matrix of the start, that is one, too."""
         found = [self.iteration(stages[kind], kind) for kind in ("first", "again", "second") if kind in stages]
         if not self.once:
             return found
-        start, last = self.begun(stages["start"]), stages["second"]
-        gram, noise, radius = start.gram
-        weight = self.mean_weight(start, last)[0] * (1 + _lacks(radius / len(gram)))
-        unit, none = np.eye(len(gram)), np.zeros(len(gram))
-        known = Iteration(start.point, unit, none, weight * gram, 0.0, weight * noise, 0.0)
-        even, missed = _whitening(start.second), weight * float(last.settings["missed"])
-        return [known, Iteration(start.point, even, none, 0.0 * gram, 0.0, 0.0, missed), *found]
+        start, settings = self.begun(stages["start"]), stages["second"].settings
+        unit, none, raised = np.eye(self.width), np.zeros(self.width), 1 + float(settings["lacks"])
+        gram, noise, _ = start.gram
+        known = Iteration(start.point, unit, none, raised * gram, 0.0, raised * noise, 0.0)
+        even = Iteration(start.point, _whitening(start.second), none, 0.0 * gram, 0.0, 0.0, float(settings["missed"]))
+        return [known, even, *found]
 
     def _widest(self, settings: Mapping[str, Any]) -> float:
         """Residual beyond which squares are cut, where errors are taken as equally spread."""
@@ -975,10 +975,8 @@ class Plan:
         scored = (terms["score"][0] * radius * curves.size, terms["score"][1] * radius * curves.size)
         if self.once:
             return Iteration(point, whiten, scored[0], np.zeros((len(point), len(point))), scored[1], 0.0, 0.0)
-        unit = radius**2 * curves.factor
-        flat = 1.0
-        if self.norm == "l1":
-            unit, flat = unit * (1 + _lacks(radius / len(point))), np.sqrt(2.0)
+        unit = radius**2 * curves.factor * (1 + float(settings.get("lacks", 0.0)))
+        flat = np.sqrt(2.0) if self.norm == "l1" else 1.0
         hessian = back @ terms["hessian"][0] @ back.T * unit
         noise = float(terms["hessian"][1]) * unit * flat
         return Iteration(point, whiten, scored[0], hessian, scored[1], noise, float(settings["missed"]))
@@ -1028,13 +1026,14 @@ def _between(scores: Array, noise: float, *, flat: bool) -> tuple[Array, float]:
     return found, small * float(np.sqrt((5 if flat else 2) * groups * noise**4 + 4 * largest * noise**2))
 
 
-def _lacks(length: Any) -> Any:
+def _lacks(lengths: Any, longest: float, width: int) -> Any:
     """Return the part by which a Hessian is raised under Laplace noise, and by which it may still be off.
 
-    Long rows add a positive matrix: from nothing to twice this part of it, of which the middle is taken.
+    Long rows add a positive matrix: from nothing to twice this part of it, of which the middle is taken. It falls as
+    the second moment beyond a length of a tail of index 3 does, and is nothing where no row is so long.
     """
-    most, least, fall = _LACKS
-    return most * np.exp((least - length) / fall)
+    most, least = _LACKS
+    return np.where(np.asarray(lengths) < longest, most * least * width / np.asarray(lengths), 0.0)
 
 
 def _over(table: Interpolant | None, largest: float) -> Interpolant:

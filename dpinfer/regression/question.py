@@ -332,8 +332,7 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         longest=_FAR_STEP[plan.model.kind],
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0) / (float(settings["cut"]) if plan.model.kind == "quantile" else 1.0),
-        uneven=_uneven(plan, start) if plan.once else 0.0,
-        scale=plan.mean_weight(start, last)[1] if plan.once else 0.0,
+        raised=float(settings.get("lacks", 0.0)),
         robust=plan.robust,
         groups=plan.groups,
         curved=plan.model.kind in ("binary", "choice", "log") and not plan.once and len(iterations) > 1,
@@ -383,21 +382,6 @@ def estimated_from(
         slopes=_slopes(plan, start) if intercept else 0.0,
         steepness=plan.slopes(last),
     )
-
-
-def _uneven(plan: Plan, start: Start) -> float:
-    """Return the coefficient of variation of the weights of a Hessian, for a normal linear predictor."""
-    model = plan.model
-    if model.response is None:
-        return 0.0
-    centre = float(start.point @ start.second[0])
-    variance = max(float(start.point @ start.second @ start.point) - centre**2, 0.0)
-    largest = plan.steepest
-    bounded = replace(model.response, weight=lambda one: np.minimum(model.weight(one), largest) / largest)
-    squared = replace(model.response, weight=lambda one: (np.minimum(model.weight(one), largest) / largest) ** 2)
-    once = max(float(bounded.average_weight(centre, variance)), 1e-6)
-    twice = float(squared.average_weight(centre, variance))
-    return float(np.sqrt(max(twice / once**2 - 1.0, 0.0)))
 
 
 def _slopes(plan: Plan, start: Start) -> float:

@@ -118,7 +118,7 @@ def test_under_pure_prices_rows_are_shortened_less_the_more_rows_there_are():
         return next(stage.settings["radius"] for stage in stages if "shift" in stage.settings)
 
     many = pd.concat([FAIR] * 20, ignore_index=True)
-    assert 4 * 0.75 <= radius(FAIR[:600]) < radius(many) <= 4 * 2.0
+    assert 4 * 0.75 <= radius(FAIR[:600]) < radius(many) <= 4 * 8.0
 
 
 def test_a_hessian_of_shortened_rows_is_raised_to_that_of_all_rows(monkeypatch):
