@@ -11,11 +11,14 @@ _ACCENTED = re.compile(
     r"<munderover>\s*(<mi[^>]*>[^<]*</mi>)\s*(<(\w+)[^>]*>.*?</\3>)\s*(<mo[^>]*>[^<]</mo>)\s*</munderover>", re.DOTALL
 )
 
+_APPLIED = re.compile(r"<mo>&ApplyFunction;</mo>(?!\s*<mo[^>]*>[(\[])")
+
 
 def _drawn(formula: str, *, block: bool = False) -> str:
-    """Return MathML with the index of an accented letter beside it: docutils puts it below."""
+    """Return MathML with indices beside accented letters, where docutils has them below, and a space after a log."""
     beside = r'<msub><mover accent="true">\1\4</mover>\2</msub>'
-    return _ACCENTED.sub(beside, tex2mathml(formula, as_block=block))
+    drawn = _ACCENTED.sub(beside, tex2mathml(formula, as_block=block))
+    return _APPLIED.sub('<mspace width="0.1667em"></mspace>', drawn)
 
 
 def _inline(writer: Any, node: nodes.math) -> None:

@@ -1,4 +1,4 @@
-// What the theme leaves out for people who read with a keyboard or a screen reader.
+// What the theme leaves out for people who read with a keyboard, a screen reader or a telephone.
 "use strict";
 
 // Toggles of the side bar are named by the page whose children they show.
@@ -10,6 +10,12 @@ for (const toggle of document.querySelectorAll(".bd-links summary")) {
 // A folded cell is named by the words that it shows, and references are no list of list items.
 for (const toggle of document.querySelectorAll("details.hide summary")) toggle.removeAttribute("aria-label");
 for (const list of document.querySelectorAll(".citation-list[role]")) list.removeAttribute("role");
+
+// Names in tables may break after a dot, an underscore, a bracket or a sign, where a telephone leaves no room.
+for (const words of document.querySelectorAll(".bd-article td code .pre")) {
+  const pieces = words.textContent.split(/(?<=[._(=+~,/-])(?=\w)/);
+  words.replaceChildren(...pieces.flatMap((piece, place) => (place ? [document.createElement("wbr"), piece] : [piece])));
+}
 
 // A box that scrolls can be reached by the tabulator.
 function reach() {
