@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a type checker reads the names here; Python imports each fr
     from dpinfer.duration.question import survival
     from dpinfer.entry.codebooks import read_codebook, write_codebook
     from dpinfer.entry.question import bounds, quality
-    from dpinfer.experiments.question import experiment
+    from dpinfer.experiments.experiment import experiment
     from dpinfer.families.distributions import Binomial, Family
     from dpinfer.families.question import expfam
     from dpinfer.kernel.data import PrivateData, PublicData
@@ -155,7 +155,7 @@ _HOMES = {
     "duration.question": "survival",
     "entry.codebooks": "read_codebook write_codebook",
     "entry.question": "bounds quality",
-    "experiments.question": "experiment",
+    "experiments.experiment": "experiment",
     "families.distributions": "Binomial Family",
     "families.question": "expfam",
     "kernel.data": "PrivateData PublicData",

@@ -17,8 +17,8 @@ class Script(NamedTuple):
 _ORDER = {
     "common": "rule_errors",
     "regression": "ols_coverage robust_coverage row_norm rare_levels logit_coverage newton_people count_coverage "
-    "newton_ols newton_weak panels clusters newton_peers newton_randhie real_data narrow strangest neighbours "
-    "naive_regression iv_coverage",
+    "newton_ols newton_weak panels absorbed clusters newton_peers newton_randhie real_data narrow strangest neighbours "
+    "naive_regression iv_coverage absorbed_cost",
     "entry": "newcomer quality_noise bounds_coverage",
     "families": "expfam_coverage expfam_published efficiency",
     "descriptions": "declarations naive_average descriptions_coverage second_moments proportion_exact laplace_average "
@@ -30,7 +30,7 @@ _ORDER = {
     "chisquare_pvalues chisquare_power loglinear_coverage loglinear_size simultaneous_coverage",
     "duration": "survival_coverage survival_tests survival_fine",
     "survey": "survey_coverage",
-    "experiments": "experiment_coverage",
+    "experiments": "experiment_coverage observational_coverage",
     "choice": "choice_coverage choice_blocks",
     "people": "people_coverage",
     "selection": "selection_laws threshold_error quantile_split good_instances quantile_error quantile_coverage "
@@ -48,6 +48,7 @@ _COUNTS = {
     "neighbours": (15, 150, 0), "naive_average": (1000, 20_000, 5000), "quality_noise": (200, 2000, 0),
     "logit_coverage": (10, 1000, 250), "count_coverage": (20, 1000, 250), "newton_ols": (20, 1000, 250),
     "newton_weak": (20, 1000, 250), "panels": (10, 1000, 250), "clusters": (10, 1000, 250), "narrow": (20, 1000, 0),
+    "absorbed": (10, 250, 250), "absorbed_cost": (1, 250, 0),
     "newton_people": (20, 1000, 250), "robust_coverage": (20, 1000, 250),
     "aggregate_coverage": (20, 5000, 250), "aggregate_forecast": (10, 1000, 0), "aggregate_bias": (60, 400, 400),
     "aggregate_efficiency": (20, 200, 0), "bootstrap_cost": (20_000, 300_000, 0),
@@ -63,7 +64,7 @@ _COUNTS = {
     "people_coverage": (20, 5000, 250), "survival_coverage": (20, 2000, 250),
     "survival_fine": (20, 1000, 250),
     "survey_coverage": (20, 5000, 250),
-    "experiment_coverage": (20, 5000, 250),
+    "experiment_coverage": (20, 5000, 250), "observational_coverage": (5, 250, 250),
     "choice_coverage": (20, 1000, 250), "choice_blocks": (2, 12, 0),
     "ratios": (1, 15, 0), "growth": (1, 5, 0), "engines_speed": (1, 5, 0),
     **dict.fromkeys(("engines_memory", "engines_scale"), (1, 3, 0)),

@@ -80,8 +80,8 @@ def lin_slopes(sums: MomentSums, shares: Array) -> tuple[Array, Array, Array]:
     strata, own = central.shape[1] // 2, float(noise[table[0, 1:], table[0, 1:]].max())
     arms = central.reshape(len(central), 2, strata, *central.shape[2:]).sum(axis=2)
     products, cross = arms[..., 1:, 1:], arms[..., 0, 1:]
-    inverse, part = _shrunk(products, strata * own)
-    common, known = _shrunk(products.sum(axis=1), 2 * strata * own)
+    inverse, part = shrunk_inverses(products, strata * own)
+    common, known = shrunk_inverses(products.sum(axis=1), 2 * strata * own)
     pooled = np.einsum("rij,rj->ri", common, cross.sum(axis=1))
     weighted = shares[:, ::-1, None, None] * inverse
     slopes = pooled + np.einsum("raij,raj->ri", weighted, cross - np.einsum("raij,rj->rai", products, pooled))
@@ -91,15 +91,15 @@ def lin_slopes(sums: MomentSums, shares: Array) -> tuple[Array, Array, Array]:
     return slopes, taken, np.maximum(part.min(axis=(1, 2)), known.min(axis=1))
 
 
-def _shrunk(matrices: Array, variance: float) -> tuple[Array, Array]:
+def shrunk_inverses(matrices: Array, variance: float, clear_from: float = _CLEAR) -> tuple[Array, Array]:
     """Return shrunk inverses of noisy matrices (..., k, k), and the parts (..., k) that are left of their eigenvalues'.
 
-    The inverse of an eigenvalue l is multiplied by ``l^2 / (l^2 + r^2)``, r being `_CLEAR` standard deviations of the
-    noise; where the matrix is singular it is zero.
+    The inverse of an eigenvalue l is multiplied by ``l^2 / (l^2 + r^2)``, r being ``clear_from`` standard deviations of
+    the noise; where the matrix is singular it is zero.
     """
     length, axes = np.linalg.eigh(matrices)
     clear = length > _COLLINEAR * np.abs(length).max(axis=-1, keepdims=True)
-    part = np.where(clear, length**2 / np.where(clear, length**2 + _CLEAR**2 * variance, 1.0), float(variance == 0))
+    part = np.where(clear, length**2 / np.where(clear, length**2 + clear_from**2 * variance, 1.0), float(variance == 0))
     inverse = np.where(clear, part / np.where(clear, length, 1.0), 0.0)
     return (axes * inverse[..., None, :]) @ np.swapaxes(axes, -1, -2), part
 

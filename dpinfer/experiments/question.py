@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from dpinfer.checks import is_list, is_text, one_of, require
-from dpinfer.errors import NotProvedError, OptionError
+from dpinfer.checks import one_of, require
+from dpinfer.errors import OptionError
 from dpinfer.experiments.inference import EffectInference, effects, spread_of
 from dpinfer.experiments.results import ExperimentResults
 from dpinfer.kernel.rows.cells import named_cells
 from dpinfer.procedures import options
 from dpinfer.procedures.cell_sums import SumPlan, SumsQuestion, check_summed, infer_sums
-from dpinfer.procedures.keywords import suggests
 from dpinfer.procedures.procedure import context_of
 from dpinfer.results.printing import refuse_dependent_rows
 from dpinfer.schema.columns import Category
@@ -24,7 +23,6 @@ from dpinfer.statistics.inference import BatchEstimates, Released
 
 if TYPE_CHECKING:
     from dpinfer.kernel.measurement import Measurement
-    from dpinfer.kernel.stage import Data
     from dpinfer.privacy.units import Neighbors
     from dpinfer.procedures.options import Contrasts
     from dpinfer.release import Release
@@ -32,13 +30,7 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
 
-_TREATMENT = "exactly two levels, control first: a Boolean, a Category of two, or a condition such as \"arm == 'new'\""
-
-_AIPW = (
-    'method="aipw" is refused: how far noise in two fitted nuisances moves the estimate is not proved here. In an '
-    'experiment method="adjusted" needs no model to be right; where treatment depends on few known groups, strata= '
-    "compares within them"
-)
+TREATMENT = "exactly two levels, control first: a Boolean, a Category of two, or a condition such as \"arm == 'new'\""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +108,7 @@ class Experiment(SumsQuestion):
         super().check(schema, neighbors)
         labels = self.plan(schema).cells[0].labels
         shown = f"{len(labels)} in {self.treatment!r}: {', '.join(map(str, labels[:10]))}"
-        require(len(labels) == 2, "treatment", shown, _TREATMENT)
+        require(len(labels) == 2, "treatment", shown, TREATMENT)
 
     def describe(self, measured: Measurement) -> str:
         """Describe the sums, and the standard error that noise alone would give a difference of means."""
@@ -176,94 +168,3 @@ class Experiment(SumsQuestion):
         plan = self.plan(released.schema)
         sums = plan.moment_sums(released.values, released.law, released.steps)
         return effects(sums, float(plan.scaled[1][0]), adjust=self.adjusts, **known)
-
-
-@suggests
-def experiment(
-    outcome: str,
-    treatment: str,
-    data: Data | Release | None = None,
-    *,
-    covariates: Columns = (),
-    strata: Columns = (),
-    where: str | None = None,
-    method: str = "auto",
-) -> Experiment:
-    """Estimate the average effect of a treatment in an experiment.
-
-    Parameters
-    ----------
-    outcome : str
-        A numeric column, a Boolean, or an expression such as ``"log(1 + income)"``. Values are clamped to their
-        declared bounds, and the effect is that on clamped values.
-    treatment : str
-        The arms, of which there are two: a Boolean, a Category of two levels, the first of which is the control, or a
-        condition such as ``"arm == 'new'"``.
-    data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of `mean` of the columns by treatment and strata, which costs
-        nothing more.
-    covariates : str or sequence of str
-        Columns known before treatment: numeric, Boolean, Category (of which every level but the first is a column), or
-        expressions. They adjust the effect and are compared between arms.
-    strata : str or sequence of str
-        Groups within which treatment was assigned: columns of levels, or conditions.
-    where : str, optional
-        A condition on declared columns; other rows are not counted.
-    method : {"auto", "difference", "adjusted"}
-        Difference in means, or adjusted for the covariates, which "auto" does where there are any. Free to change.
-
-    Returns
-    -------
-    Experiment
-        Its ``fit(privacy)`` gives `ExperimentResults`: the effect with interval and p-value, means and numbers of rows
-        by arm, and the balance of covariates.
-
-    Raises
-    ------
-    OptionError
-        Before anything is spent: if the treatment has other than two levels, a column is named twice, there is nothing
-        to adjust for, or an option has no such value.
-    FormulaError, UnknownColumnError, SchemaError
-        If a column or condition cannot be served from the schema, likewise.
-    NotProvedError
-        Where a person may have several rows; of ``method="aipw"``.
-
-    Notes
-    -----
-    One release holds noisy counts, sums and cross-products of the columns, by arm and stratum. With the slopes b1 and
-    b0 of the outcome on the covariates within the arms, and shares p1 and p0 of the arms, the adjusted effect is
-
-        (mean of y - b'x in the treated) - (the same in the control), b = p0 b1 + p1 b0,
-
-    the coefficient of the treatment in a regression with all interactions of centred covariates (Lin 2013). Its
-    variance is that of ``y - b'x`` in each arm over the size of the arm, and that of the noise in counts and sums. It
-    holds under heteroskedasticity and where the regression is wrong, and is about the population that rows come from.
-    Noise in the slopes biases the effect in the second order alone where treatment is assigned at random within strata;
-    slopes that noise hides are shrunk to zero. Without random assignment the estimate need not be an effect.
-
-    References
-    ----------
-    Neyman (1923), translated in Statistical Science 5 (1990). Lin (2013), Agnostic notes on regression adjustments to
-    experimental data, Annals of Applied Statistics 7. Negi & Wooldridge (2021), Revisiting regression adjustment in
-    experiments with heterogeneous treatment effects, Econometric Reviews 40.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dpinfer as dpi
-    >>> schema = dpi.Schema(score=dpi.Real(0, 100), before=dpi.Real(0, 100), trained=dpi.Boolean())
-    >>> rng = np.random.default_rng(1)
-    >>> frame = schema.sample(4000, rng)
-    >>> frame["score"] = 0.8 * frame["before"] + 10 * frame["trained"] + rng.uniform(0, 10, 4000)
-    >>> data = dpi.PublicData(frame, schema, rng=rng)
-    >>> results = dpi.experiment("score", "trained", data, covariates="before").fit(dpi.ZCDP(0.1))
-    >>> bool(results.conf_int().loc["effect"].between(8, 12).all())
-    True
-    """
-    if method == "aipw":
-        raise NotProvedError(_AIPW)
-    require(is_text(treatment), "treatment", treatment, _TREATMENT)
-    axes = (*options.axes_of(treatment), *options.axes_of(strata))
-    bare = is_list(covariates) and not len(covariates)
-    columns = () if bare else options.column_texts("covariates", covariates)
-    return Experiment.asking(locals(), axes=axes, covariates=columns)

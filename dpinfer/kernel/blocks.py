@@ -95,10 +95,14 @@ def _fitted(rows: Blocks, part: Callable[[int, int], Mapping[str, Array]], *, pr
         labelled = [(2 * block, 2 * block + 2), (2 * block, 2 * block + 1), (2 * block + 1, 2 * block + 2)]
         return [_frame(rows.schema, part(first, last)) for first, last in labelled[:fits]]
 
-    if (private and not rows.trusted) or (not private and rows.workers not in (None, 1)):
+    if not rows.trusted and (private or rows.workers not in (None, 1)):
         width, workers = (fits, rows.size), rows.workers or -1
         return fit_apart(rows.estimator, frames, count=count, width=width, n_jobs=workers, progress=rows.progress)
-    found = [[fit_here(rows.estimator, part, width=rows.size) for part in frames(b)] for b in range(count)]
+    estimators = (rows.estimator, *(2 * (rows.half_estimator,)))[:fits]
+    found = [
+        [fit_here(one, part, width=rows.size) for one, part in zip(estimators, frames(block), strict=True)]
+        for block in range(count)
+    ]
     return np.array(found)
 
 

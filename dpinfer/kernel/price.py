@@ -22,7 +22,16 @@ from dpinfer.errors import NotProvedError, OptionError, PrivacyUnitError, kind_o
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, PlaceCounts
 from dpinfer.kernel.rows.cells import CellSum, PersonSum, QuerySum
 from dpinfer.kernel.rows.features import Features, RowClip, Within
-from dpinfer.kernel.rows.iterations import Bins, ChoiceFrame, Interpolant, RoundCounts, RoundFrame, RoundSum, Term
+from dpinfer.kernel.rows.iterations import (
+    Bins,
+    ChoiceFrame,
+    EffectFrame,
+    Interpolant,
+    RoundCounts,
+    RoundFrame,
+    RoundSum,
+    Term,
+)
 from dpinfer.kernel.rows.marginals import ClassCounts, MarginalSum, OctaveRows
 from dpinfer.kernel.rows.products import GramSum, ReplicateSum
 from dpinfer.kernel.rows.scores import ScoreSum
@@ -113,7 +122,7 @@ _SUMS = (
 )
 _RECORDS = frozenset(
     {Sum, Largest, Above, Place, Resampled, Noise, *_SUMS, PointRows, ScoreSum, ReplicateSum, Blocks}
-    | {RoundFrame, ChoiceFrame, Term, Bins, Interpolant, Features, RowClip, Within}
+    | {RoundFrame, ChoiceFrame, EffectFrame, Term, Bins, Interpolant, Features, RowClip, Within}
     | {Basis, Block, Curve, Expression, Node, Region}
     | {LevelsAxis, ConditionAxis, BinsAxis, MirroredAxis}
 )

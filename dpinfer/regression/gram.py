@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 KAPPA_RELIABLE = 3.0
 """Below this ratio of the smallest eigenvalue to the noise, a fit is called noise-dominated."""
 
+ASSUMED = (
+    "Standard errors are nonrobust: they assume a linear model with homoskedastic errors. Robust ones cannot be "
+    "computed from cross-products."
+)
+
 _TINY = 1e-9
 
 _ROWS = 4096
@@ -262,7 +267,7 @@ def noise_action(problem: GramProblem, residual: Array, weight: Array) -> Array:
 
 
 def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, variance: Array) -> Array:
-    """Share of the variance of each contrast carried by each Laplace draw, (..., d (d + 1) / 2).
+    """Share of the variance of each contrast carried by each Laplace draw, (..., m), of which no other entry has noise.
 
     The noise is that of the cross-products of ``residual`` (..., d) with the features, which the contrast weights by
     ``on_features`` (..., d); ``variance`` (...) is the total variance of the contrast.
@@ -271,12 +276,11 @@ def laplace_shares(problem: GramProblem, residual: Array, on_features: Array, va
 
 
 def laplace_parts(problem: GramProblem, residual: Array, on_features: Array) -> Array:
-    """Return what Laplace draws of variance 1 add to contrasts, (..., d (d + 1) / 2); see `laplace_shares`."""
-    outer = on_features[..., :, None] * residual[..., None, :]
-    upper = np.triu_indices(outer.shape[-1])
-    symmetric = outer + np.swapaxes(outer, -1, -2)
-    coefficient = np.where(upper[0] == upper[1], 0.5, 1.0) * symmetric[..., upper[0], upper[1]]
-    return np.asarray(coefficient * np.sqrt(problem.noise[upper]))
+    """Return what Laplace draws of variance 1 add to contrasts, (..., m); see `laplace_shares`."""
+    drawn = np.nonzero(np.triu(problem.noise))
+    row, column = drawn
+    both = on_features[..., row] * residual[..., column] + on_features[..., column] * residual[..., row]
+    return np.asarray(np.where(row == column, 0.5, 1.0) * both * np.sqrt(problem.noise[drawn]))
 
 
 def fit_gram(problem: GramProblem, gram: Array, nobs: Array, penalty: tuple[Array, Array] | None = None) -> GramFit:
@@ -325,12 +329,12 @@ def fit_gram(problem: GramProblem, gram: Array, nobs: Array, penalty: tuple[Arra
     )
 
 
-def covariance(fit: GramFit) -> tuple[Array, Array]:
-    """Return sampling and noise covariance of the coefficients at the estimate, each (R, p, p).
+def covariance(fit: GramFit, count: int | None = None) -> tuple[Array, Array]:
+    """Return sampling and noise covariance of the first ``count`` coefficients at the estimate; by default of all.
 
     Inverses are those of the floored cross-products, so that both parts are positive semidefinite.
     """
-    bread = np.linalg.solve(fit.mix.T, np.linalg.inv(fit.floored))
+    bread = np.linalg.solve(fit.mix.T, np.linalg.inv(fit.floored))[:, :count]
     sampling = fit.sampling_scale[:, None, None] * np.einsum("rij,rjk,rlk->ril", bread, fit.floored, bread)
     residual = fit.problem.response - fit.params @ fit.problem.design
     weights = bread @ fit.rows

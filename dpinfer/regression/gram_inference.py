@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -273,6 +273,7 @@ class LinearInference(inference.Inference):
     Attributes
     ----------
     fit : GramFit
+        Its first coefficients are the parameters.
     ridge : Ridge or None
         Where some levels are near-empty: the ridge on them that is in ``fit``. The method is then "score".
     release : Release
@@ -286,17 +287,18 @@ class LinearInference(inference.Inference):
     release: Any = None
     size: float = np.nan
 
-    methods = METHODS
+    methods: ClassVar[tuple[str, ...]] = METHODS
     cov_type = "nonrobust"
 
     @cached_property
     def _covariances(self) -> tuple[Array, Array]:
-        return covariance(self.fit) if self.ridge is None else self.ridge.covariance()
+        count = len(self.names)
+        return covariance(self.fit, count) if self.ridge is None else self.ridge.covariance(count)
 
     @property
     def params(self) -> Array:
         """Point estimates (p,)."""
-        return np.asarray(self.fit.params[0])
+        return np.asarray(self.fit.params[0, : len(self.names)])
 
     @property
     def cov_sampling(self) -> Array:
@@ -379,7 +381,9 @@ class LinearInference(inference.Inference):
         fit = self.fit
         error = np.sqrt(inference.variance_of(rows, np.add(*self._covariances)))
         return inference.Contrasts(
-            fit.params @ rows.T, error, fit.df_units[:, None] if fit.problem.population else np.inf
+            fit.params[:, : len(self.names)] @ rows.T,
+            error,
+            fit.df_units[:, None] if fit.problem.population else np.inf,
         )
 
     def _pivots(self, rows: Array) -> Array:

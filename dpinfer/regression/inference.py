@@ -50,8 +50,11 @@ METHODS = ("auto", "wald", "score")
 _LEAST_DF, _MOST_STEADY = 3.0, 1e8
 """Degrees of freedom are no fewer; a variance is no more than so many times its error, where squares overflow."""
 
-_DOMINATED = 10.0
+_DOMINATED = 100.0
 """Standard errors by which directions that are noise may move a contrast that scores serve."""
+
+_OVERFLOWN = 1e300
+"""Stands for a statistic that overflows: no minimum."""
 
 _NAMED = 3.0
 """A term is named as mostly noise where its interval is more than so many times as long as sampling makes it."""
@@ -292,8 +295,12 @@ class Fit:
         for start in starts:
 
             def shape(moved: Array) -> tuple[float, Array]:
-                value, slope = form(fixed + free @ moved * scale)
-                return value, free.T @ slope * scale
+                with np.errstate(over="ignore", invalid="ignore"):  # a line search may try steps that overflow
+                    value, slope = form(fixed + free @ moved * scale)
+                    slope = free.T @ slope * scale
+                if np.isfinite(value) and np.isfinite(slope).all():
+                    return value, slope
+                return _OVERFLOWN, np.zeros_like(moved)
 
             found = optimize.minimize(shape, start / scale, jac=True, method="L-BFGS-B", options={"maxiter": 200})
             best = min(best, float(found.fun))

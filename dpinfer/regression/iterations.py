@@ -90,8 +90,13 @@ _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.4
 _START_ONCE = {"score": 0.20, "gram": 0.77, "rows": 0.03}
 _FIRST = {"score": 0.60, "hessian": 0.40}
 _LAST_ONCE = {"score": 0.8, "meat": 0.2}
-_MISSED = 0.3
-"""Part of its eigenvalues that a Hessian is taken to lack under Laplace noise: no count tells."""
+_LACKS = (0.25, 0.95, 0.25)
+"""Under Laplace noise no count tells what a Hessian lacks of the rows that it shortens. They are taken to add to it,
+in any direction, twice this part at most where sums of absolute values are cut at .95 of the number of coordinates,
+and e times less for each .25 more."""
+
+_LENGTHS_TRIED = (0.75, 2.0)
+"""Cuts of these sums over the number of coordinates, the least and the largest."""
 
 _OF_SLOPES = 0.03
 """Price of the sum of the weights of a Hessian, of a binary response, out of that of the score."""
@@ -116,7 +121,7 @@ _CLEARLY, _MOSTLY, _NARROW = 4.0, 0.8, 1 / 600
 """From how many standard deviations of noise an octave is seen, which part of the rows is nearly all, and which
 variance of a column, over the squared width of the fullest octave, is little: a fiftieth of what may lie within it."""
 
-_START_LENGTH = {"l2": 2.2, "l1": 0.95}
+_START_LENGTH = 2.2
 _AWAY = {"linear": 0.1, "binary": 0.2, "choice": 0.2, "log": 0.3, "huber": 0.1, "quantile": 0.3}
 _NEARER = 0.3
 """Distance of the first point from the estimate where there is no noise, in each coordinate, and a later one's part."""
@@ -581,7 +586,7 @@ class Plan:
         centres, spreads = self._scales(before)
         scaled = self.columns.scaled(self.columns.ranges(centres, spreads) if "centres" in before else {})
         width = len(self.columns.names)
-        radius = _START_LENGTH[self.norm] * (float(np.sqrt(width)) if self.norm == "l2" else float(width))
+        radius = _START_LENGTH * float(np.sqrt(width)) if self.norm == "l2" else self._shortened(before)
         shift, unit = self._response_scale(centres, spreads)
         settings = {
             "transform": scaled.transform.tolist(),
@@ -592,6 +597,27 @@ class Plan:
         }
         frame = self._framed(scaled.transform / radius, np.zeros(width), (shift, unit), Tables(), offset=False)
         return _summed(RoundSum(frame, self._start_terms()), self, settings)
+
+    def _shortened(self, before: Mapping[str, StageRelease]) -> float:
+        """Return the sum of absolute values to which the start shortens rows under Laplace noise.
+
+        What the Gram matrix lacks, and its noise, multiply the distance of the start's point from the estimate.
+        """
+        width = self.width
+        lengths = np.linspace(*_LENGTHS_TRIED, 22)
+        if self.public_size is not None:
+            size = float(self.public_size)
+        elif "centres" in before:
+            size = float(before["centres"].array.sum()) / len(self.columns.measured)
+        else:
+            return float(lengths[0] * width)
+        size = max(size, 2.0 * width)
+        prices, sums, people = self._begin_prices, lengths * width, self.context.schema.rows_per_unit
+        blur = people * sums**2 * self._ratio * self._noise("start", prices, "gram") * np.sqrt(2.0 * width)
+        apart = people * sums * self._clipped * self._noise("start", prices, "score") / size
+        moved = np.hypot(apart, _AWAY[self.model.kind]) * np.hypot(_lacks(lengths) * size, blur)
+        half = np.hypot(np.sqrt(size), moved) / np.maximum(1 - LOST * blur / size, 0.05)
+        return float(lengths[int(np.argmin(half))] * width)
 
     @property
     def _clipped(self) -> float:
@@ -793,9 +819,10 @@ class Plan:
                 "spread": float(np.clip(clip.second / (width * start.size), 1e-9, 1e9)),
             }
         if self.once:
-            radius, missed = float(settings["clip"]), _MISSED * start.size
+            radius, missed = float(settings["clip"]), _lacks(start.gram[2] / width) * start.size
         elif self.norm == "l1":
-            radius, missed = _START_LENGTH["l1"] * width, _MISSED * start.size * settings.get("inside", 1.0)
+            radius = start.gram[2]
+            missed = _lacks(radius / width) * start.size * settings.get("inside", 1.0)
         else:
             sizes = self.sizes(counted, start, whiten)
             reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
@@ -925,10 +952,12 @@ class Plan:
         if not self.once:
             return found
         start, last = self.begun(stages["start"]), stages["second"]
-        weight, (gram, noise, _) = self.mean_weight(start, last)[0], start.gram
+        gram, noise, radius = start.gram
+        weight = self.mean_weight(start, last)[0] * (1 + _lacks(radius / len(gram)))
         unit, none = np.eye(len(gram)), np.zeros(len(gram))
-        missed = float(last.settings["missed"])
-        return [Iteration(start.point, unit, none, weight * gram, 0.0, weight * noise, weight * missed), *found]
+        known = Iteration(start.point, unit, none, weight * gram, 0.0, weight * noise, 0.0)
+        even, missed = _whitening(start.second), weight * float(last.settings["missed"])
+        return [known, Iteration(start.point, even, none, 0.0 * gram, 0.0, 0.0, missed), *found]
 
     def _widest(self, settings: Mapping[str, Any]) -> float:
         """Residual beyond which squares are cut, where errors are taken as equally spread."""
@@ -946,16 +975,13 @@ class Plan:
         scored = (terms["score"][0] * radius * curves.size, terms["score"][1] * radius * curves.size)
         if self.once:
             return Iteration(point, whiten, scored[0], np.zeros((len(point), len(point))), scored[1], 0.0, 0.0)
-        hessian = float(terms["hessian"][1]) * radius**2 * curves.factor * (np.sqrt(2.0) if self.norm == "l1" else 1.0)
-        return Iteration(
-            point,
-            whiten,
-            scored[0],
-            back @ terms["hessian"][0] @ back.T * (radius**2 * curves.factor),
-            scored[1],
-            hessian,
-            float(settings["missed"]),
-        )
+        unit = radius**2 * curves.factor
+        flat = 1.0
+        if self.norm == "l1":
+            unit, flat = unit * (1 + _lacks(radius / len(point))), np.sqrt(2.0)
+        hessian = back @ terms["hessian"][0] @ back.T * unit
+        noise = float(terms["hessian"][1]) * unit * flat
+        return Iteration(point, whiten, scored[0], hessian, scored[1], noise, float(settings["missed"]))
 
     def products(self, stage: StageRelease) -> tuple[Array, float]:
         """Return the products of scores in coordinates z, or the sum of squared residuals; and their noise."""
@@ -972,7 +998,7 @@ class Plan:
     def weighed(self, iterations: Sequence[Iteration]) -> tuple[float, ...]:
         """Weights of the Hessians: of both where they are of one matrix, else of the last, or of the only one."""
         if self.once:
-            return 1.0, 0.0
+            return 1.0, 1.0, 0.0
         if len(iterations) == 2 and not self.model.curved and not self.model.bounded:
             return _WEIGHED
         return (*(0.0 for _ in iterations[:-1]), 1.0)
@@ -1000,6 +1026,15 @@ def _between(scores: Array, noise: float, *, flat: bool) -> tuple[Array, float]:
     found = (away.T @ away) * small - groups * noise**2 * np.eye(width)
     largest = max(float(np.linalg.eigvalsh(found)[-1]), 0.0)
     return found, small * float(np.sqrt((5 if flat else 2) * groups * noise**4 + 4 * largest * noise**2))
+
+
+def _lacks(length: Any) -> Any:
+    """Return the part by which a Hessian is raised under Laplace noise, and by which it may still be off.
+
+    Long rows add a positive matrix: from nothing to twice this part of it, of which the middle is taken.
+    """
+    most, least, fall = _LACKS
+    return most * np.exp((least - length) / fall)
 
 
 def _over(table: Interpolant | None, largest: float) -> Interpolant:

@@ -15,8 +15,16 @@ from dpinfer.kernel.rows.products import GramSum
 from dpinfer.procedures.keywords import INSTEAD, suggests
 from dpinfer.procedures.options import inferred, measured, refuse_simulated, where_notes
 from dpinfer.procedures.procedure import Estimated, Procedure, sizes_shown
+from dpinfer.regression.absorbed import AbsorbedOLS
 from dpinfer.regression.design import EFFECTS
-from dpinfer.regression.gram import GramDesign, expected_noise, expected_ratios, row_norm_effect, suggested_row_norm
+from dpinfer.regression.gram import (
+    ASSUMED,
+    GramDesign,
+    expected_noise,
+    expected_ratios,
+    row_norm_effect,
+    suggested_row_norm,
+)
 from dpinfer.regression.gram_inference import METHODS, batch_linear, gram_problem, linear_inference, linear_oracle
 from dpinfer.regression.near_empty import level_columns
 from dpinfer.regression.question import COVARIANCES, Newton
@@ -28,7 +36,7 @@ from dpinfer.schema.formula import FormulaDesign, two_sided
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dpinfer.kernel.measurement import Measurement
     from dpinfer.kernel.stage import Context, Data, Stage
@@ -65,10 +73,6 @@ SHARE = Allowed(
     lambda given: isinstance(given, int | float) and 0 <= given < 0.5,
     "a share of the privacy budget from 0 to below 0.5",
 )
-_ASSUMED = (
-    "Standard errors are nonrobust: they assume a linear model with homoskedastic errors. Robust ones cannot be "
-    "computed from cross-products."
-)
 FORMULA = Allowed(lambda given: isinstance(given, str), 'a formula such as "income ~ age"')
 
 
@@ -81,6 +85,7 @@ def ols(
     cov_type: Literal["HC1", "nonrobust", "cluster"] | None = None,
     groups: str | None = None,
     weights: str | None = None,
+    absorb: str | None = None,
     where: str | None = None,
     ranges: bool = True,
     row_norm: float | None = None,
@@ -91,7 +96,7 @@ def ols(
     target: str = "population",
     replicates: int = 999,
     seed: int = 0,
-) -> OLS | Newton:
+) -> OLS | Newton | AbsorbedOLS:
     """Linear regression by ordinary least squares under differential privacy.
 
     Parameters
@@ -121,6 +126,10 @@ def ols(
     weights : str, optional
         For "newton": a bounded column of survey weights, not negative, or an expression of such. Estimates solve
         sum w x (y - x'b) = 0, with the robust standard errors of statsmodels' WLS. See `logit`.
+    absorb : str, optional
+        Column of levels, which are public, such as the industry: each level has an intercept of its own, which is not
+        shown. Slopes and nonrobust standard errors are those of ``C(industry)`` in the formula, from noisy sums by
+        level and cross-products. It serves hundreds of levels; with "gram", but without its other options.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows are ignored.
     ranges : bool
@@ -194,6 +203,8 @@ def ols(
     of_newton = [name for name, default in _OF_NEWTON.items() if asked[name] != default]
     if cov_type == "nonrobust":
         of_newton.remove("cov_type")
+    if absorb is not None:
+        return _absorbing(asked, source, (*of_newton, *of_gram))
     if method in (None, "auto"):
         if isinstance(source, Release):
             method = "newton" if source.question.get("procedure") == "newton" else "gram"
@@ -211,6 +222,15 @@ def ols(
         beside = f", and {of_newton[0]}= one of the other" if of_newton else ""
         raise OptionError(name, asked[name], f'{_OF_GRAM[name]!r}: it is an option of method="gram"{beside}')
     return Newton.asking(asked, source=source, model="ols", cov_type=cov_type or ("cluster" if groups else "HC1"))
+
+
+def _absorbing(asked: Mapping[str, Any], source: Any, others: Sequence[str]) -> AbsorbedOLS:
+    """Refuse what is not available beside absorbed levels."""
+    if asked["method"] == "newton":
+        raise OptionError("method", "newton", '"gram" or "auto": absorb= is not available for iterations')
+    for name in others:
+        raise OptionError(name, asked[name], "its default: it is not available beside absorb=")
+    return AbsorbedOLS.asking(asked, source=source)
 
 
 @suggests
@@ -549,7 +569,7 @@ class OLS(OfFormula, Estimated):
         )
         notes = where_notes(held.where)
         if self.target == "population":
-            notes.append(_ASSUMED)
+            notes.append(ASSUMED)
         if held.row_norm is not None:
             notes.append(
                 f"Rows are downweighted where the {held.norm.upper()} norm of their scaled regressors exceeds "

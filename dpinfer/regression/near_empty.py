@@ -139,15 +139,15 @@ class Ridge:
         targets = self.targets.reshape(len(own), *(1,) * (own.ndim - 2), -1)
         return np.asarray(beta - (own - targets) @ self._rotated)
 
-    def covariance(self) -> tuple[Array, Array]:
-        """Return sampling and noise covariance (R, p, p); the second counts the worst of the near-empty levels.
+    def covariance(self, count: int | None = None) -> tuple[Array, Array]:
+        """Return what `covariance` does; the second counts the worst of the near-empty levels.
 
         It adds, for every near-empty column, the noise that its coefficient multiplies at the end of its range, and
         the outer product of the largest bias.
         """
         fit = self.fit
-        sampling, noise = covariance(fit)
-        weights = np.linalg.solve(fit.mix.T, np.linalg.inv(fit.floored))
+        sampling, noise = covariance(fit, count)
+        weights = np.linalg.solve(fit.mix.T, np.linalg.inv(fit.floored))[:, :count]
         on_features = weights @ fit.rows
         for place, row in enumerate(self._rotated @ fit.rows):
             moved = np.einsum("rid,rjd->rij", on_features, noise_action(fit.problem, row, on_features))
@@ -286,7 +286,7 @@ def ridges(fit: GramFit, gram: Array, nobs: Array, levels: LevelColumns) -> Iter
         places = np.flatnonzero((rare == pattern).all(axis=1))
         if not chosen.size:
             continue
-        kept, found = _ridge(fit.problem, gram[places], nobs[places], levels, chosen, (RAISED * edges - counts)[places])
+        kept, found = ridged(fit.problem, gram[places], nobs[places], levels, chosen, (RAISED * edges - counts)[places])
         if kept.any():
             yield places[kept], found
 
@@ -305,7 +305,7 @@ def _independent(levels: LevelColumns, pattern: Mask) -> Places:
     return np.asarray(chosen, dtype=np.intp)
 
 
-def _ridge(
+def ridged(
     problem: GramProblem, gram: Array, nobs: Array, levels: LevelColumns, chosen: Places, missing: Array
 ) -> tuple[Mask, Ridge]:
     """Fit releases with a ridge on the chosen columns; say which are determined without those columns."""

@@ -21,7 +21,7 @@ from dpinfer.procedures.procedure import Procedure, context_of
 from dpinfer.release import Release, StageRelease
 from dpinfer.resampling.blocks import FEWEST, MOST, BlockPlan, Frame, forecast_lines, number_of_blocks, small_blocks
 from dpinfer.resampling.inference import AggregateInference, BlockSums, edge_warnings
-from dpinfer.resampling.models import BlockModel, Link, check_picklable, native_notes, stored_options
+from dpinfer.resampling.models import BlockModel, Link, NewtonEstimator, check_picklable, native_notes, stored_options
 from dpinfer.results.base import PrivateResults
 from dpinfer.schema.region import Ball, Region
 
@@ -177,10 +177,13 @@ class SampleAggregate(Procedure):
         plan, model = self.plan(context), self._runnable.prepared(self.formula, context.schema)
         where = compiled_where(self.where, context.schema)
         options: dict[str, Any] = {"most": self.max_block_rows, "workers": self.n_jobs, "progress": self.progress}
-        blocks = Blocks(plan.schema, plan.region, plan.count, model.estimator, plan.halves, where, **options)
+        estimator = model.estimator
+        if plan.halves and isinstance(estimator, NewtonEstimator):
+            estimator = replace(estimator, reduced=True)
+        blocks = Blocks(plan.schema, plan.region, plan.count, estimator, plan.halves, where, **options)
         alone = context.public and self.n_jobs in (None, 1)
         if not (blocks.trusted or alone):
-            check_picklable(model.estimator)
+            check_picklable(estimator)
         return blocks
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
@@ -324,6 +327,7 @@ def sample_aggregate(
         is also done where the price does not suffice for more.
     bias_correction : {"half_blocks", "none"}
         Take off the bias of order 1/m of a block of m rows: 2 t - (t_A + t_B)/2, with t_A and t_B from its halves.
+        Logits without options are then fitted by Firth's (1993) penalised likelihood.
     names : sequence of str, optional
         What the parameters are called; by default as statsmodels calls them, or by the keys of ``bounds``.
     model_options, fit_options : mapping, optional

@@ -196,10 +196,21 @@ def find_scales(region: Region, counts: Array, noise: float) -> Array:
     """Fit the scale of each group to counts of spreads by octave (g octaves,), ``noise`` their standard deviation.
 
     Returns scales, errors of their logarithms, and heights of the peaks in standard deviations of the noise (3, g).
+
+    A spread has as many degrees of freedom as there are parameters if these vary alike, and one if a single parameter
+    has all the variation; the best fit decides. The scale returned is that of parameters that vary alike and whose
+    norm is exceeded by as few blocks, so that a ball in its units holds as many whichever it is.
     """
     groups = zip(counts.reshape(len(region.radii), -1), region.radii, region.places, strict=True)
-    fits = [fit_scale(one, width=2 * radius, dof=max(1.0, len(mine) / 2), noise=noise) for one, radius, mine in groups]
-    return np.array(fits).T
+    found = []
+    for one, radius, places in groups:
+        size, fits = len(places), []
+        for dof in sorted({1.0, max(1.0, size / 2), float(size)}):
+            scale, error, signal = fit_scale(one, width=2 * radius, dof=dof, noise=noise)
+            longer = np.sqrt(size / dof * stats.chi2.isf(_BEYOND, dof) / stats.chi2.isf(_BEYOND, size))
+            fits.append((scale * float(longer), error, signal))
+        found.append(max(fits, key=lambda fit: fit[2]))
+    return np.array(found).T
 
 
 def bins_of(region: Region, scales: Array) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import io
 import re
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -81,6 +81,9 @@ if statsmodels.__version__.startswith("0.14."):  # which takes patsy's kind; lat
 _PROBE_ROWS = 1000
 _STEPS = 35
 _TOLERANCE = 1e-9
+_FIRTH_STEPS, _FARTHEST = 100, 3.0
+"""Steps to Firth's estimate, which converge linearly, and by how much one may change a linear predictor."""
+
 _DEPENDENT = 1e-10
 """Least eigenvalue of the scaled cross-products below which regressors count as dependent."""
 
@@ -191,7 +194,23 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
 
     Newton's steps from a block's own rows. A block in which they do not converge, as where outcomes are separated, has
     no estimate; statsmodels would return the last step and warn.
+
+    Attributes
+    ----------
+    reduced : bool
+        Whether a logit is fitted by Firth's penalised likelihood, where maximum likelihood has an estimate.
+    half : bool
+        Whether the rows are half a block. A reduced logit then needs as many rows of the rarer outcome as parameters:
+        with fewer, bias does not follow the power of the number of rows that halves are to reveal.
     """
+
+    reduced: bool = False
+    half: bool = False
+
+    @property
+    def of_halves(self) -> NewtonEstimator:
+        """The same for half a block."""
+        return replace(self, half=True)
 
     def __post_init__(self) -> None:
         """Refuse parts that are not the library's own: they would see the rows of blocks."""
@@ -206,7 +225,11 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
     def __call__(self, frame: pd.DataFrame) -> Array:
         """Return the parameters (p,), NaN where the steps do not converge."""
         endog, exog = self.design(frame)
-        found = newton(self.model, endog.to_numpy(dtype=np.float64), np.ascontiguousarray(exog.to_numpy()))
+        y, x = endog.to_numpy(dtype=np.float64), np.ascontiguousarray(exog.to_numpy())
+        found = newton(self.model, y, x)
+        if found is not None and self.reduced and self.model is Logit:
+            sparse = self.half and min(y.sum(), (1 - y).sum()) < len(found)
+            found = None if sparse else firth(y, x)
         return np.full(exog.shape[1], np.nan) if found is None else found
 
 
@@ -244,6 +267,31 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
             determined = (scale > 0).all()
             determined = determined and np.linalg.eigvalsh(information / np.outer(scale, scale))[0] >= _DEPENDENT
             return params if determined else None
+    return None
+
+
+def firth(y: Array, x: Array) -> Array | None:
+    """Fit a logit to a response (m,) and regressors (m, p) by Firth's (1993) penalised likelihood.
+
+    The score is that of ``y`` with h (1/2 - mean) added, h the leverages of the weighted regression. It takes off the
+    bias of order 1/m where the model is true. None where the steps do not converge.
+    """
+    params = np.zeros(x.shape[1])
+    for _ in range(_FIRTH_STEPS):
+        mean = 1 / (1 + np.exp(-(x @ params)))
+        weight = mean * (1 - mean)
+        information = (x.T * weight) @ x
+        try:
+            leverage = weight * (x.T * np.linalg.solve(information, x.T)).sum(axis=0)
+            step = np.linalg.solve(information, x.T @ (y - mean + leverage * (0.5 - mean)))
+        except np.linalg.LinAlgError:
+            return None
+        step = step * min(1.0, _FARTHEST / max(float(np.abs(x @ step).max()), _FARTHEST))
+        params = params + step
+        if not np.isfinite(params).all():
+            return None
+        if np.abs(step).max() <= _TOLERANCE * max(1.0, float(np.abs(params).max())):
+            return params
     return None
 
 

@@ -20,14 +20,19 @@ _CHERNOFF = np.linspace(0.02, 0.998, 50)
 _LEAST = 1e-300
 _JOINT_DRAWS, _JOINT_SEED = 10_000, 0
 _MOST_LOADINGS = 200
+_MANY_SHARES, _TOGETHER = 256, 32
+"""From so many Laplace variables on, so many are taken at once."""
 
 
 def _characteristic(shares: Array) -> Array:
     """Characteristic function on the quadrature nodes, (..., nodes)."""
     normal = 1 - shares.sum(axis=-1, keepdims=True)
     out = np.exp(-0.5 * np.clip(normal, 0, None) * _T**2)
-    for index in range(shares.shape[-1]):
-        out = out / (1 + 0.5 * shares[..., index, None] * _T**2)
+    step = 1 if shares.shape[-1] < _MANY_SHARES else _TOGETHER
+    with np.errstate(over="ignore"):  # 1 / inf is the 0 that it should be
+        for start in range(0, shares.shape[-1], step):
+            factors = 1 + 0.5 * shares[..., start : start + step, None] * _T**2
+            out = out / (factors.prod(axis=-2) if step > 1 else factors[..., 0, :])
     return np.asarray(out)
 
 

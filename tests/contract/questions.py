@@ -59,6 +59,10 @@ ENTRY = [
 INSTRUMENTS = [_regression("iv", "iv", formula="income ~ age + [educ ~ share]")]
 """Regressions by instruments, whose releases are no goldens: they are those of cross-products."""
 
+
+ABSORBED = [_regression("ols absorbing levels", "ols", formula="income ~ age + C(race)", absorb="region")]
+"""Regressions on sums by level, whose releases are no goldens."""
+
 SURVIVAL = [
     Ask("survival", "survival", {"time": "wait", "event": "married", "times": [5.0, 10.0, 20.0], "by": "race"},
         tuple(PRICES), "add_remove", True, ()),
@@ -85,6 +89,9 @@ EXPERIMENTS = [
     Ask("experiment in strata", "experiment",
         {"outcome": "income", "treatment": "kids >= 2", "strata": "married", "where": "smokes == False"},
         tuple(PRICES), "replace_one", False, ()),
+    Ask("experiment doubly robust", "experiment",
+        {"outcome": "income", "treatment": "smokes", "covariates": ["age", "race"], "method": "aipw"},
+        tuple(PRICES), "add_remove", False, ()),
 ]  # fmt: skip
 """Effects of treatments, whose releases are no goldens: they are those of means."""
 
@@ -145,7 +152,9 @@ SECRET_WEIGHTS = ("gdp", "approx")
 def _chosen() -> list[Question]:
     """Take each question in every relation and unit, at its prices in turn."""
     found = []
-    for place, ask in enumerate((*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS, *SURVIVAL, *SURVEYS, *EXPERIMENTS)):
+    for place, ask in enumerate(
+        (*ASKS, *ROUNDS, *ENTRY, *WITHIN, *INSTRUMENTS, *SURVIVAL, *SURVEYS, *EXPERIMENTS, *ABSORBED)
+    ):
         secret = ask.function == "bootstrap" and ask.options.get("weights") != "public"
         prices = [price for price in ask.prices if not secret or price in SECRET_WEIGHTS]
         settings = [(relation, unit) for relation in NEIGHBORS for unit in ("row", "person")]

@@ -197,7 +197,10 @@ def test_a_covariate_that_never_varies_is_not_adjusted_for():
         ({"strata": "x"}, dpi.errors.DPInferError, "x"),
         ({"method": "adjusted"}, OptionError, "covariates"),
         ({"method": "psm"}, OptionError, "method"),
-        ({"method": "aipw"}, NotProvedError, "aipw"),
+        ({"method": "aipw"}, OptionError, "covariates"),
+        ({"method": "aipw", "covariates": "x", "strata": "site"}, OptionError, "strata"),
+        ({"method": "aipw", "covariates": "x", "trim": 0.4}, OptionError, "trim"),
+        ({"trim": 0.1}, OptionError, "trim"),
         ({"where": "nothing > 1"}, UnknownColumnError, "nothing"),
     ],
 )

@@ -7,6 +7,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.regression import iterations
 from dpinfer.regression.clipping import Lengths, folded_quantile, length_cuts
 
 FAIR = sm.datasets.fair.load_pandas().data.assign(affair=lambda d: d.affairs > 0)
@@ -106,3 +107,30 @@ def test_a_lump_of_noise_is_no_estimate():
         dpi.ols("y ~ x", dpi.PublicData(frame, schema, rng=rng)).fit(dpi.ZCDP(0.05)).params["x"] for _ in range(100)
     ]
     assert np.sqrt(np.mean(np.square(found))) < 0.5
+
+
+def test_under_pure_prices_rows_are_shortened_less_the_more_rows_there_are():
+    """Of many rows what a Hessian lacks matters more than its noise."""
+
+    def radius(rows):
+        data = dpi.PublicData(rows, SCHEMA, rng=np.random.default_rng(1))
+        stages = dpi.ols(LOGIT, data, method="newton").fit(dpi.PureDP(5)).release.stages
+        return next(stage.settings["radius"] for stage in stages if "shift" in stage.settings)
+
+    many = pd.concat([FAIR] * 20, ignore_index=True)
+    assert 4 * 0.75 <= radius(FAIR[:600]) < radius(many) <= 4 * 2.0
+
+
+def test_a_hessian_of_shortened_rows_is_raised_to_that_of_all_rows(monkeypatch):
+    """Half of what it may lack is added, and the rest is what it may be off by in any direction."""
+    monkeypatch.setattr(iterations, "_LENGTHS_TRIED", (0.95, 0.95))
+    data = dpi.PublicData(FAIR, SCHEMA, rng=np.random.default_rng(1))
+    found = dpi.ols(LOGIT, data, method="newton").fit(dpi.PureDP(3000))._inference
+    x = np.column_stack([np.ones(len(FAIR)), FAIR[["rate_marriage", "age", "yrs_married"]]])
+    unit = found.weights[0, 0]
+    z = x @ found.weights @ found.fit.whiten / unit
+    share = np.linalg.eigvals(np.linalg.solve(found.fit.hessian, z.T @ z)).real
+    allowed = 0.25
+    assert 1 - allowed < share.min()
+    assert share.max() < 1 + allowed
+    assert share.max() - share.min() > 0.02

@@ -45,6 +45,14 @@ def test_critical_value_inverts_the_tail(alpha):
     np.testing.assert_allclose(laplace_sum_sf(x, shares), alpha, rtol=1e-3, atol=2e-6)
 
 
+def test_many_laplace_variables_are_nearly_normal_and_those_without_variance_change_nothing():
+    few = np.array([0.3, 0.2])
+    many = np.concatenate([few, np.full(400, 1e-15)])
+    at = np.array([0.5, 2.0, 4.0])
+    np.testing.assert_allclose(laplace_sum_sf(at, many), laplace_sum_sf(at, few), rtol=1e-9)
+    np.testing.assert_allclose(laplace_sum_sf(at[:2], np.full(600, 1 / 600)), 2 * stats.norm.sf(at[:2]), rtol=0.02)
+
+
 def test_far_tail_is_an_upper_bound_and_decreases():
     x = np.array([8.0, 12.0, 20.0])
     for shares in (np.array([1.0]), np.array([0.5, 0.2]), np.array([1e-9])):

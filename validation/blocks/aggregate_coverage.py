@@ -96,7 +96,7 @@ def draw(cells: tuple[Cell, ...], rng: np.random.Generator, count: int) -> Drawn
     identity = np.eye(len(population.truth))
     for _ in range(count):
         fits = fit_blocks(population, rng, cells[0].n, cells[0].blocks)
-        plain = block_values(fits, asked[0].units(measured[0].context).region).estimates.mean(axis=0)
+        plain = block_values(fits.corrected, asked[0].units(measured[0].context).region).estimates.mean(axis=0)
         for place, one in enumerate(measured):
             results = release_of(asked[place], one, fits, rng).infer()
             inference: AggregateInference = results.inference

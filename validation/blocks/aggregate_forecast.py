@@ -94,7 +94,7 @@ def draw(cells: tuple[Cell, ...], rng: np.random.Generator, count: int) -> Drawn
         fits = fit_blocks(population, rng, cells[0].n, blocks_of(cells[0]))
         for place, one in enumerate(measured):
             region = asked[place].units(one.context).region
-            values = block_values(fits, region)
+            values = block_values(fits.corrected, region)
             results = release_of(asked[place], one, fits, rng).infer()
             inference: AggregateInference = results.inference
             told = [flag for flag in results.flags if any(text in flag for text in MESSAGES)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import statsmodels.api as sm
@@ -17,8 +17,8 @@ import dpinfer as dpi
 from dpinfer.kernel.measurement import Measurement
 from dpinfer.kernel.rows.blocks import block_values
 from dpinfer.release import Release
-from dpinfer.resampling.models import newton
-from validation.blocks.stacked_fits import stacked_median, stacked_multinomial, stacked_newton
+from dpinfer.resampling.models import firth, newton
+from validation.blocks.stacked_fits import stacked_firth, stacked_median, stacked_multinomial, stacked_newton
 from validation.common import stages
 from validation.common.real import RealRows
 
@@ -41,6 +41,8 @@ class Population:
         As the user asks.
     schema : Schema
     bounds : object
+    reduced : bool
+        Whether blocks are fitted by Firth's penalised likelihood where bias is to be corrected.
     stacked : callable
         ``stacked(y, x, starts, stops)`` fits many slices of rows at once (k, p): the same estimates as those of
         ``fit``, NaN where steps do not settle.
@@ -57,6 +59,7 @@ class Population:
     bounds: Any
     stacked: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     options: tuple[tuple[str, Any], ...] = ()
+    reduced: bool = False
 
 
 def uniform(rng: np.random.Generator, n: int, slopes: int, *, alike: float = 0.0) -> np.ndarray:
@@ -78,7 +81,7 @@ def logit(name: str, beta: tuple[float, ...], *, alike: float = 0.0, radius: flo
     return Population(
         name, ("Intercept", *_slopes(beta)), truth, draw, lambda y, x: _newton(sm.Logit, y, x), smf.logit,
         "y ~ " + " + ".join(_slopes(beta)), _schema(beta, y=dpi.Boolean()), dpi.Ball(radius),
-        partial(stacked_newton, sm.Logit),
+        partial(stacked_newton, sm.Logit), reduced=True,
     )  # fmt: skip
 
 
@@ -95,7 +98,7 @@ def real(name: str, model: Any, fitted: type, radius: float) -> Population:
         f"{fitted.__name__.lower()}, {source.data}", ("Intercept", *regressors),
         np.asarray(fitted(*of(source.frame)).fit(disp=0).params), lambda rng, n: of(source(rng, n)),
         lambda y, x: _newton(fitted, y, x), model, f"{response} ~ {' + '.join(regressors)}",
-        source.schema("add_remove"), dpi.Ball(radius), partial(stacked_newton, fitted),
+        source.schema("add_remove"), dpi.Ball(radius), partial(stacked_newton, fitted), reduced=fitted is sm.Logit,
     )  # fmt: skip
 
 
@@ -163,9 +166,9 @@ def _schema(beta: Any, **response: Any) -> dpi.Schema:
 
 
 def _newton(model: type, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The library's steps; where they do not converge what it does then: statsmodels."""
+    """The library's steps; NaN where they do not converge."""
     found = newton(model, y, x)
-    return np.asarray(model(y, x).fit(disp=0).params) if found is None else found
+    return np.full(x.shape[1], np.nan) if found is None else found
 
 
 POPULATIONS = (
@@ -182,8 +185,23 @@ POPULATIONS = (
 """The last three are of real rows."""
 
 
-def fit_blocks(population: Population, rng: np.random.Generator, n: int, blocks: int) -> np.ndarray:
-    """Draw rows, deal them into blocks and halves, and fit each: (k, 3, p)."""
+class BlockFits(NamedTuple):
+    """Fits of k blocks of the same rows.
+
+    Attributes
+    ----------
+    corrected : ndarray (k, 3, p)
+        Of a block and its halves, as they are fitted where bias is to be corrected.
+    plain : ndarray (k, 1, p)
+        Of a block, by the model's own fit.
+    """
+
+    corrected: np.ndarray
+    plain: np.ndarray
+
+
+def fit_blocks(population: Population, rng: np.random.Generator, n: int, blocks: int) -> BlockFits:
+    """Draw rows, deal them into blocks and halves, and fit each."""
     y, x = population.draw(rng, n)
     labels = rng.integers(0, 2 * blocks, n)
     order = np.argsort(labels, kind="stable")
@@ -199,7 +217,16 @@ def fit_blocks(population: Population, rng: np.random.Generator, n: int, blocks:
         for block, part in np.argwhere(np.isnan(found).any(axis=2)):
             first, last = parts[part]
             found[block, part] = _fitted(population, y, x, slice(ends[2 * block + first], ends[2 * block + last]))
-    return found
+    plain = found[:, :1].copy()
+    if population.reduced:
+        totals = np.concatenate([[0.0], np.cumsum(y)])
+        for part, (first, last) in enumerate(parts):
+            begin, end = ends[starts + first], ends[starts + last]
+            successes = totals[end] - totals[begin]
+            sparse = np.minimum(successes, end - begin - successes) < found.shape[2]
+            none = np.isnan(found[:, part]).any(axis=1) | (sparse & (part > 0))
+            found[:, part] = np.where(none[:, None], np.nan, stacked_firth(y, x, begin, end))
+    return BlockFits(found, plain)
 
 
 def _fitted(population: Population, y: np.ndarray, x: np.ndarray, rows: slice) -> np.ndarray:
@@ -218,11 +245,17 @@ def apart(population: Population, rng: np.random.Generator, n: int, blocks: int)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         alone = np.array([_fitted(population, y, x, slice(*one)) for one in pairwise(ends)])
-    return float(np.nanmax(np.abs(at_once - alone) / np.nanstd(alone, axis=0)))
+    found = float(np.nanmax(np.abs(at_once - alone) / np.nanstd(alone, axis=0)))
+    if population.reduced:
+        reduced = [firth(y[first:last], x[first:last]) for first, last in pairwise(ends)]
+        alone = np.array([np.full(x.shape[1], np.nan) if one is None else one for one in reduced])
+        far = np.abs(stacked_firth(y, x, ends[:-1], ends[1:]) - alone) / np.nanstd(alone, axis=0)
+        found = max(found, float(np.nanmax(far)))
+    return found
 
 
-def release_of(question: Any, measured: Measurement, fits: np.ndarray, rng: np.random.Generator) -> Release:
+def release_of(question: Any, measured: Measurement, fits: BlockFits, rng: np.random.Generator) -> Release:
     """Add noise to fitted blocks, as the kernel does."""
     blocks = question.units(measured.context)
-    values = block_values(fits if blocks.halves else fits[:, :1], blocks.region)
+    values = block_values(fits.corrected if blocks.halves else fits.plain, blocks.region)
     return stages.release_of(question, measured, lambda priced: priced.rows.add(values)[0].tolist(), rng)

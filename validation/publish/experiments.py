@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from validation.common.pages import Column, grouped, output, picture, ranged, section, text
 
 
@@ -49,6 +51,47 @@ def experiments() -> str:
         grouped(found[found["design"].isin(simulated["design"])], ["n", "price"], widths),
         picture("Coverage and width of intervals of effects", "experiment_coverage"),
     )
+
+
+@section("experiments", "observational")
+def observational() -> str:
+    """Coverage, width and what is determined of doubly robust effects, by population, rows and price."""
+    found = output("observational_coverage")
+    shown: dict[str, Column] = {
+        "least coverage": "{least coverage:.3f}",
+        "without privacy": "{mean coverage without privacy:.3f}",
+        "determined": "{mean determined:.0%}",
+        "flagged": "{mean flagged:.0%}",
+        "width / without privacy": lambda group: _or_none(group["width / without privacy"].median(), ".1f"),
+        "sd / standard error": lambda group: _or_none(group["sd / standard error"].median(), ".2f"),
+        "bias bound / standard error": lambda group: _or_none(group["bias bound / standard error"].median(), ".2f"),
+    }
+    known = found[found["determined"] >= 0.99]
+    return text(
+        f"{found['design'].nunique()} populations of which the effect is known, with 5% to 50% treated by covariates: "
+        "simulated ones where both models hold, where the outcome also has squares and products, and where the "
+        "propensity is no logit; and the controls of `jtrain2` with their real earnings, treated by age and schooling. "
+        f"n of 1,000, 5,000 and 50,000, both relations, {ranged(found['replicates'], ',')} replicates of each cell "
+        "(`python -m validation --only observational_coverage`). Coverage of 95% intervals counts what is not "
+        "determined; widths, standard deviations and bounds on bias are medians of what is. By price and number of "
+        "rows:",
+        grouped(found, ["price", "n"], {"price": "`{price}`", "n": "{n:,}", "cells": "{cells}", **shown}),
+        "By population, with 50,000 rows at ZCDP(.5):",
+        grouped(
+            found[(found["n"] == found["n"].max()) & (found["price"] == "ZCDP(rho=0.5)")],
+            ["design"],
+            {"population": "{design}", **shown},
+        ),
+        f"Not held by the rule of [claims](claims.md): {int((~found['held']).sum())} of {len(found):,}. Where at least "
+        f"99% of releases determine the effect, its bias is at most {known['bias / sd'].abs().max():.2f} standard "
+        "deviations.",
+        picture("Coverage and width of intervals of doubly robust effects", "observational_coverage"),
+    )
+
+
+def _or_none(value: float, style: str) -> str:
+    """Show a number, or a dash where nothing is determined."""
+    return "-" if pd.isna(value) else f"{value:{style}}"
 
 
 def _median(group, method: str, column: str) -> float:

@@ -85,12 +85,14 @@ def constants() -> str:
     def both(values: dict[str, float]) -> str:
         return f"Gaussian {_number(values['l2'])}, Laplace {_number(values['l1'])}"
 
+    part, at, fall = map(_number, iterations._LACKS)
+    shortest, longest = map(_number, iterations._LENGTHS_TRIED)
     table = [
         ("bins; octaves", "of a column", f"{both(iterations._CENTRES)}; {iterations._OCTAVES}"),
         (
             "R of the start",
             "over the root of k, Laplace over k",
-            both(iterations._START_LENGTH),
+            f"Gaussian {_number(iterations._START_LENGTH)}, Laplace {shortest} to {longest}",
         ),
         ("CLEAR", "standard deviations", both(clipping._CLEAR)),
         ("INDICES", "of lengths", " to ".join(map(_number, clipping.INDICES))),
@@ -102,7 +104,7 @@ def constants() -> str:
         ("BENT", "logarithm of what a Hessian changes by", _number(inference._MOST_BENT)),
         ("AHEAD", "cosine", _number(inference._AHEAD)),
         ("NARROW", "part of the rows", _number(iterations._MOSTLY)),
-        ("MISSED", "part of eigenvalues", _number(iterations._MISSED)),
+        ("LACKS(r)", "part of a Hessian, Laplace", f"{part} exp(({at} - r)/{fall})"),
         ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),
         ("SURE", "standard errors", _number(clipping._SURE)),
         ("DOMINATED", "standard errors", _number(inference._DOMINATED)),

@@ -390,6 +390,36 @@ def panels() -> str:
     )
 
 
+@section("panels", "absorbed")
+def absorbed() -> str:
+    """Coverage, width and error beside absorbed levels; and what absorbing and dummies cost."""
+    found, cost = output("absorbed"), output("absorbed_cost")
+    columns = {
+        "population": "{population}",
+        "n": "{n:,}",
+        "price": "`{price}`, {neighbors}",
+        **_BESIDE,
+        "levels named": "{levels named:.0%}",
+    }
+    beside = {
+        "levels": "{levels}",
+        "way": "{way}",
+        "numbers released": "{sums:,}",
+        "seconds": "{seconds:g}",
+        "width / without privacy": "{width / without privacy:.2f}",
+    }
+    return text(
+        f"The worst slope; {ranged(found['replicates'], ',')} replicates, judged by the rule of all tables. Without "
+        "privacy is the dummies' fit with nonrobust errors; levels named is the share of fits that name a level with "
+        "few rows.",
+        table(found, columns),
+        "Beside the dummies' fit from cross-products (simulated levels, n = 50,000, `ZCDP(0.5)`; the slope of x; one "
+        "release a line, `python -m validation --full --only absorbed_cost`; inf is an unbounded interval):",
+        table(cost, beside),
+        picture("Coverage and width of slopes beside absorbed levels, by the number of rows", "absorbed"),
+    )
+
+
 @section("people", "people")
 def people() -> str:
     """What is kept, what it moves, and coverage and width by person, by quantity; slopes beside the bootstrap."""

@@ -48,6 +48,11 @@ class OwnEstimator:
         if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
             raise TypeError("OwnEstimator is for the library's own code: any other runs in a process of its own")
 
+    @property
+    def of_halves(self) -> OwnEstimator:
+        """What is fitted to half a block."""
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
@@ -82,6 +87,11 @@ class Blocks:
     def trusted(self) -> bool:
         """Whether the estimator is the library's own code; any other runs on confidential rows in other processes."""
         return issubclass(type(self.estimator), OwnEstimator)  # not what an object says that it is
+
+    @property
+    def half_estimator(self) -> Callable[[pd.DataFrame], Any]:
+        """What is fitted to half a block: the library's own estimators may ask more of it than of a whole one."""
+        return self.estimator.of_halves if self.trusted else self.estimator  # type: ignore[attr-defined]
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -375,6 +375,65 @@ class ChoiceFrame(RoundFrame):
         return np.sqrt(found)
 
 
+_EFFECT_LABELS = 6
+_WIDEST = 2.0
+"""Residuals and differences between arms, of an outcome in [-1, 1], are clipped to this."""
+
+
+@dataclass(frozen=True, eq=False)
+class EffectFrame(RoundFrame):
+    """Maps integer rows to what they add to a doubly robust effect of a treatment.
+
+    ``maps`` (q + 8, d) give q coordinates, the linear predictor eta of the propensity, the outcome y in [-1, 1], the
+    arm s (1 if treated, -1 if not), the outcome's regressions m1 and m0, and the corrections a1, a0 and g for the
+    errors of the nuisances. ``mean`` is the propensity of eta. ``inverse_sd`` is exp(-t), constant beyond the ends of
+    its table, which are where eta is trimmed. With r = y - m of the row's own arm and w = 1 + exp(-s eta), a row has
+    the influence value
+
+        m1 - m0 + (s w + a) r + g (D - mean(eta)),
+
+    m1 - m0 and r clipped to 2, the weight of r to ``cap``, and g to 1.
+
+    `look` returns this as the residual, ``D - mean(eta)`` as the difference, and six labels: the derivative by eta of
+    s w r, 1 - D w and -(1 - (1 - D) w), then r, s w + a and m1 - m0.
+    """
+
+    cap: float = 1.0
+
+    def check(self) -> None:
+        """Refuse what is no frame; see `RoundFrame.check`."""
+        super().check()
+        right = self.labels == _EFFECT_LABELS and not self.weighted and self.lift is None
+        right = right and self.mean is not None and self.inverse_sd is not None
+        require(right, "labels", self.labels, f"{_EFFECT_LABELS}, and tables of the mean and of exp(-t)")
+        right = type(self.cap) is float and 1.0 <= self.cap <= LARGEST
+        require(right, "cap", self.cap, "a number of at least 1")
+
+    def look(self, rows: Array) -> Looked:
+        """Map integer rows (d, m); a function of each row alone, to the last bit."""
+        assert self.mean is not None
+        assert self.inverse_sd is not None
+        mapped = self._mapped(rows)
+        z, (eta, outcome), (arm, first, second, one, other, slope) = np.split(mapped, [self.size, self.size + 2])
+        treated = arm > 0.0
+        sign = np.where(treated, 1.0, -1.0)
+        left = np.clip(outcome - np.where(treated, first, second), -_WIDEST, _WIDEST)
+        odds, away = self.inverse_sd(sign * eta), treated - self.mean(eta)
+        weight = np.clip(sign * (1.0 + odds) + np.where(treated, one, other), -self.cap, self.cap)
+        apart = np.clip(first - second, -_WIDEST, _WIDEST)
+        value = apart + weight * left + np.clip(slope, -1.0, 1.0) * away
+        kept = (eta >= self.inverse_sd.low) & (eta <= self.inverse_sd.high)
+        derivatives = (
+            np.where(kept, -left * odds, 0.0),
+            1.0 - np.where(treated, 1.0 + odds, 0.0),
+            np.where(treated, 0.0, 1.0 + odds) - 1.0,
+        )
+        size = self._size(z, None)
+        mass = np.where(rows[0] == 0.0, 0.0, 1.0)
+        labels = np.stack([*derivatives, left, weight, apart])
+        return Looked(z, eta, away, value, None, size, mass / np.maximum(size, 1.0), mass, labels)
+
+
 # Sums
 
 SLACK = Fraction(1, 2**12)
@@ -510,8 +569,8 @@ class _FrameSum(FeatureSum):
 
     def _check_listed(self, name: str, kind: type, most: int, wanted: str) -> None:
         """Refuse a frame that is none, and terms or bins that are none, or too many."""
-        right = type(self.frame) in (RoundFrame, ChoiceFrame)
-        require(right, "frame", type(self.frame).__name__, "a RoundFrame or a ChoiceFrame")
+        right = type(self.frame) in (RoundFrame, ChoiceFrame, EffectFrame)
+        require(right, "frame", type(self.frame).__name__, "a RoundFrame, a ChoiceFrame or an EffectFrame")
         self.frame.check()
         listed: Any = self._listed
         right = type(listed) is tuple and 1 <= len(listed) <= most and all(type(one) is kind for one in listed)
@@ -586,7 +645,12 @@ class RoundSum(_FrameSum):
         """Refuse a frame or terms that are none, and more sums than can be held."""
         self._check_listed("terms", Term, _MOST_TERMS, f"1 to {_MOST_TERMS} terms")
         if self._whole_units and self.schema.rows_per_unit * self.frame.size > _LONGEST:
-            raise NotProvedError(f"cut= is proved for people of at most {_LONGEST // self.frame.size:,} rows")
+            size, rows = self.frame.size, _LONGEST // self.frame.size
+            raise NotProvedError(
+                f"the privacy proof for people covers at most {_LONGEST:,} rows times coefficients, and here a person "
+                f"may have {self.schema.rows_per_unit:,} rows, with {size:,} coefficients: keep at most {rows:,} rows "
+                "of a person (max_rows), or fit fewer terms or outcomes"
+            )
 
     # Bounds
 
