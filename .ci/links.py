@@ -1,4 +1,4 @@
-"""Checks a built site, with no network: ``python .ci/site.py FOLDER``.
+"""Checks a built site, with no network: ``python .ci/links.py FOLDER``.
 
 Every link and every picture leads to a file of the site, every fragment to a place on its page, links to other hosts
 are well formed, no page loads anything from another host, and no formula is left as it was typed.

@@ -86,6 +86,7 @@ html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["dpinfer.css"]
+html_js_files = [("dpinfer.js", {"defer": "defer"})]
 html_sidebars = {"index": [], "**": ["sidebar-nav-bs"]}
 html_copy_source = False
 html_show_sourcelink = False

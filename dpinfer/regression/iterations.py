@@ -97,11 +97,11 @@ _LACKS = (0.25, 0.95)
 in any direction, twice this part at most where sums of absolute values are cut at .95 of the number of coordinates,
 and less beyond as if lengths had the tail of a t distribution with three degrees of freedom."""
 
-_LENGTHS_TRIED = (0.75, 8.0, 40)
+_LENGTHS_TRIED = (0.75, 2.0, 22)
 """Cuts of these sums over the number of coordinates: the least, the largest, and how many."""
 
 _OF_SLOPES = 0.03
-"""Price of the sum of the weights of a Hessian, of a binary response, out of that of the score."""
+"""Price of the sum of the weights of a Hessian, which average slopes of a binary response need, out of the score's."""
 _SECOND = {
     "l2": {"score": 0.70, "hessian": 0.24, "meat": 0.06},
     "l1": {"score": 0.42, "hessian": 0.50, "meat": 0.08},

@@ -9,7 +9,8 @@ import pytest
 import dpinfer as dpi
 from dpinfer.kernel.rows.iterations import RoundSum
 from dpinfer.kernel.stage import Context
-from dpinfer.privacy.units import NEIGHBORS
+from dpinfer.privacy.units import NEIGHBORS, PureDP
+from dpinfer.procedures.procedure import context_of
 from validation.regression.neighbours import CODEBOOKS, MODELS, PRICES, ROWS, Search, dearest, rows_of, stages_of
 
 ASKED = [("ols", "ZCDP"), ("logit", "PureDP"), ("poisson", "ZCDP"), ("quantreg", "PureDP"), ("mnlogit", "ZCDP")]
@@ -54,3 +55,32 @@ def test_the_search_finds_a_bound_that_is_a_tenth_too_small(unit):
     search = search_of("ols", unit)
     short = replace(search, bounded=replace(search.bounded, bound=search.bounded.bound * Fraction(9, 10)))
     assert short.exact(short.climbed(60, np.random.default_rng(3))) > 1
+
+
+STAGED = {
+    "levels absorbed": lambda data: dpi.ols("affairs ~ age + yrs_married:had_affair", data, absorb="occupation"),
+    "levels absorbed where": lambda data: dpi.ols("affairs ~ age", data, absorb="occupation", where="religious > 1"),
+    "doubly robust": lambda data: dpi.experiment("affairs", "had_affair", data, covariates=["age"], method="aipw"),
+}
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("measure", PRICES)
+@pytest.mark.parametrize("asked", STAGED)
+def test_no_stage_of_absorbed_levels_and_doubly_robust_effects_has_farther_neighbours(asked, measure, neighbors):
+    frame, several = rows_of("fair").iloc[:900], asked != "doubly robust"
+    people = {"id": "person", "max_rows": ROWS} if several else {}
+    given = frame.assign(person=np.arange(len(frame)) // ROWS)
+    schema = dpi.Schema(CODEBOOKS["fair"])
+    data = dpi.PublicData(given, schema, rng=np.random.default_rng(1), neighbors=neighbors, **people)
+    question, price = STAGED[asked](data), PRICES[measure]
+    release = question.measure(price)
+    context, norm = context_of(release), "l1" if isinstance(price, PureDP) else "l2"
+    cells = {name: frame[name].to_numpy() for name in frame}
+    for place in range(len(release.stages)):
+        measured = question.stage(place, context, release.stages[:place]).measure
+        bounded = measured.rows.bounded(neighbors, norm, weights=measured.weights)
+        sides = 1 if neighbors == "add_remove" else 2
+        search = Search(bounded, norm, context.schema, sides, cells, context.schema.rows_per_unit)
+        found = search.exact(search.climbed(5, np.random.default_rng(place)))
+        assert 0.05 < found <= 1

@@ -85,8 +85,8 @@ def constants() -> str:
     def both(values: dict[str, float]) -> str:
         return f"Gaussian {_number(values['l2'])}, Laplace {_number(values['l1'])}"
 
-    part, at, fall = map(_number, iterations._LACKS)
-    shortest, longest = map(_number, iterations._LENGTHS_TRIED)
+    part, at = map(_number, iterations._LACKS)
+    shortest, longest = map(_number, iterations._LENGTHS_TRIED[:2])
     table = [
         ("bins; octaves", "of a column", f"{both(iterations._CENTRES)}; {iterations._OCTAVES}"),
         (
@@ -104,7 +104,7 @@ def constants() -> str:
         ("BENT", "logarithm of what a Hessian changes by", _number(inference._MOST_BENT)),
         ("AHEAD", "cosine", _number(inference._AHEAD)),
         ("NARROW", "part of the rows", _number(iterations._MOSTLY)),
-        ("LACKS(r)", "part of a Hessian, Laplace", f"{part} exp(({at} - r)/{fall})"),
+        ("LACKS(r)", "part of a Hessian, Laplace", f"{part} times {at}/r"),
         ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),
         ("SURE", "standard errors", _number(clipping._SURE)),
         ("DOMINATED", "standard errors", _number(inference._DOMINATED)),
