@@ -379,7 +379,7 @@ def solved(
     weights : sequence of float
         Of their Hessians.
     floor : float
-        Least eigenvalue of the whitened Hessian that is no noise.
+        Least eigenvalue of the whitened Hessian that is no noise, if all of them are small.
     meat : tuple of (ndarray, float)
         Products of scores (k, k), for all of what clipping took, with the noise of their diagonal; or with
         ``robust=False`` the variance of residuals (1,).
@@ -411,7 +411,7 @@ def solved(
     total = sum(weight * one.hessian for weight, one in zip(weights, iterations, strict=True))
     hessian = whiten.T @ np.asarray(total) @ whiten
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    least = max(floor, 1e-6 * size)
+    least = max(_clear_of_noise(values, floor), 1e-6 * size)
     kept = np.maximum(values, least)
     inverse = (vectors / kept) @ vectors.T
     step = inverse @ last.score
@@ -457,6 +457,17 @@ def solved(
         scale=scale,
         groups=groups,
     )
+
+
+def _clear_of_noise(values: Array, floor: float) -> float:
+    """Return the least eigenvalue that is no noise, of eigenvalues (k,) from the least on; ``floor`` if all are small.
+
+    Noise mixes those q that are small among themselves only, and is to them what a matrix of q columns is: its edge
+    grows with the root of their number. One more is allowed for.
+    """
+    edges = floor * np.sqrt(np.minimum(np.arange(2, len(values) + 2), len(values)) / len(values))
+    small = np.flatnonzero(values < edges)
+    return float(edges[small[-1]] if small.size else edges[0])
 
 
 def _straightened(

@@ -7,7 +7,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.regression import iterations
+from dpinfer.regression import inference, iterations
 from dpinfer.regression.clipping import Lengths, folded_quantile, length_cuts
 
 FAIR = sm.datasets.fair.load_pandas().data.assign(affair=lambda d: d.affairs > 0)
@@ -134,3 +134,20 @@ def test_a_hessian_of_shortened_rows_is_raised_to_that_of_all_rows(monkeypatch):
     assert 1 - allowed < share.min()
     assert share.max() < 1 + allowed
     assert share.max() - share.min() > 0.02
+
+
+def test_one_small_eigenvalue_has_the_noise_of_few_columns():
+    """In a large matrix with one eigenvalue near noise, the edge of noise is not that of the whole matrix."""
+    width, noise = 9, 1.0
+    floor = 1.6 * noise * np.sqrt(width)
+    one = inference._clear_of_noise(np.array([3.0, *[100.0] * (width - 1)]), floor)
+    many = inference._clear_of_noise(np.array([3.0] * width), floor)
+    assert one == pytest.approx(1.6 * np.sqrt(2))
+    assert many == pytest.approx(floor)
+    rng = np.random.default_rng(1)
+    least = []
+    for _ in range(2000):
+        noisy = rng.normal(size=(width, width)) * noise / np.sqrt(2)
+        noisy = (noisy + noisy.T) / np.sqrt(2)
+        least.append(np.linalg.eigvalsh(noisy + np.diag([0.0, *[100.0] * (width - 1)]))[0])
+    assert np.mean(np.array(least) > one) < 0.02

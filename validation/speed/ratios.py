@@ -29,6 +29,7 @@ import pandas as pd
 import pyarrow as pa
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
+from linearmodels.iv import IV2SLS
 from scipy import special, stats
 
 import dpinfer as dpi
@@ -407,7 +408,74 @@ def marginals(n: int, stack: ExitStack) -> list[Row]:
     ]  # fmt: skip
 
 
-GROUPS = (regressions, descriptions, counts, fixed, imports, studies, resampled, nulls, cells, parquet, marginals)
+def topics(n: int, _: ExitStack) -> list[Row]:
+    """Panels, instruments, surveys, survival, experiments and choices, up to their tables."""
+    rng = np.random.default_rng(SEED)
+    person, site, stratum = np.arange(n) // 5, rng.integers(0, 200, n), rng.integers(0, 4, n)
+    z, ability = rng.uniform(-1, 1, n), rng.normal(size=n)
+    x = np.clip(0.5 * z + 0.2 * ability, -2, 2)
+    y = np.clip(x + 0.3 * ability + 0.3 * rng.normal(size=n), -4, 4)
+    levels = np.digitize(x + rng.logistic(size=n), [-1.0, 1.0])
+    rows = pd.DataFrame({
+        "person": person, "stratum": pd.Categorical.from_codes(stratum, [*"abcd"]),
+        "site": pd.Categorical.from_codes(site, [f"s{one}" for one in range(200)]), "weight": rng.uniform(1, 5, n),
+        "x": x, "y": y, "z": z, "arm": rng.random(n) < 0.5, "level": pd.Categorical.from_codes(levels, [*"abc"]),
+        "time": rng.integers(1, 13, n), "event": rng.random(n) < 0.5,
+    })  # fmt: skip
+    schema = dpi.Schema(
+        stratum=dpi.Category([*"abcd"]), site=dpi.Category([*rows["site"].cat.categories]),
+        weight=dpi.Real(1, 5), x=dpi.Real(-2, 2), y=dpi.Real(-4, 4), z=dpi.Real(-1, 1), arm=dpi.Boolean(),
+        level=dpi.Category([*"abc"]), time=dpi.Integer(0, 12), event=dpi.Boolean(),
+    )  # fmt: skip
+    single = dpi.PrivateData(rows[[*schema]], schema, dpi.Ledger.in_memory(LARGE))
+    panel = dpi.PrivateData(
+        rows[["person", "x", "y"]], dpi.Schema(x=schema["x"], y=schema["y"]), dpi.Ledger.in_memory(LARGE),
+        id="person", max_rows=5,
+    )  # fmt: skip
+    grouped, ones = rows[["x", "y"]].groupby(person), np.ones(n)
+    by_site = rows[["x", "y"]].groupby(site)
+
+    def demeaned(groups: Any) -> Any:
+        within = rows[["x", "y"]] - groups.transform("mean")
+        return sm.OLS(within["y"].to_numpy(), within["x"].to_numpy()).fit(cov_type="HC1").bse
+
+    def two_stages() -> Any:
+        return IV2SLS(y, pd.DataFrame({"one": ones}), x, z).fit(cov_type="robust").std_errors
+
+    def adjusted() -> Any:
+        arm = rows["arm"].to_numpy(dtype=float)
+        return sm.OLS(y, np.column_stack([ones, arm, x - x.mean(), arm * (x - x.mean())])).fit(cov_type="HC1").bse
+
+    def multinomial() -> Any:
+        return sm.MNLogit(levels, np.column_stack([ones, x])).fit(disp=0).bse
+
+    def curve() -> Any:
+        return sm.SurvfuncRight(rows["time"], rows["event"]).surv_prob_se
+
+    design = dpi.SurveyDesign("site", weights="weight", strata="stratum")
+    survival = dpi.survival("time", "event", single, times=range(1, 13), censoring="middle")
+    return [
+        Row("person effects", "demeaned by pandas, statsmodels HC1", asks(dpi.ols("y ~ x + EntityEffects", panel)),
+            (partial(demeaned, grouped),)),
+        Row("200 levels absorbed", "demeaned by pandas, statsmodels HC1", asks(dpi.ols("y ~ x", single, absorb="site")),
+            (partial(demeaned, by_site),)),
+        Row("clustered by 200 groups", "",
+            asks(dpi.ols("y ~ x", single, cov_type="cluster", groups="site")), unit="ms"),
+        Row("instrument", "linearmodels IV2SLS", asks(dpi.iv("y ~ 1 + [x ~ z]", single)), (two_stages,)),
+        Row("survey mean, 800 units", "", asks(design.mean("y", single)), unit="ms"),
+        Row("survival", "statsmodels SurvfuncRight", asks(survival), (curve,)),
+        Row("experiment, adjusted", "statsmodels HC1", asks(dpi.experiment("y", "arm", single, covariates=["x"])),
+            (adjusted,)),
+        Row("doubly robust effect", "",
+            asks(dpi.experiment("y", "arm", single, covariates=["x"], method="aipw")), unit="ms"),
+        Row("mnlogit of three levels", "statsmodels MNLogit", asks(dpi.mnlogit("level ~ x", single)), (multinomial,)),
+        Row("ordered logit of three levels", "", asks(dpi.ordered("level ~ x", single)), unit="ms"),
+    ]  # fmt: skip
+
+
+GROUPS = (
+    regressions, descriptions, counts, fixed, imports, studies, resampled, nulls, cells, parquet, marginals, topics,
+)  # fmt: skip
 
 _BEFORE = """from validation.speed.ratios import bound, frame
 few, many = (bound(frame(n, {1}), {1}, {0!r})[{0!r}] for n in (2000, {2}))
