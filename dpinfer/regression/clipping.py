@@ -192,8 +192,9 @@ class Lengths:
         """
         squares = self.edge * 2.0 ** (np.arange(-16, 16) / 4)
         missed, blur = self.excess(squares), squares * noise * np.sqrt(width)
-        half = np.hypot(other, -special.ndtri(0.025) * drift * np.hypot(missed, blur))
-        best = int(np.argmin(half / np.maximum(1 - LOST * blur / size, _LEAST_LEFT)))
+        moved = drift * np.hypot(np.sqrt(2) * missed, np.sqrt(0.5) * blur)
+        half = np.hypot(other, -special.ndtri(0.025) * moved)
+        best = int(np.argmin(half / np.maximum(1 - (LOST * blur / size) ** 2, _LEAST_LEFT)))
         return float(np.sqrt(squares[best])), float(missed[best])
 
     def clip(self, width: int, noise: float, meat: float, *, final: bool) -> Clip:

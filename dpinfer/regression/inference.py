@@ -13,10 +13,11 @@ the estimate is ``theta_1 + W d`` with ``d = J^-1 s``. A contrast l of d has
   and tau_t/sqrt 2 beside it;
 - a bias of at most ``B |J^-1 l|`` from clipping (`dpinfer.regression.clipping`).
 
-Long rows, which the Hessian leaves out in part, are a positive matrix D of trace E, about, that J lacks, so that
-``|l'J^-1 D d|`` is at most ``E |J^-1 l| |d|``. The step d is mostly noise of the iteration before, and its direction
-has nothing to do with theirs: the square of this is counted in N, as of noise, and not as a bias. Hessians of several
-iterations lack the same rows at the same step: what they lack adds up.
+Long rows, which the Hessian leaves out in part, are a positive matrix D of trace E, about, that J lacks. The step d is
+mostly noise of the iteration before, and its direction has nothing to do with theirs: on average ``(l'J^-1 D d)^2`` is
+at most ``E^2 |J^-1 l|^2 |d|^2/k``, which is counted in N, as of noise, and not as a bias. Along d it counts in full,
+for long rows may have turned the step towards themselves. Hessians of several iterations lack the same rows at the
+same step: what they lack adds up.
 
 The noise of M makes the variance V itself uncertain; the reference is a t distribution whose degrees of freedom are
 ``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not
@@ -185,7 +186,8 @@ class Fit:
         for (mapped, noise, _), lack in zip(self.hessians, lacks, strict=True):
             moved = mapped.T @ step
             square = float(moved @ moved)
-            found += sum(lacks) * lack * mapped @ mapped.T
+            along = moved / max(float(np.sqrt(square)), 1e-300)
+            found += sum(lacks) * lack * mapped @ _about(along) @ mapped.T
             inner = square * np.eye(len(step)) + np.outer(moved, moved)
             if self.flat:
                 inner -= np.diag(moved**2)
@@ -266,17 +268,23 @@ class Fit:
             solved = np.linalg.solve(self.noise(step) + self.meat, left)
             slope = -2 * self.hessian.T @ solved
             slope -= 2 * self.scale**2 * float(solved @ self.hessian @ step) * self.hessian.T @ solved
-            lacks = self._lacks(step)
-            squares = [float(((mapped.T @ solved) ** 2).sum()) for mapped, _, _ in self.hessians]
-            both = sum(lack * square for lack, square in zip(lacks, squares, strict=True))
-            for (mapped, noise, missed), square in zip(self.hessians, squares, strict=True):
+            lacks = sum(self._lacks(step))
+            both, turns = 0.0, np.zeros_like(step)
+            for mapped, noise, missed in self.hessians:
                 moved, along = mapped.T @ step, mapped.T @ solved
                 length = max(float(np.linalg.norm(moved)), 1e-300)
-                slope -= missed / length * mapped @ moved * (both + sum(lacks) * square)
+                unit = moved / length
+                towards = _about(unit) @ along
+                both += missed * length * float(along @ towards)
+                beside = 2 * (1 - 1 / len(unit)) * float(along @ unit) * (along - float(along @ unit) * unit)
+                turns += missed * mapped @ (float(along @ towards) * unit + beside)
                 slope -= noise**2 * mapped @ (moved * (along @ along) + along * (along @ moved))
                 if self.flat:
                     slope += noise**2 * mapped @ (moved * along**2)
-            return float(left @ solved), slope
+            for mapped, _, missed in self.hessians:
+                moved = mapped.T @ step
+                slope -= both * missed / max(float(np.linalg.norm(moved)), 1e-300) * mapped @ moved
+            return float(left @ solved), slope - lacks * turns
 
         if not free.shape[1]:
             return form(fixed)[0]
@@ -457,6 +465,12 @@ def solved(
         scale=scale,
         groups=groups,
     )
+
+
+def _about(unit: Array) -> Array:
+    """Return the mean product (k, k) of a step with itself whose direction is ``unit``, or one that nobody knows."""
+    width = len(unit)
+    return np.asarray(np.eye(width) / width + (1 - 1 / width) * np.outer(unit, unit))
 
 
 def _clear_of_noise(values: Array, floor: float) -> float:
