@@ -6,7 +6,8 @@
 // At the widths of a telephone, a laptop and a large screen, light and dark: pages wider than their window, pictures
 // that do not load, errors of scripts, and what axe calls serious or critical or finds wrong in the order of headings,
 // landmarks and alternative texts. Then it types words into the search box and follows the first results.
-// CHROMIUM names the browser where it is not /usr/bin/chromium.
+// Build the site from scratch first: Sphinx forgets index entries of pages that it does not read again, and the search
+// then does not find them. CHROMIUM names the browser where it is not /usr/bin/chromium.
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from "node:fs";

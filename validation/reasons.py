@@ -5,90 +5,92 @@ from __future__ import annotations
 REASONS: dict[str, str] = {
     "least coverage of 95% intervals within bounds that were found privately: means, gamma families, least squares "
     "from cross-products": (
-        "The mean of a lognormal column: of few rows a handful far out make much of it, in octaves that hold fewer "
-        "rows than noise lets one see; they are clamped, and the interval does not count that. With more rows it "
-        "covers; the median, or a mean of logarithms, does not ask for them. And the slope on a normal "
-        "column at n = 1,000: noise leaves one interval in ten determined, and all of these that miss lie below the "
-        "slope, as where noise makes the regressor look more spread than it is. Over all releases it is covered."
+        "The mean of a lognormal column depends on a few extreme rows. With 1,000 rows their octaves hold fewer rows "
+        "than the noise can reveal; they are clipped, and the interval does not allow for that. With more rows it "
+        "covers. The median, or the mean of the logarithm, does not depend on them. For the slope on a normal column "
+        "at n = 1,000 only one interval in ten is determined, and those that miss lie below the slope, as when noise "
+        "makes the regressor look more variable than it is. Over all releases the slope is covered."
     ),
     "least coverage of 95% intervals within bounds that were found privately: least squares by rounds": (
-        "Skewed regressors: the rows that are clamped are those that weigh most, and what rounds leave of noise is too "
-        "little to hide it. Regressions by rounds need no such bounds: give them loose ones."
+        "With skewed regressors the clipped rows have the most leverage, and the remaining noise is too small to cover "
+        "the resulting bias. Regressions by iterations do not need tight bounds: give them loose ones."
     ),
     "least coverage of 95% intervals of a slope with the suggested row_norm, own responses of the data": (
-        "The mean of randhie is no line: rows that weigh less move the best line, and intervals are about the moved "
-        "one. They fall short of the ordinary line without the bound, too, and `explain` says what weights do."
+        "The mean function of randhie is not linear, so downweighting rows changes the best linear predictor, and the "
+        "intervals are for the changed one. They also under-cover the ordinary one without the bound; `explain` says "
+        "what the weights do."
     ),
     "least coverage of 95% intervals of a slope, logit, probit and cloglog by rounds, unflagged": (
-        "One cell with many slopes and few ones falls short at the replicates that it has; maximum likelihood without "
-        "privacy covered less than stated on an earlier run of the same data sets. Not decided."
+        "One cell with many slopes and few events under-covers with 100 replicates; maximum likelihood without privacy "
+        "also under-covered in an earlier run of the same data sets. Undecided."
     ),
     "cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog": (
-        "Slopes of flagged fits with a hundred events or fewer are covered less than stated; the flag names them."
+        "Slopes of flagged fits with at most a hundred events are under-covered; the flag names them."
     ),
     "least coverage of 95% intervals of a slope of counts, unmarked fits: means from 0.5": (
-        "In one cell, whose counts spread six times as far as their mean, intervals are wider than is asked; all cover."
+        "In one cell, whose variance is six times the mean, intervals are wider than required; all cover."
     ),
     "least coverage of 95% intervals of a slope of counts, unmarked fits: means below 0.5": (
-        "Noise hides whether sparse counts spread more than their law, and most such fits are marked: more than are "
-        "allowed. Nothing is claimed of counts with a mean below a half."
+        "Noise hides whether sparse counts are overdispersed, and more such fits are flagged than the claim allows. "
+        "Nothing is claimed for counts with a mean below a half."
     ),
     "least coverage of 95% intervals of a slope, least squares by rounds: wrong models with rows far out": (
-        "Where the mean bends beyond the bound of a regressor, a dozen rows decide the best line; noise hides so few, "
-        "and nothing that is released can tell. Declare bounds that hold the rows, or transform the regressor."
+        "If the mean function bends beyond the bound of a regressor, a dozen rows determine the best linear predictor. "
+        "Noise hides so few rows, and nothing in the release can reveal them. Declare bounds that contain the rows, or "
+        "transform the regressor."
     ),
     "largest median shift from the fit on all rows in standard errors, and largest of these over the robust ones, "
     "Poisson, rho = .5": (
-        "Of these counts a few hundred are far beyond the mean, and some rows are far out. Clipping them moved "
-        "estimates by up to 0.69 standard errors; where they keep their weight nothing is moved, and noise "
-        "in proportion to them doubles standard errors."
+        "A few hundred of these counts are far above the mean, and some rows have high leverage. Clipping them shifted "
+        "estimates by up to 0.69 standard errors. With their full weight there is no shift, but noise scaled to them "
+        "doubles the standard errors."
     ),
     "largest mean width over the oracle's where kappa is at least 3: descriptions": (
-        "The mean of a group of about fifty rows whose number noise blurs by a fifth, under one Laplace draw: noise "
-        "multiplies the variance by ten, and the interval allows for the noise in the number of rows (Fieller)."
+        "For the mean of a group of about fifty rows, one Laplace draw multiplies the variance by ten and perturbs the "
+        "number of rows by a fifth; the interval allows for the noise in that number (Fieller)."
     ),
     "largest mean width over the oracle's where kappa is at least 3: second moments": (
-        "Four cells of skewed columns (exponential, lognormal) with bounds four times too wide: noise in fourth "
-        "moments hides how far the estimate spreads, and a variance that noise may have made too small looks like one "
-        "that is."
+        "Four cells of skewed columns (exponential, lognormal) with bounds four times too wide: noise in the fourth "
+        "moments hides the variance of the estimate, and the interval allows for a variance that noise made too small."
     ),
     "largest mean width over the oracle's where kappa is at least 3: means and proportions by person": (
-        "Two hundred people, most cells with three or five rows of each, under noise of up to five times the sampling "
-        "error: it hides how far people differ, and what it may hide is counted. With 2,000 people all cells hold."
+        "Two hundred people, mostly with three or five rows each, and noise of up to five times the sampling error: "
+        "the noise hides the variance between people, and the interval allows for that. With 2,000 people all cells "
+        "hold."
     ),
     "least pointwise coverage of 95% intervals, best fixed bins": (
-        "Bins that hold about a dozen rows, under one Laplace draw: counts and noise are whole numbers, and coverage "
-        "jumps with the expected count, as that of every interval for counts does; the mean over bins is above .95."
+        "Bins of about a dozen rows, under one Laplace draw: counts and noise are integers, so coverage oscillates "
+        "with the expected count, as for every interval for counts. The mean over bins is above .95."
     ),
     "largest mean width over the oracle's where noise does not dominate: continuous=True": (
         "Three cells at the lowest percentile of a skewed column with bounds ten times too wide: a leaf of the tree is "
-        "wider than the interval, and values are taken to lie evenly in it."
+        "wider than the interval, and values are assumed to be uniform within it."
     ),
     "sample_aggregate by statsmodels / the same fits bare, by formula": (
-        "Rows are dealt to blocks in worker processes, and statsmodels builds a frame for each: the own steps of "
-        "`logit` and of least squares are several times faster."
+        "Rows are assigned to blocks in worker processes, and statsmodels builds a data frame for each block. The "
+        "built-in fits of `logit` and least squares are several times faster."
     ),
     "megabytes above the peak at 10,000,000 rows (at most 40)": (
-        "The median alone: the exponential mechanism sorts four bytes a row in memory that a file stands behind, and "
-        "resident pages of the file are counted. The system may take them back; other memory grows by a third of it."
+        "Only the median: the exponential mechanism sorts four bytes a row in memory mapped to a file, and resident "
+        "pages of the file are counted. The system can reclaim them; other memory grows by a third of that."
     ),
     "largest error over a peer's at equal price and neighbours: means": (
-        "A part of the price of a mean goes to a sum of squares, which its standard error is made of. A peer that "
-        "tells no interval spends all on the mean, which shows where noise is most of the error."
+        "Part of the budget of a mean pays for a sum of squares, needed for its standard error. A peer that reports no "
+        "interval spends everything on the mean, which matters where noise is most of the error."
     ),
     "largest error over a peer's at equal price and neighbours: medians": (
-        "A quarter of the price chooses the point, three quarters buy the tree of counts that the interval comes from; "
-        "peers tell no interval and choose with the whole price. Where the number of rows is public, and says that the "
-        "tree could tell nothing, the choice has nine tenths; where it is confidential nobody can know. With more "
-        "rows or a larger price nothing is lost."
+        "A quarter of the budget selects the point; three quarters pay for the tree of counts behind the interval. "
+        "Peers report no interval and select with the whole budget. If the number of rows is public and too small for "
+        "the tree to be informative, selection gets nine tenths; if it is confidential this cannot be known. With more "
+        "rows or a larger budget nothing is lost."
     ),
     "largest error over a peer's at equal price and neighbours: least squares": (
-        "One regressor and 1,000 rows at epsilon 1: noise is as large as what the regressor's spread adds up to, and "
-        "the default method, whose rounds divide by it, is thrown far out. Medians of pairwise slopes (Theil-Sen) are "
-        "not, nor is diffprivlib's fit. With 10,000 rows dpinfer is the nearest."
+        "One regressor and 1,000 rows at epsilon 1: the noise is as large as the regressor's sum of squares, and the "
+        "default method, which divides by it, is inaccurate. Medians of pairwise slopes (Theil-Sen) and diffprivlib's "
+        "fit are less affected. With 10,000 rows dpinfer is the most accurate."
     ),
     "largest error over a peer's at equal price and neighbours: logits": (
         "Objective perturbation with a strong penalty, chosen afterwards in its favour, where every estimate is mostly "
-        "noise: it is pulled to zero, and zero is near. It tells no standard error."
+        "noise: it is shrunk to zero, which is close to the truth. It reports no standard error."
     ),
 }
