@@ -19,6 +19,10 @@ at most ``E^2 |J^-1 l|^2 |d|^2/k``, which is counted in N, as of noise, and not 
 for long rows may have turned the step towards themselves. Hessians of several iterations lack the same rows at the
 same step: what they lack adds up.
 
+N is that at the value which is tested, not at the estimate: the step there multiplies the noise of the Hessian. So the
+interval of a contrast whose Hessian is not far above its noise is longer on the side away from the point, as Fieller's
+(1954) of a ratio is, and may be unbounded.
+
 The noise of M makes the variance V itself uncertain; the reference is a t distribution whose degrees of freedom are
 ``2 V^2`` over the variance of V (Satterthwaite, 1946). In directions in which the eigenvalue of the Hessian is not
 clear of its noise Wald intervals say nothing. There the interval of a contrast holds the values that the score does not
@@ -75,7 +79,10 @@ _FAR_SHIFT = 100.0
 """Noncentrality from which a tail is that of a normal length."""
 
 _FAR = 1e3
-"""Standard errors from the estimate at which a score interval that has not ended has no end."""
+"""Standard errors from the estimate at which an interval that has not ended has no end."""
+
+_HALVINGS = 64
+"""Of where an end of an interval may lie."""
 
 
 class AverageSlope(NamedTuple):
@@ -213,6 +220,34 @@ class Fit:
     def cov_noise(self, contrasts: Array) -> Array:
         """Covariance (n, n) of contrasts (n, k) of the estimate from noise."""
         return _squared(self.loadings(contrasts), self.noise(self.step))
+
+    def bent(self, contrasts: Array) -> tuple[Array, Array]:
+        """Return B and C, as (n,): at x from the estimate, the variance V of a contrast (n, k) is V + 2 B x + C x^2.
+
+        Noise of the Hessians multiplies the step that is tested, not that of the estimate (Fieller, 1954). At x the
+        other coefficients are where they are best predicted from it. What a Hessian lacks makes no value farther away
+        more likely: with it the step is shorter. Directions that are noise are left to `untold`.
+        """
+        norms = np.maximum(np.linalg.norm(self.lost, axis=0), 1e-300)
+        told = np.eye(len(self.step)) - (self.lost / norms) @ (self.lost / norms).T
+        loadings, along = self.loadings(contrasts) @ told, contrasts @ self.whiten @ told
+        spread = along @ self.inverse @ (self.meat + self.noise(self.step)) @ self.inverse
+        variance = np.einsum("nk,nk->n", along, spread)
+        turns = spread / np.maximum(variance, 1e-300)[:, None]
+        parts = [self._multiplied(loadings, steps) for steps in (self.step + turns, np.zeros_like(turns) + self.step)]
+        square = self._multiplied(loadings, turns)
+        return 0.5 * (parts[0] - parts[1] - square), square
+
+    def _multiplied(self, loadings: Array, steps: Array) -> Array:
+        """Return the variances (n,) that noise of the Hessians makes of loadings (n, k) at steps (n, k)."""
+        found = np.zeros(len(loadings))
+        for mapped, noise, _ in self.hessians:
+            told, moved = loadings @ mapped, steps @ mapped
+            inner = (told**2).sum(axis=1) * (moved**2).sum(axis=1) + (told * moved).sum(axis=1) ** 2
+            if self.flat:
+                inner -= (told**2 * moved**2).sum(axis=1)
+            found += 0.5 * noise**2 * inner
+        return found
 
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (n, k), as (n,)."""
@@ -626,21 +661,34 @@ class RegressionInference(Inference):
     def _ends(self, rows: Array, alpha: float) -> Array:
         """See `Inference`."""
         variances, biases, freedom = self._spread(rows)
-        errors = np.sqrt(variances)
-        half = folded_quantile(alpha, biases / errors) * errors
-        half *= _longer(np.full(len(rows), alpha), freedom)
-        centre = rows @ self.params
-        ends = np.stack([centre - half, centre + half], axis=-1)
+        turned, square = self.fit.bent(rows @ self.weights)
+        longer, centre = _longer(np.full(len(rows), alpha), freedom), rows @ self.params
+        most = _FAR * np.sqrt(variances + biases**2)
+        ends = np.empty((len(rows), 2))
+        for side, sign in enumerate((-1.0, 1.0)):
+
+            def inside(away: Array, sign: float = sign) -> Mask:
+                errors = _errors(variances, turned, square, sign * away)
+                return np.asarray(away <= folded_quantile(alpha, biases / errors) * longer * errors)
+
+            low, high = np.zeros(len(rows)), most
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (low + high)
+                within = inside(middle)
+                low, high = np.where(within, middle, low), np.where(within, high, middle)
+            ends[:, side] = centre + sign * np.where(inside(most), np.inf, high)
         for place in np.flatnonzero(self._by_score(rows)):
-            low, high = self.fit.score_interval(rows[place] @ self.weights, alpha)
-            ends[place] = np.array([low, high]) + float(rows[place] @ self.shift)
+            scored = self.fit.score_interval(rows[place] @ self.weights, alpha)
+            ends[place] = np.array(scored) + float(rows[place] @ self.shift)
         return ends
 
     def _tails(self, rows: Array, values: Array) -> Array:
         """See `Inference`."""
         variances, biases, freedom = self._spread(rows)
-        errors = np.sqrt(variances)
-        found = _two_sided(np.abs(rows @ self.params - values) / errors, biases / errors, freedom)
+        turned, square = self.fit.bent(rows @ self.weights)
+        away = values - rows @ self.params
+        errors = _errors(variances, turned, square, away)
+        found = _two_sided(np.abs(away) / errors, biases / errors, freedom)
         for place in np.flatnonzero(self._by_score(rows)):
             row = rows[place]
             found[place] = self.fit.score_tail((row @ self.weights)[None], values[place : place + 1] - row @ self.shift)
@@ -683,6 +731,11 @@ class RegressionInference(Inference):
         """By which part clipping lengthens an interval of a slope at most."""
         variances, biases, _ = self._spread(np.eye(len(self.names)))
         return float((folded_quantile(0.05, biases / np.sqrt(variances)) / -special.ndtri(0.025)).max() - 1)
+
+
+def _errors(variances: Array, turned: Array, square: Array, away: Array) -> Array:
+    """Return standard errors (n,) of values that far away from estimates; see `Fit.bent`."""
+    return np.asarray(np.sqrt(np.maximum(variances + 2 * turned * away + square * away**2, variances * _APART)))
 
 
 def _squared(loadings: Array, covariance: Array) -> Array:

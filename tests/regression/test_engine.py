@@ -167,3 +167,23 @@ def test_slopes_of_regressors_with_long_tails_are_covered_under_pure_prices(mode
         low, high = results.conf_int(alpha=0.01).loc["z"]
         missed += int(not low <= 0.4 <= high)
     assert missed <= 2  # three of twelve at level .01: a false alarm in about 5,000 runs
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2, 0.45, 0.7])
+def test_of_one_coefficient_the_interval_is_that_of_a_ratio(noise):
+    """Fieller's: values x with (s - J x)^2 <= z^2 (sigma^2 + noise^2 x^2), unbounded if J is no z of its noise."""
+    score, hessian, sigma, one = 3.0, 1.2, 0.8, np.eye(1)
+    fit = inference.Fit(
+        np.zeros(1), np.array([score / hessian]), one, np.array([score]), hessian * one, one / hessian,
+        np.zeros((1, 0)), 0.0 * one, 0.0, sigma, ((one, noise, 0.0),), 0.0, False,
+    )  # fmt: skip
+    found = inference.RegressionInference(("x",), fit, one, np.zeros(1), nobs=100.0, nobs_is_public=True)
+    z = stats.norm.isf(0.025)
+    left = hessian**2 - z**2 * noise**2
+    ends = found.intervals(one, 0.05)[0]
+    if left <= 0:
+        assert np.isinf(ends).any()
+        return
+    root = np.sqrt(score**2 * hessian**2 - left * (score**2 - z**2 * sigma**2))
+    assert ends == pytest.approx([(score * hessian - root) / left, (score * hessian + root) / left], rel=1e-6)
+    assert found.contrast_pvalues(one, ends[1:])[0] == pytest.approx(0.05, rel=1e-3)
