@@ -7,7 +7,7 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.resampling.blocks import block_size
-from validation.blocks.block_designs import release_of
+from validation.blocks.block_designs import BlockFits, release_of
 from validation.common.outputs import Options, lines
 from validation.common.rules import Claim
 from validation.common.study import Drawn, Study
@@ -40,7 +40,7 @@ def draw(cell: tuple[str, float, int], rng: np.random.Generator, count: int) -> 
         with np.errstate(all="ignore"):
             sums = rng.gamma(held, 1 / RATE)
             fits = np.stack([held.sum(axis=1) / sums.sum(axis=1), *(held / sums).T], axis=1)[..., None]
-        inference = release_of(asked, measured, fits, rng).infer().inference
+        inference = release_of(asked, measured, BlockFits(fits, fits[:, :1]), rng).infer().inference
         ends = inference.intervals(np.eye(1), 0.05)[0]
         found.append((inference.params[0] - RATE, ends[0] <= RATE <= ends[1]))
     return {"found": np.array(found)}
