@@ -41,9 +41,9 @@ REASONS: dict[str, str] = {
     ),
     "largest median shift from the fit on all rows in standard errors, and largest of these over the robust ones, "
     "Poisson, rho = .5": (
-        "A few hundred of these counts are far above the mean, and some rows have high leverage. With their full weight "
-        "estimates hardly shift, but noise scaled to them, and what the interval allows for the few rows that no count "
-        "shows, lengthens the standard errors by about three quarters."
+        "A few hundred of these counts are far above the mean, and some rows have high leverage. With their full "
+        "weight estimates hardly shift, but noise scaled to them, and what the interval allows for the few rows that "
+        "no count shows, lengthens the standard errors by about three quarters."
     ),
     "largest mean width over the oracle's where kappa is at least 3: descriptions": (
         "For the mean of a group of about fifty rows, one Laplace draw multiplies the variance by ten and perturbs the "
