@@ -17,7 +17,7 @@ ELSEWHERE = [one for place, one in enumerate(ELSEWHERE) if place % 3 == place //
 
 
 def _check(question):
-    """A true price fails with probability below 1e-4: of hundreds one would in fifty gates, so fresh draws confirm it."""
+    """A true price fails with probability below 1e-4, one of hundreds in fifty gates: fresh draws must confirm it."""
     runs = 200 if question.ask.function in SLOW else 1000
     found = dpi.audit(question.public(), None, question.privacy, runs=runs, seed=11)
     if not found.passed:
