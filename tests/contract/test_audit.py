@@ -20,7 +20,7 @@ def _check(question):
     """A true price fails with probability below 1e-4, one of hundreds in fifty gates: fresh draws must confirm it."""
     runs = 200 if question.ask.function in SLOW else 1000
     found = dpi.audit(question.public(), None, question.privacy, runs=runs, seed=11)
-    if not found.passed:
+    if {one.part for one in found.failures} == {"statistical"}:  # what is exact fails at once
         found = dpi.audit(question.public(), None, question.privacy, runs=runs, seed=12)
     assert found.passed, found.failures
     assert 0 < found.ratio <= 1 + 1e-9
