@@ -9,7 +9,6 @@ import textwrap
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
 from statsmodels.iolib.summary import Summary, forg
 from statsmodels.iolib.table import SimpleTable
 from statsmodels.iolib.tableformatting import fmt_2cols, fmt_params
@@ -176,21 +175,26 @@ def coefficient_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
     first: Callable[[Any], str] = partial(figure, digits=4)
     styles = [first, figure, figure, "{:#6.3f}".format, figure, figure, "{:.1%}".format]
     formats = ["%s", "%s", "%8s", "%s", "%11s", "%11s", "%s"][: len(shown.columns)]
-    rows = shown.to_numpy(dtype=np.float64)
-    cells = [[write(value) for write, value in zip(styles, row, strict=False)] for row in rows]
-    return cell_table(cells, list(shown.columns), names, formats)
+    columns = [
+        _column(shown[name], write, first=not place)
+        for place, (name, write) in enumerate(zip(shown, styles, strict=False))
+    ]
+    return cell_table(list(zip(*columns, strict=True)), list(shown.columns), names, formats)
 
 
 def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
     """Build a table of the ``summary_frame`` of descriptions, its rows called by these names."""
     shown = without_parts(frame)
     styles = {"noise share": "{:.1%}".format, "count": count}
-    columns = []
-    for name in shown.columns:  # words for a missing estimate, which comes first, nothing for what belongs to it
-        write: Callable[[Any], str] = styles.get(str(name), partial(figure, digits=4))
-        gap = "not determined" if name == shown.columns[0] else ""
-        columns.append([gap if math.isnan(value) else write(value) for value in shown[name]])
+    other: Callable[[Any], str] = partial(figure, digits=4)
+    columns = [_column(shown[name], styles.get(str(name), other), first=not place) for place, name in enumerate(shown)]
     return cell_table(list(zip(*columns, strict=True)), list(shown.columns), names)
+
+
+def _column(values: pd.Series, write: Callable[[Any], str], *, first: bool) -> list[str]:
+    """Write a column: words for a missing estimate, which comes first, and nothing for what belongs to it."""
+    gap = "not determined" if first else ""
+    return [gap if math.isnan(value) else write(value) for value in values]
 
 
 def figure(value: float, digits: int = 3) -> str:
