@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from dpinfer.checks import Allowed, is_number
-from dpinfer.errors import OptionError, ReleaseFormatError
+from dpinfer.errors import OptionError
 from dpinfer.experiments.doubly_robust_stages import Plan
 from dpinfer.experiments.question import Experiment
 from dpinfer.kernel.rows.cells import named_cells
 from dpinfer.procedures import options
-from dpinfer.procedures.procedure import Procedure, context_of
+from dpinfer.procedures.procedure import Procedure, check_stage, context_of
 from dpinfer.results.base import PrivateResults
 from dpinfer.schema.columns import Boolean
 from dpinfer.schema.expressions import quoted
@@ -225,16 +225,7 @@ class DoublyRobust(Procedure):
         super().check_release(release)
         context = context_of(release)
         for place, stage in enumerate(release.stages):
-            asked = self.stage(place, context, release.stages[:place])
-            shapes = {name: np.shape(one) for name, one in asked.settings.items()}
-            held = {name: np.shape(one) for name, one in stage.settings.items()}
-            numbers = [np.asarray(one, dtype=np.float64) for one in stage.settings.values()]
-            if (
-                asked.measure.names != stage.names
-                or shapes != held
-                or not all(np.isfinite(one).all() for one in numbers)
-            ):
-                raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+            check_stage(self.stage(place, context, release.stages[:place]), stage)
 
     def describe(self, measured: Measurement) -> str:
         """Describe the stages; of the noise of the effect bounds alone say little."""

@@ -47,6 +47,36 @@ if TYPE_CHECKING:
     from dpinfer.statistics.inference import BatchEstimates
 
 
+_LARGEST = 1e150
+"""Settings of stages are no larger: columns may be as small as that over their unit."""
+
+
+def check_stage(asked: Stage, held: StageRelease) -> None:
+    """Refuse a stage of a release whose settings or sums are not those that its question asks for.
+
+    Raises
+    ------
+    ReleaseFormatError
+    """
+    for name, value in held.settings.items():
+        try:
+            right = bool((np.abs(np.asarray(value, dtype=np.float64)) <= _LARGEST).all())
+        except (ArithmeticError, TypeError, ValueError):
+            right = False
+        if not right:
+            raise ReleaseFormatError(f"settings: {name} is not made of finite numbers")
+    if asked.measure.names != held.names:
+        raise ReleaseFormatError("the sums of the release are not those that its question asks for")
+    if asked.settings.keys() != held.settings.keys():
+        raise ReleaseFormatError(
+            "settings: not those of the stages. Earlier versions had others: such a release can be read, but this "
+            "version does not infer from it"
+        )
+    for name, mine in asked.settings.items():
+        if np.shape(mine) != np.shape(held.settings[name]):
+            raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
+
+
 def context_of(release: Release) -> Context:
     """Return what is public about the run that made a release."""
     return Context(release.schema, release.neighbors, release.cost.price, release.nobs, release.public)

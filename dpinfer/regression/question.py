@@ -14,7 +14,7 @@ from dpinfer.errors import FormulaError, NotProvedError, OptionError, ReleaseFor
 from dpinfer.kernel.rows.iterations import MOST_GROUPS
 from dpinfer.privacy.units import PureDP
 from dpinfer.procedures.options import TARGET, inferred, measured, told_where, where_notes
-from dpinfer.procedures.procedure import Procedure, context_of, sizes_shown
+from dpinfer.procedures.procedure import Procedure, check_stage, context_of, sizes_shown
 from dpinfer.regression.design import Columns, columns_of
 from dpinfer.regression.inference import METHODS, Fit, RegressionInference, solved
 from dpinfer.regression.iterations import Plan, Start
@@ -46,9 +46,6 @@ _GROUPS = Allowed(lambda given: given is None or is_text(given), "a column whose
 _RANGES = Allowed(lambda given: given is None or isinstance(given, bool), "True or False")
 
 UNLIKELY = "the numbers of the release are none that its question makes"
-
-_LARGEST = 1e150
-"""Settings are smaller: columns may be as small as that over their unit."""
 
 _FAR_STEP = {"linear": 6.0, "binary": 4.0, "choice": 4.0, "log": 2.0, "huber": 6.0, "quantile": 6.0}
 """Length of the last step, as a standard deviation of the linear predictor, at most."""
@@ -231,13 +228,7 @@ class Newton(Procedure):
                     "release can be read, but this version does not infer from it"
                 )
             for place, stage in enumerate(release.stages):
-                _check_finite(stage.settings)
-                asked = self.stage(place, context, release.stages[:place])
-                if asked.measure.names != stage.names or asked.settings.keys() != stage.settings.keys():
-                    raise ReleaseFormatError("the sums of the release are not those that its question asks for")
-                for name, mine in asked.settings.items():
-                    if np.shape(mine) != np.shape(stage.settings[name]):
-                        raise ReleaseFormatError(f"settings: {name} is of a wrong shape")
+                check_stage(self.stage(place, context, release.stages[:place]), stage)
 
     def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and how much wider noise would make intervals, before anything is spent.
@@ -438,14 +429,3 @@ def reading() -> Iterator[None]:
             yield
     except (ArithmeticError, TypeError, np.linalg.LinAlgError) as error:
         raise ReleaseFormatError(UNLIKELY) from error
-
-
-def _check_finite(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that are no finite numbers."""
-    for name, value in settings.items():
-        try:
-            right = bool((np.abs(np.asarray(value, dtype=np.float64)) <= _LARGEST).all())
-        except (ArithmeticError, TypeError, ValueError):
-            right = False
-        if not right:
-            raise ReleaseFormatError(f"settings: {name} is not made of finite numbers")
