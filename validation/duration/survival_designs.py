@@ -11,7 +11,7 @@ import pandas as pd
 import dpinfer as dpi
 from dpinfer.duration.results import SurvivalResults
 from dpinfer.statistics.noise import CountNoise
-from validation.regression.real_populations import rows_of
+from validation.common.real import rows_of
 
 FEW = 20
 """Rows of the small group of a made-up population, on average, whatever the number of all."""

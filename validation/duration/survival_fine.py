@@ -13,10 +13,10 @@ from dpinfer.duration.inference import CENSORING, LogRank
 from dpinfer.duration.results import _SHIFTED
 from validation.common.leaves import DRAWS, LEVELS, beyond_of, noise_at, rows_by_level
 from validation.common.outputs import scatter
+from validation.common.real import rows_of
 from validation.common.rules import Rule
 from validation.common.study import Drawn, Study
 from validation.duration.survival_designs import FEW, PRICES, SIZES, Population, noisy
-from validation.regression.real_populations import rows_of
 
 WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
 

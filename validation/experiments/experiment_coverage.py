@@ -19,9 +19,9 @@ import dpinfer as dpi
 from dpinfer.experiments.inference import EffectInference, effects
 from dpinfer.statistics.inference import Released
 from validation.common.outputs import Options, scatter
+from validation.common.real import rows_of
 from validation.common.rules import Claim, Rule
 from validation.common.study import Drawn, Study, mean_ratio, rmse_ratio
-from validation.regression.real_populations import rows_of
 
 PRICES = (dpi.ZCDP(0.5), dpi.ZCDP(0.05), dpi.PureDP(1.0))
 SIZES = (200, 1_000, 5_000, 50_000)

@@ -12,10 +12,10 @@ import pandas as pd
 
 import dpinfer as dpi
 from validation.common.outputs import scatter
+from validation.common.real import rows_of
 from validation.common.rules import Rule
 from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import covers
-from validation.regression.real_populations import rows_of
 
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), "PureDP(1)": dpi.PureDP(1)}
 ROWS = (5000, 50_000)

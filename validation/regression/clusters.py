@@ -16,10 +16,10 @@ import dpinfer as dpi
 from dpinfer.kernel.stage import Context
 from dpinfer.regression.question import Newton
 from validation.common.outputs import scatter
+from validation.common.real import rows_of
 from validation.common.rules import Rule
 from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import Drawer, covers, replicates
-from validation.regression.real_populations import rows_of
 
 PRICES = {"ZCDP(0.5)": dpi.ZCDP(0.5), "ZCDP(0.05)": dpi.ZCDP(0.05), "PureDP(1)": dpi.PureDP(1)}
 SIZES = ((1000, 10), (5000, 10), (5000, 50), (50_000, 50), (50_000, 200))

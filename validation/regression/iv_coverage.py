@@ -21,9 +21,9 @@ from dpinfer.schema.basis import represent
 from dpinfer.statistics.arrays import symmetric
 from dpinfer.statistics.inference import Released
 from validation.common.outputs import scatter
+from validation.common.real import rows_of
 from validation.common.rules import Rule
 from validation.common.study import Drawn, Study
-from validation.regression.real_populations import rows_of
 
 SIZES = (1_000, 5_000, 50_000)
 PRICES = (dpi.ZCDP(0.5), dpi.ZCDP(0.05), dpi.PureDP(1.0))

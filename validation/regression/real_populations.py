@@ -17,9 +17,7 @@ import pandas as pd
 import statsmodels.api as sm
 
 import dpinfer as dpi
-from validation.common.real import CODEBOOKS, complete_rows, rows_of
-
-__all__ = ["CODEBOOKS", "POPULATIONS", "Population", "rows_of"]
+from validation.common.real import CODEBOOKS, complete_rows
 
 Kind = Literal["linear", "probability", "binary", "count", "robust"]
 

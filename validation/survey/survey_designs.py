@@ -11,7 +11,7 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.statistics.inference import Released
-from validation.regression.real_populations import rows_of
+from validation.common.real import rows_of
 
 PRICES = (dpi.ZCDP(0.5), dpi.ZCDP(0.05), dpi.PureDP(1.0))
 SIZES = (1_000, 5_000, 50_000)
