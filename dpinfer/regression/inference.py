@@ -663,20 +663,19 @@ class RegressionInference(Inference):
         variances, biases, freedom = self._spread(rows)
         turned, square = self.fit.bent(rows @ self.weights)
         longer, centre = _longer(np.full(len(rows), alpha), freedom), rows @ self.params
-        most = _FAR * np.sqrt(variances + biases**2)
-        ends = np.empty((len(rows), 2))
-        for side, sign in enumerate((-1.0, 1.0)):
+        most = np.broadcast_to(_FAR * np.sqrt(variances + biases**2), (2, len(rows)))
+        signs = np.array([[-1.0], [1.0]])
 
-            def inside(away: Array, sign: float = sign) -> Mask:
-                errors = _errors(variances, turned, square, sign * away)
-                return np.asarray(away <= folded_quantile(alpha, biases / errors) * longer * errors)
+        def inside(away: Array) -> Mask:
+            errors = _errors(variances, turned, square, signs * away)
+            return np.asarray(away <= folded_quantile(alpha, biases / errors) * longer * errors)
 
-            low, high = np.zeros(len(rows)), most
-            for _ in range(_HALVINGS):
-                middle = 0.5 * (low + high)
-                within = inside(middle)
-                low, high = np.where(within, middle, low), np.where(within, high, middle)
-            ends[:, side] = centre + sign * np.where(inside(most), np.inf, high)
+        low, high = np.zeros_like(most), most
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            within = inside(middle)
+            low, high = np.where(within, middle, low), np.where(within, high, middle)
+        ends: Array = (centre + signs * np.where(inside(most), np.inf, high)).T
         for place in np.flatnonzero(self._by_score(rows)):
             scored = self.fit.score_interval(rows[place] @ self.weights, alpha)
             ends[place] = np.array(scored) + float(rows[place] @ self.shift)
