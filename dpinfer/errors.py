@@ -1,9 +1,9 @@
-"""Every error that dpinfer raises, under one root.
+"""All errors that dpinfer raises, with one base class.
 
-No message ever names a value that was read from a confidential row: errors come from what is public
-(the schema, the formula, the price, the ledger, a release), never from what the rows hold. An argument may hold
-rows by mistake, as in ``mean(frame["income"], data)``. So `shown` writes every argument that a message names, and
-an error keeps no argument but a scalar or a text.
+No message contains a value from a confidential row: errors depend only on public facts (the schema, the formula, the
+privacy parameters, the ledger, a release), never on the content of the rows. An argument may hold rows by mistake, as
+in ``mean(frame["income"], data)``. So `shown` formats every argument in a message, and an error stores only scalar and
+text arguments.
 
 >>> import pandas as pd
 >>> import dpinfer as dpi
@@ -66,7 +66,7 @@ _LONGEST = 200
 
 
 def shown(given: object) -> str:
-    """Write an argument for a message: a scalar or a text as it is, of anything else its type and shape."""
+    """Format an argument for a message: a scalar or a text unchanged, anything else by type and shape."""
     if isinstance(given, _SCALARS):
         with suppress(ValueError):  # a whole number of thousands of digits has no text
             return cut(repr(given))
@@ -74,7 +74,7 @@ def shown(given: object) -> str:
 
 
 def kind_of(given: object) -> str:
-    """Write the type and shape of an argument, such as an element of a list, which may be a cell of a column."""
+    """Format an argument, such as a list element that may be a cell, by its type and shape."""
     if isinstance(given, type):
         return f"<class {given.__name__}>"
     kind = type(given).__name__
@@ -85,7 +85,7 @@ def kind_of(given: object) -> str:
 
 
 class _Unquoted(str):
-    """A text that a message shows without quotes, so that nobody takes it for what was given."""
+    """A text that a message shows without quotes, so that it is not mistaken for an argument."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class _Unquoted(str):
 
 
 def type_of(given: object) -> str:
-    """Write the type of an argument and nothing else, for the ``given`` of an `OptionError`.
+    """Format an argument by its type alone, for the ``given`` of an `OptionError`.
 
     Examples
     --------
@@ -105,27 +105,27 @@ def type_of(given: object) -> str:
 
 
 def worded(words: str) -> str:
-    """Write what was given in words that a message shows without quotes, for the ``given`` of an `OptionError`."""
+    """Describe an argument in words without quotes, for the ``given`` of an `OptionError`."""
     return _Unquoted(words)
 
 
 def names_of(given: Iterable[object]) -> str:
-    """Write what stands where names are expected: texts as they are, of anything else the type."""
+    """Format arguments that should be names: texts unchanged, anything else by type."""
     return cut(", ".join(map(name_or_kind, given)))
 
 
 def name_or_kind(given: object) -> str:
-    """Return a text as it is; of anything else write the type."""
+    """Return a text unchanged; format anything else by type."""
     return given if isinstance(given, str) else kind_of(given)
 
 
 def named(given: object) -> str:
-    """Write what stands where a name is expected: a text as it is, of anything else the type, for it may be a cell."""
+    """Format an argument that should be a name: a text unchanged, anything else, which may be a cell, by type."""
     return shown(given) if isinstance(given, str) else kind_of(given)
 
 
 def cut(text: str) -> str:
-    """Cut a text that is too long for a message."""
+    """Truncate a text that is too long for a message."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
@@ -137,7 +137,7 @@ def _restored(kind: type[DPInferError], arguments: tuple[object, ...], fields: d
 
 
 class DPInferError(Exception):
-    """Root of all errors of dpinfer."""
+    """Base class of all errors of dpinfer."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (type(self), self.args, vars(self))  # else unpickling would call it with its message
@@ -151,9 +151,9 @@ class OptionError(DPInferError, ValueError):
     option : str
         Name of the argument.
     given : object
-        What was given. The attribute keeps a scalar or a text, and of anything else what `shown` writes.
+        The argument given. The attribute stores a scalar or a text, and anything else as `shown` formats it.
     expected : str or iterable of str
-        What would be valid: a phrase, or the valid values.
+        Description of a valid argument, or the valid values.
     """
 
     def __init__(self, option: str, given: object, expected: str | Iterable[str]) -> None:
@@ -163,7 +163,7 @@ class OptionError(DPInferError, ValueError):
 
 
 class SchemaError(DPInferError, ValueError):
-    """A schema or one of its columns is declared wrongly."""
+    """A schema or one of its columns has an invalid declaration."""
 
 
 class UnknownColumnError(SchemaError):
@@ -172,11 +172,11 @@ class UnknownColumnError(SchemaError):
     Parameters
     ----------
     name : str
-        The name that was looked up. Anything else is kept and shown as its type: it may be a cell.
+        The name that was looked up. Anything but a text, which may be a cell, is stored and shown as its type.
     known : iterable of str
-        The names that exist.
+        The declared names.
     where : str
-        Where they were looked for, for the message.
+        Where the name was looked up, for the message.
     """
 
     def __init__(self, name: str, known: Iterable[str], where: str = "the schema") -> None:
@@ -190,11 +190,11 @@ class FormulaError(DPInferError, ValueError):
     Parameters
     ----------
     term : str
-        The term or expression at fault.
+        The invalid term or expression.
     reason : str
-        Why it is refused.
+        Why it is invalid.
     instead : str, optional
-        What would work.
+        A valid alternative.
     """
 
     def __init__(self, term: str, reason: str, instead: str = "") -> None:
@@ -203,7 +203,7 @@ class FormulaError(DPInferError, ValueError):
 
 
 class CollinearDesignError(FormulaError):
-    """The columns of a design are linearly dependent whatever the rows are."""
+    """The columns of a design are linearly dependent for all possible rows."""
 
 
 class PrivacyUnitError(DPInferError, ValueError):
@@ -219,7 +219,7 @@ class LedgerError(DPInferError, ValueError):
 
 
 class LedgerMismatchError(LedgerError):
-    """A ledger file belongs to another study than the one described."""
+    """A ledger file has properties other than the ones requested."""
 
 
 class BudgetExceededError(DPInferError):
@@ -228,9 +228,9 @@ class BudgetExceededError(DPInferError):
     Parameters
     ----------
     requested, remaining : object
-        Privacy units: what was asked for and what is left.
+        Privacy amounts: the one requested and the one left.
     detail : str, optional
-        More, such as the currency of the ledger.
+        Further details, such as the currency of the ledger.
     """
 
     def __init__(self, requested: object, remaining: object, detail: str = "") -> None:
@@ -242,16 +242,16 @@ class BudgetExceededError(DPInferError):
 
 
 class DataError(DPInferError, TypeError):
-    """A source of rows has a type or a column set that cannot be used."""
+    """A source of rows has an unusable type or unusable columns."""
 
 
 class SourceFailedError(DPInferError, RuntimeError):
-    """A source of rows could not be read to its end.
+    """A source of rows could not be read completely.
 
     Parameters
     ----------
     reason : str
-        Fixed words, which tell of no row.
+        A fixed text that reveals nothing about a row.
     """
 
     def __init__(self, reason: str) -> None:
@@ -260,14 +260,14 @@ class SourceFailedError(DPInferError, RuntimeError):
 
 
 class MeasurementFailedError(DPInferError, RuntimeError):
-    """Something failed after the charge, which stands; details that may depend on a row are withheld.
+    """A measurement failed after its charge, which stands; details that may depend on rows are withheld.
 
     Parameters
     ----------
     partial : Release
-        What had been released before the failure: it has been charged and may be used.
+        The release up to the failure, which has been charged and may be used.
     reason : str, optional
-        What the source of the rows reports, in fixed words.
+        The report of the source of the rows, in a fixed text.
     """
 
     def __init__(self, partial: object, reason: str | None = None) -> None:
@@ -295,7 +295,7 @@ _TOLD = 6
 
 
 def _side_by_side(stored: str, asked: str) -> str:
-    """Write two long texts from shortly before where they differ."""
+    """Show two long texts from just before their first difference."""
     apart = (place for place, (one, other) in enumerate(zip(stored, asked, strict=False)) if one != other)
     same = next(apart, min(len(stored), len(asked)))
     if same > _LONGEST // 4:
@@ -304,14 +304,14 @@ def _side_by_side(stored: str, asked: str) -> str:
 
 
 class ReleaseMismatchError(ReleaseError):
-    """A stored release answers another question than the one asked; no budget was spent.
+    """A stored release does not answer the question asked; no budget was spent.
 
     Parameters
     ----------
     where : str
         Where it is stored.
     differences : sequence of (str, str, str)
-        What differs, what is stored, and what was asked, all of it public.
+        Name, stored value and requested value of each difference, all of it public.
     """
 
     def __init__(self, where: str, differences: Sequence[tuple[str, str, str]]) -> None:
@@ -325,12 +325,12 @@ class ReleaseMismatchError(ReleaseError):
 
 
 class ReleaseLostError(ReleaseError):
-    """A release was charged to the ledger but is not where it should be stored; no further budget was spent.
+    """A release was charged to the ledger but is missing from storage; no further budget was spent.
 
     Parameters
     ----------
     message : str
-        What is known of the charge, and how to proceed.
+        What is known about the charge, and how to proceed.
     charge_id : str
         The id of the charge that the ledger holds, or would hold.
     """
@@ -341,14 +341,14 @@ class ReleaseLostError(ReleaseError):
 
 
 class ReleaseNotSavedError(DPInferError, OSError):
-    """A release was charged and drawn, but could not be stored. It is not lost: it is the attribute ``release``.
+    """A release was charged and drawn but could not be stored; the attribute ``release`` holds it.
 
     Parameters
     ----------
     where : str
-        Where it was to be kept.
+        Where it was to be stored.
     reason : str
-        What the system said.
+        The message of the system.
     release : Release
         Save it elsewhere: ``error.release.save(path)``.
     """

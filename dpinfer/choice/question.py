@@ -1,4 +1,4 @@
-"""Regressions of a response of several levels: `mnlogit` of choices, `ordered` of levels in order."""
+"""Regressions of a categorical response: `mnlogit` for unordered levels, `ordered` for ordered ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNUSED = ("parameter", "weights", "offset", "exposure", "groups")
 
 @dataclass(frozen=True, eq=False)
 class Choice(Newton):
-    """A regression of a response of several levels. See `mnlogit`, `ordered`."""
+    """A regression of a categorical response. See `mnlogit`, `ordered`."""
 
     procedures = ("choice",)
 
@@ -49,7 +49,7 @@ class Choice(Newton):
         return CHOICES[self.model]
 
     def check_options(self) -> None:
-        """Refuse what other regressions have and these do not."""
+        """Refuse options that only other regressions have."""
         for name in _UNUSED:
             require(getattr(self, name) is None, name, getattr(self, name), f"None: {self.model} has no {name}=")
         require(self.cov_type == "HC1", "cov_type", self.cov_type, "HC1")
@@ -60,11 +60,11 @@ class Choice(Newton):
         return _columns(schema, self.formula, self.where)
 
     def plan(self, context: Context) -> ChoicePlan:
-        """Return the stages."""
+        """Build the stages."""
         return _plan(self.columns(context.schema), self.kind, 1.0, context, self.ranges is not False)
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse a formula that the schema cannot bound, and a response that is no Category of several levels."""
+        """Refuse a formula that the schema cannot bound, and a response that is not a suitable Category."""
         columns = self.columns(schema)
         if columns.within is not None:
             raise NotProvedError(f"effects of people are taken out of ols, not of {self.model}")
@@ -79,7 +79,7 @@ class Choice(Newton):
             raise FormulaError(self.formula, told, f"at most {MOST_COORDINATES} are fitted: leave out regressors")
 
     def infer(self, release: Release | None = None) -> ChoiceResults:
-        """Infer from a release of this question: free, and without any row.
+        """Infer from a stored release of this question, at no further privacy cost.
 
         Raises
         ------
@@ -147,18 +147,18 @@ def mnlogit(
     ----------
     formula : str
         Such as ``"party ~ income + age"``, as in `ols`. The response is a Category of 3 to 12 levels; the first is the
-        one that the others are compared with.
+        reference level.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     where : str, optional
-        A condition on declared columns, such as ``"age >= 18"``; other rows count as absent.
+        A condition on declared columns, such as ``"age >= 18"``; other rows are treated as absent.
     ranges : bool, optional
-        Whether to spend a small share of the budget on where most values of the numeric columns lie, as is done by
-        default.
+        Whether to spend a small share of the budget on finding where most values of the numeric columns lie. By default
+        it is spent.
     inference : {"auto", "wald", "score"}
-        Method of intervals, p-values and tests alike; "auto" is Wald's, and the score's where noise dominates.
+        Method of intervals, p-values and tests alike; "auto" is Wald, or score where noise dominates.
     target : {"population", "data"}
-        For "data" the rows are the whole population and only the noise counts as error.
+        "data" treats the rows as the whole population: standard errors include privacy noise only.
 
     Returns
     -------
@@ -169,15 +169,16 @@ def mnlogit(
     Raises
     ------
     FormulaError, UnknownColumnError, CollinearDesignError
-        If the formula cannot be bounded from the schema, or the response is no such Category, before anything is spent.
+        If the formula cannot be bounded from the schema, or the response is not such a Category. They are raised before
+        any budget is spent.
     OptionError
-        If an option has no such value.
+        If an option has an invalid value.
 
     Notes
     -----
-    With p_k the chance of level k, proportional to exp(x'b_k) with b_1 = 0, a row has the score x (1{y = k} - p_k) and
-    the Hessian x x' (p_k 1{k = l} - p_k p_l) in the stacked coefficients; both are released by noisy Newton iterations,
-    as `logit` has them. See `docs/choice.md`.
+    Let p_k be the probability of level k, proportional to exp(x'b_k) with b_1 = 0. A row has the score x (1{y = k} -
+    p_k) and the Hessian x x' (p_k 1{k = l} - p_k p_l) in the stacked coefficients; noisy Newton iterations release
+    both, as in `logit`. See `docs/choice.md`.
 
     Examples
     --------
@@ -207,31 +208,32 @@ def ordered(
     inference: str = "auto",
     target: str = "population",
 ) -> Choice:
-    """Regression of ordered levels (proportional odds, or ordered probit) under differential privacy.
+    """Ordered regression (proportional odds, or ordered probit) under differential privacy.
 
     Parameters
     ----------
     formula, data, where, ranges, inference, target
-        As in `mnlogit`; the order of the levels is that in which the Category declares them.
+        As in `mnlogit`; the levels have the order in which the Category declares them.
     distr : {"logit", "probit"}
-        Law of the error of the latent variable, as in statsmodels' ``OrderedModel``.
+        Distribution of the error of the latent variable, as in statsmodels' ``OrderedModel``.
 
     Returns
     -------
     Choice
-        As `mnlogit`. Coefficients are the slopes, by name of the regressor, and the thresholds, called
-        ``"level/next level"``: P(y <= level) = F(threshold - x'slopes). (statsmodels has the logarithms of their
-        distances in the place of thresholds.)
+        As in `mnlogit`. Coefficients are the slopes, named after the regressors, and the thresholds, named
+        ``"level/next level"``: P(y <= level) = F(threshold - x'slopes). (statsmodels reports the logarithms of the
+        differences of thresholds instead.)
 
     Raises
     ------
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
-        As `mnlogit`; also for a formula without a constant, which the thresholds stand for, or without regressors.
+        As in `mnlogit`; also for a formula that removes the constant, whose part the thresholds take, or one without
+        regressors.
 
     Notes
     -----
-    Thresholds of a point of an iteration are kept in order. Those of the estimate are reported as they are: where noise
-    has turned them round, ``flags`` names them, and predicted chances take the larger one for both.
+    Iterations keep the thresholds in increasing order. The final estimates are reported unconstrained: where noise has
+    reversed two of them, ``flags`` names them, and predicted probabilities use the larger one for both.
 
     Examples
     --------

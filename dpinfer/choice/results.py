@@ -1,4 +1,4 @@
-"""Results of regressions of a response of several levels: coefficients by level, chances, marginal effects."""
+"""Results of regressions of a categorical response: coefficients by level, probabilities, marginal effects."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _AT = ("overall", "mean", "all")
 
 
 class ChoiceResults(PrivateResults):
-    """Coefficients of a regression of several levels, with chances of levels and marginal effects on them.
+    """Coefficients for a categorical response, with level probabilities and marginal effects.
 
-    Everything that `PrivateResults` has of coefficients and tests is here too.
+    All attributes and methods of `PrivateResults` for coefficients and tests are available too.
 
     Parameters
     ----------
     inference, release, response, notes
         As in `PrivateResults`.
     kind : ChoiceModel
-        Choices, or levels in order.
+        Unordered or ordered levels.
     levels : sequence of str, length K
         Levels of the response.
     points : FormulaDesign
@@ -70,18 +70,18 @@ class ChoiceResults(PrivateResults):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Levels of the response, in their order."""
+        """Levels of the response, in their declared order."""
         return self._levels
 
     @property
     def thresholds(self) -> pd.Series:
-        """Thresholds between levels in order; of choices there are none, and it is empty."""
+        """Thresholds between ordered levels; empty for unordered levels."""
         return self.params.iloc[-(len(self._levels) - 1) :] if self._kind.ordered else self.params.iloc[:0]
 
     def params_frame(self) -> pd.DataFrame:
-        """Return coefficients as statsmodels' ``MNLogit`` has them: a row a regressor, a column a level.
+        """Return coefficients as statsmodels' ``MNLogit`` does: a row per regressor, a column per level.
 
-        Of levels in order there is one column of slopes.
+        For ordered levels there is one column of slopes.
         """
         names = list(self._at_points.names)
         if self._kind.ordered:
@@ -89,7 +89,7 @@ class ChoiceResults(PrivateResults):
         return pd.DataFrame(self.params.to_numpy().reshape(-1, len(names)).T, names, list(self._levels[1:]))
 
     def _chances(self, params: Array, rows: Array) -> Array:
-        """Return the chances (m, K) of levels at designs (m, p)."""
+        """Return the probabilities (m, K) of levels at designs (m, p)."""
         many = len(self._levels) - 1
         if not self._kind.ordered:
             return self._kind.chances(rows @ params.reshape(many, -1).T)
@@ -106,51 +106,52 @@ class ChoiceResults(PrivateResults):
     # Chances
 
     def predict(self, exog: object) -> pd.DataFrame:  # type: ignore[override]
-        """Return the chances of all levels at public design points.
+        """Return the probabilities of all levels at public design points.
 
         Parameters
         ----------
         exog : DataFrame, dict or array (m, p)
-            Columns that the formula reads, such as ``{"age": [30, 40]}``, or columns of the design by name; never rows
-            of the confidential data.
+            Columns of the formula, such as ``{"age": [30, 40]}``, or columns of the design by name; never rows of the
+            confidential data.
 
         Returns
         -------
         DataFrame (m, K)
-            Chances that add up to 1, a column a level.
+            Probabilities that add up to 1, a column per level.
 
         Raises
         ------
         UnknownColumnError, OptionError, FormulaError
-            As ``PrivateResults.get_prediction``.
+            As in ``PrivateResults.get_prediction``.
         """
         rows, index = design_rows(exog, self._at_points.names, self._at_points)
         return pd.DataFrame(self._chances(np.asarray(self.inference.params), rows), index, list(self._levels))
 
     def get_prediction(self, exog: object) -> NoReturn:
-        """Not there: there is one chance for each level; see `predict` and `predictions`."""
+        """Raise an error: each level has its own probability; use `predict` or `predictions`."""
         raise OptionError("get_prediction", type(exog).__name__, "predict() or predictions(): each level has a chance")
 
     def predictions(self, newdata: object, *, conf_level: float = 0.95) -> pd.DataFrame:
-        """Return the chances of all levels at public points, with standard errors and intervals.
+        """Return the probabilities of all levels at public points, with standard errors and intervals.
 
         Parameters
         ----------
         newdata : DataFrame, dict or array (m, p)
             As ``exog`` of `predict`.
         conf_level : float
-            The confidence, of each chance by itself.
+            The pointwise confidence level of the intervals.
 
         Returns
         -------
         DataFrame (m K, 6)
-            "rowid", "group" (the level), "estimate", "std_error", "conf_low", "conf_high". Intervals are those of the
-            log odds, by the delta method and the one inference: within [0, 1], and all of it where nothing is known.
+            "rowid", "group" (the level), "estimate", "std_error", "conf_low", "conf_high". Intervals are computed for
+            the log odds by the delta method, with the results' method of inference. They lie within [0, 1], and are all
+            of it where the probability is not identified.
 
         Raises
         ------
         UnknownColumnError, OptionError, FormulaError
-            As `predict`; where ``conf_level`` is not strictly between 0 and 1.
+            As in `predict`; also if ``conf_level`` is not strictly between 0 and 1.
         """
         alpha = 1.0 - check_alpha(conf_level, "conf_level")
         rows, index = design_rows(newdata, self._at_points.names, self._at_points)
@@ -176,12 +177,12 @@ class ChoiceResults(PrivateResults):
     def get_margeff(
         self, at: str = "overall", atexog: object = None, *, dummy: bool = False, count: bool = False
     ) -> MarginalEffects:
-        """Return marginal effects on the chance of each level at public points, by the delta method.
+        """Return marginal effects on the probability of each level at public points, by the delta method.
 
         Parameters
         ----------
         at : {"overall", "mean", "all"}
-            The average of effects over the points, the effects at the mean of their design, or at every point.
+            The effects averaged over the points, at the mean of their design, or at every point.
         atexog : DataFrame, dict or array (m, p)
             Public points. Averages over the confidential rows are not released.
         dummy, count : bool
@@ -190,14 +191,14 @@ class ChoiceResults(PrivateResults):
         Returns
         -------
         MarginalEffects
-            Effects called ``"regressor, level"``; those of one regressor add up to 0.
+            Effects named ``"regressor, level"``; those of one regressor add up to 0.
 
         Raises
         ------
         MissingFromReleaseError
-            Without points.
+            If no points are given.
         UnknownColumnError, OptionError, FormulaError
-            As `predict`.
+            As in `predict`.
         """
         if at not in _AT:
             raise OptionError("at", at, _AT)
@@ -226,7 +227,7 @@ class ChoiceResults(PrivateResults):
 
 
 def _ends(effect: Any, rows: Array) -> tuple[Array, Array, Array]:
-    """Return the designs (m, p) that an effect compares, and how far they are apart (m,)."""
+    """Return the designs (m, p) that an effect compares, and the distance between them (m,)."""
     if not isinstance(effect, Slope):
         return effect.lower, effect.upper, np.full(len(rows), effect.divisor)
     step = _ALONG * np.maximum(np.abs(effect.place), 1.0)

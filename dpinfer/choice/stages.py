@@ -1,9 +1,10 @@
-"""The stages of a regression of a response of several levels, in the engine of regressions by noisy iterations.
+"""The stages of a regression of a categorical response, in the engine of regressions by noisy iterations.
 
 A row has J = K - 1 linear predictors of one vector of coefficients, ``eta_j = theta' D_j u`` with u the coordinates of
-the regressors: choices have coefficients of their own for each level but the first, levels in order a threshold for
-each and common slopes. So score and Hessian are those of one likelihood in q stacked coordinates, and all that follows
-from them - lengths, clips, radii, the last step, its interval - is what `dpinfer.regression` has for one predictor.
+the regressors. Unordered levels have separate coefficients for each level but the first; ordered levels have a
+threshold each and common slopes. So score and Hessian are those of one likelihood in q stacked coordinates, and all
+that follows from them (lengths, clips, radii, the last step, its interval) is as in `dpinfer.regression` for one
+predictor.
 """
 
 from __future__ import annotations
@@ -58,18 +59,18 @@ _ENDS = {"mnlogit": 40.0, "ordered-logit": 40.0, "ordered-probit": 8.0}
 
 @dataclass(frozen=True)
 class ChoiceModel(Model):
-    """A model of several levels: choices, or levels in order with the law of this name from scipy.stats."""
+    """A model of several levels: unordered, or ordered with the named distribution from scipy.stats."""
 
     law: str = ""
 
     @property
     def ordered(self) -> bool:
-        """Whether levels are in order."""
+        """Whether levels are ordered."""
         return bool(self.law)
 
     @property
     def curves_of_predictors(self) -> dict[str, Interpolant]:
-        """Functions of a linear predictor that a `ChoiceFrame` takes."""
+        """Functions of a linear predictor that a `ChoiceFrame` needs."""
         return _curves(self.name, self.law)
 
     def designs(self, levels: int, width: int) -> Array:
@@ -83,7 +84,7 @@ class ChoiceModel(Model):
         return found
 
     def chances(self, eta: Array) -> Array:
-        """Return the chances (..., J + 1) of levels at linear predictors (..., J)."""
+        """Return the probabilities (..., J + 1) of levels at linear predictors (..., J)."""
         if not self.ordered:
             return np.asarray(special.softmax(np.concatenate([np.zeros_like(eta[..., :1]), eta], axis=-1), axis=-1))
         below = getattr(stats, self.law).cdf(np.maximum.accumulate(eta, axis=-1))
@@ -91,7 +92,7 @@ class ChoiceModel(Model):
         return np.asarray(np.diff(np.concatenate([ends, below, ends + 1.0], axis=-1), axis=-1))
 
     def information(self, shares: Array) -> Array:
-        """Return the expected Hessian (J, J) by the linear predictors where levels have these shares (K,)."""
+        """Return the expected Hessian (J, J) in the linear predictors if levels have these shares (K,)."""
         if not self.ordered:
             return np.asarray(np.diag(shares[1:]) - np.outer(shares[1:], shares[1:]))
         law = getattr(stats, self.law)
@@ -163,7 +164,7 @@ class ChoiceColumns(Columns):
 
 @dataclass(frozen=True, eq=False)
 class ChoiceStart(Start):
-    """What the start released; ``transform`` (q, J p) has ``D_j transform`` of the predictors one after the other.
+    """The first stage's release; ``transform`` (q, J p) stacks ``D_j transform`` over predictors.
 
     ``information`` (q, q) is the expected Hessian of a row at the point.
     """
@@ -195,7 +196,7 @@ class ChoicePlan(Plan):
 
     @cached_property
     def _shares(self) -> dict[str, Fraction]:
-        """Shares of the price: under Laplace noise, too, an iteration leads from the start to the last one's point."""
+        """Shares of the budget: also under Laplace noise, an iteration leads from the start to the last one's point."""
         return super()._shares | (_LAPLACE if self.norm == "l1" else {})
 
     def _response_scale(self, centres: Array, spreads: Array) -> tuple[float, float]:  # noqa: ARG002
@@ -204,7 +205,7 @@ class ChoicePlan(Plan):
     # Start
 
     def _start_terms(self) -> tuple[Term, ...]:
-        """Terms of the start: regressors by the level of the response, of which a row has one and pays for one."""
+        """Terms of the start: regressors by level of the response; a row has one level, which sets the sensitivity."""
         prices = self._begin_prices
         per = self._ratio if self.norm == "l1" else 1.0
         inside = np.array([0.0, 1.0, 1.0, 0.0])
@@ -253,7 +254,7 @@ class ChoicePlan(Plan):
     def _first(self, second: Array, means: Array) -> tuple[Array, Array]:
         """Return the start's coefficients (q,) and the shares of the levels (K,), from mean regressors by level (K, k).
 
-        Linear regressions of whether a row has a level, over the slope of its chance.
+        Linear regressions of the level indicators, over the slope of their probability.
         """
         intercept = self.columns.intercept
         shares = np.clip(means[:, 0] / second[0, 0] if intercept else np.ones(len(means)), _RARE, 1.0)
@@ -289,7 +290,7 @@ class ChoicePlan(Plan):
         return start, self.in_order(point)[0], whiten, spread
 
     def in_order(self, point: Array) -> tuple[Array, tuple[int, ...]]:
-        """Return a point (q,) with its thresholds rising, and which of them had to be moved."""
+        """Return a point (q,) with increasing thresholds, and which of them were moved."""
         if not self.model.ordered:
             return point, ()
         many = len(self.designs)
@@ -330,10 +331,11 @@ class ChoicePlan(Plan):
     def _largest(self, stage: StageRelease, start: Start, whiten: Array) -> tuple[float, float]:
         """Return bounds on the length of the score and on the size of the Hessian of any row.
 
-        Of choices the score is the distance of a level's coordinates from their mean, and the trace of the Hessian
-        their variance, at most half of the squared diameter. Of levels in order, with v and v + c the coordinates of
-        the predictors below and above, the score is (g_a + g_b) v + g_a c, and the Hessian is at most twice what the
-        curvatures of v and c alone make: for a distance t of thresholds g_a is at most G + 1/t, and so on.
+        For unordered levels the score is the deviation of a level's coordinates from their mean, and the trace of the
+        Hessian is their variance, at most half of the squared diameter. For ordered levels, with v and v + c the
+        coordinates of the predictors below and above, the score is (g_a + g_b) v + g_a c, and the Hessian is at most
+        twice what the curvatures of v and c alone make: for a distance t of thresholds g_a is at most G + 1/t, and so
+        on.
         """
         along = self._by_predictor(start, whiten.T)
 
@@ -356,7 +358,7 @@ class ChoicePlan(Plan):
     # What coefficients are
 
     def coefficients(self, start: Start) -> tuple[tuple[str, ...], Array]:
-        """Return names (P,) and weights (P, q) of the coefficients that are reported."""
+        """Return names (P,) and weights (P, q) of the reported coefficients."""
         names, texts = self.columns.names, self.columns.texts
         each = np.split(start.transform.T, len(self.designs))
         if not self.model.ordered:

@@ -1,4 +1,4 @@
-"""Questions that one noisy count answers exactly, among a public number of rows: a binomial test, a proportion."""
+"""Exact inference from one noisy count when the number of rows is public: a binomial test, a proportion."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _CONDITION = Allowed(lambda given: isinstance(given, str), 'a Boolean column, or
 _SHARE = Allowed(lambda given: is_number(given) and 0 <= given <= 1, "a number in [0, 1]: the tested proportion")
 
 _NOISES = {"tulap": "Tulap", "gaussian": "discrete Gaussian"}
-"""Names of noise laws that a test of a proportion reads."""
+"""Names of noise distributions for which a proportion can be tested."""
 
 
 @dataclass(frozen=True, eq=False)
 class SuccessQuestion(Procedure):
-    """A question about how many rows meet a condition, where each row is a success or not."""
+    """A question about the number of rows that meet a condition."""
 
     released_as = "binomial"
 
@@ -55,15 +55,15 @@ class SuccessQuestion(Procedure):
     """What messages call it."""
 
     instead: ClassVar[str]
-    """How another inference is asked for, for messages: "{}" stands for its option."""
+    """The alternative method, for messages; "{}" stands for its option."""
 
     instead_of_dropping: ClassVar[str]
-    """What serves where rows may drop out, for messages."""
+    """The alternative if rows may drop out, for messages."""
 
     column: str = measured("", _CONDITION)
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse data whose number of rows is not public, and a column whose cells may drop their row."""
+        """Refuse data whose number of rows is not public, and a column whose missing cells may drop rows."""
         score, simulated = (self.instead.format(f'inference="{method}"') for method in ("score", "simulated"))
         if schema.people is not None:
             raise NotProvedError(
@@ -83,7 +83,7 @@ class SuccessQuestion(Procedure):
                 )
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for one count, with noise whose law allows exact inference."""
+        """Ask for one count, with noise that allows exact inference."""
         self.check(context.schema, context.neighbors)
         rows = CellSum(Features(basis_of([], context.schema), compile_condition(self.column, context.schema)))
         return Stage(Sum(rows), Noise(tulap=self.release_kind(context) == "binomial"))
@@ -94,7 +94,7 @@ class SuccessQuestion(Procedure):
         return isinstance(self.source, Release) and self.source.kind == "binomial"
 
     def reads(self, other: Procedure) -> bool:
-        """Return whether a release serves: any count of the same successes with Tulap noise."""
+        """Return whether a release can be used: any count of the same successes with Tulap noise."""
         return isinstance(other, SuccessQuestion) and other.holds_tulap and other.column == self.column
 
     def counted(self) -> MeasuredCounts | None:
@@ -105,7 +105,7 @@ class SuccessQuestion(Procedure):
         return MeasuredCounts((axis,), np.array([[0.0, 1.0]]), (self.column,), None, every_row=True)
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release that holds no single count with noise that suits, among a public number of rows."""
+        """Refuse a release that is not one count with suitable noise among a public number of rows."""
         super().check_release(release)
         _check_count(release)
 
@@ -114,7 +114,7 @@ class SuccessQuestion(Procedure):
 class BinomTest(SuccessQuestion):
     """A test of one proportion. See `binomtest`.
 
-    At a `PureDP` price the count has Tulap noise; at any other it is an ordinary count with discrete Gaussian noise.
+    Under `PureDP` the count has Tulap noise; otherwise it is an ordinary count with discrete Gaussian noise.
     """
 
     procedures: ClassVar[tuple[str, ...]] = ("binomtest",)
@@ -130,7 +130,7 @@ class BinomTest(SuccessQuestion):
         object.__setattr__(self, "p", float(self.p))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"binomial test of {self.column}, p = {self.p:g}"
 
     def release_kind(self, context: Context) -> str:
@@ -138,13 +138,13 @@ class BinomTest(SuccessQuestion):
         return "binomial" if isinstance(context.privacy, PureDP) else "count"
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, and the standard error that noise alone gives, before anything is spent.
+        """Describe the measurement, and the standard error that noise alone gives, before any budget is spent.
 
         Returns
         -------
         str
-            What is counted, its bound, noise and guarantee; the test; and the standard error of the proportion from
-            privacy noise alone, beside the largest that sampling can give.
+            The count, its bound, noise and guarantee; the test; and the standard error of the proportion from privacy
+            noise alone, with the largest possible sampling standard error for comparison.
         """
         noise = first_error(measured)
         verb = {"two-sided": "differs from", "greater": "is above", "less": "is below"}[self.alternative]
@@ -161,7 +161,7 @@ class BinomTest(SuccessQuestion):
     # What is inferred
 
     def summed(self) -> SumPlan | None:
-        """Return what its release holds as an ordinary count; None where the count has Tulap noise."""
+        """Return the ordinary count in its release; None if the count has Tulap noise."""
         if not isinstance(self.source, Release) or self.holds_tulap:
             return None
         return SumPlan("count", self.source.schema, where=self.column, target="data")
@@ -172,21 +172,21 @@ class BinomTest(SuccessQuestion):
         return super().counted() if held is None else counts_in(held)
 
     def reads(self, other: Procedure) -> bool:
-        """Whether a release serves: any count of the same successes."""
+        """Return whether a release can be used: any count of the same successes."""
         held = other.summed()
         if held is None:
             return super().reads(other)
         return held.kind == "count" and not held.axes and held.where == self.column
 
     def infer(self, release: Release | None = None) -> BinomTestResults:
-        """Test from a release of this count, whatever proportion it was measured for: free, and without any row.
+        """Test from a stored release of this count, measured for any proportion, at no privacy cost.
 
         Raises
         ------
         InferenceError
             If the release counts something else, or has other noise.
         NotProvedError
-            If the number of rows in the release is not public, or rows may have dropped out.
+            If the number of rows in the release is not public, or rows may have been dropped.
         ReleaseFormatError
             If the release is damaged.
         """
@@ -248,7 +248,7 @@ class ExactProportionQuestion(SuccessQuestion):
             raise NotProvedError('an exact interval is about a population; for target="data" use inference="score"')
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"proportion of {self.column}, exactly"
 
     def _inference(self, counts: Array, size: int, law: NoiseLaw) -> binomial_inference.ExactProportion:
@@ -256,7 +256,7 @@ class ExactProportionQuestion(SuccessQuestion):
         return binomial_inference.ExactProportion((self.column,), counts, size, law, 1 / TULAP_GRID, **known)
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a stored release of this question, at no further privacy cost."""
         found, _ = self._asked_of(release)
         size = found.nobs or 0
         return DescriptionResults(
@@ -282,7 +282,7 @@ class ExactProportionQuestion(SuccessQuestion):
         alpha: float = 0.05,
         contrasts: Contrasts = None,  # noqa: ARG002
     ) -> Oracle:
-        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        """Return the width of an interval that knew the population; see `OLS.oracle`."""
         known = self._inference(released.values[:1, 0], released.nobs or 0, released.law)  # noqa: PD011
         return known.oracle(sampling, alpha)
 
@@ -296,15 +296,15 @@ def binomtest(
     Parameters
     ----------
     column : str
-        A Boolean, or a condition such as ``"income > 50000"``: the rows where it holds are the successes.
+        A Boolean, or a condition such as ``"income > 50000"``. The rows where it holds are the successes.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure, under replace_one and with declared constants for missing and impossible cells, so that
-        the number of rows is public and each is a success or a failure. Or a release of this count: of another
+        Rows to measure, under replace_one and with declared constants for missing and impossible cells, so that the
+        number of rows is public and each row is a success or a failure. Or a stored release of this count: of another
         `binomtest`, of ``proportion(column, inference="exact")``, or of ``count(where=column)`` with Gaussian noise.
     p : float
-        The tested proportion, in [0, 1].
+        The proportion under the null hypothesis, in [0, 1].
     alternative : {"two-sided", "greater", "less"}
-        Whether the proportion is different from, above or below p.
+        Whether the proportion differs from, exceeds or is below p.
 
     Returns
     -------
@@ -314,20 +314,20 @@ def binomtest(
     Raises
     ------
     FormulaError, UnknownColumnError
-        If the column is unknown, or no condition.
+        If the column is unknown, or not a condition.
     NotProvedError
-        If the number of rows is not public; use ``proportion(..., inference="simulated")`` or "score" there.
+        If the number of rows is not public; then use ``proportion(..., inference="simulated")`` or "score".
     OptionError
-        If p or the alternative has no such value.
+        If p or the alternative has an invalid value.
 
     Notes
     -----
-    At a `PureDP` price the count has Tulap noise, discrete Laplace noise and a stored uniform fraction: its
-    one-sided tests are uniformly most powerful among all private ones [1]_. At a `ZCDP`, `GDP` or `ApproxDP`
-    price it has discrete Gaussian noise; for `ApproxDP` its scale is that of the analytic Gaussian mechanism, and the
-    truncated Tulap noise, which is optimal there, is not offered. p-values and intervals sum the law of count and
-    noise, so that the test holds its level, and the interval covers, at every n, p and price. Two-sided
-    p-values are twice the smaller one-sided one, unlike scipy's, so that the equal-tailed interval agrees.
+    Under `PureDP` the count has Tulap noise (discrete Laplace noise plus a stored uniform fraction), and the one-sided
+    tests are uniformly most powerful among all private tests [1]_. Under `ZCDP`, `GDP` or `ApproxDP` it has discrete
+    Gaussian noise; for `ApproxDP` its scale is that of the analytic Gaussian mechanism. Truncated Tulap noise, which is
+    optimal there, is not offered. p-values and intervals use the exact distribution of count plus noise, so that size
+    and coverage are guaranteed for every n, p and privacy loss. Unlike scipy's, two-sided p-values are twice the
+    smaller one-sided p-value, so that they agree with the equal-tailed interval.
 
     References
     ----------

@@ -1,7 +1,8 @@
 """Exact tests and intervals of a proportion from one noisy binomial count.
 
-The law of the released count, a binomial one with Tulap or discrete Gaussian noise, is known for every proportion:
-tests hold their level at every n, theta and price, not in a limit. See `dpinfer.statistics.noise.noisy_binomial_cdf`.
+The distribution of the released count, binomial plus Tulap or discrete Gaussian noise, is known for every proportion.
+Tests are valid for every n, theta and privacy loss, not only asymptotically. See
+`dpinfer.statistics.noise.noisy_binomial_cdf`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ProportionEstimate:
     Attributes
     ----------
     proportion : ndarray (R,)
-        ``z / n``, brought into [0, 1].
+        ``z / n``, clipped to [0, 1].
     sampling_variance : ndarray (R,)
         ``p (1 - p) / n``.
     noise_variance : ndarray (R,)
@@ -77,20 +78,20 @@ def binomial_pvalue(
     step: float = 1.0,
     alternative: Alternative = "two-sided",
 ) -> Array:
-    """p-value of the hypothesis that the proportion is theta0, from a noisy count.
+    """p-value for the null hypothesis that the proportion is theta0, from a noisy count.
 
     Parameters
     ----------
     z : array_like (...)
         Noisy counts: any real numbers; NaN gives 1.
     n, theta0 : array_like (...)
-        Public sizes and the tested values, in [0, 1].
+        Public sizes, and the tested values in [0, 1].
     law : NoiseLaw
         See `noisy_binomial_cdf`.
     step : float
-        Size of a step of the law in counts.
+        Step of the noise distribution, in counts.
     alternative : {"two-sided", "greater", "less"}
-        Whether the proportion is different from, above or below theta0.
+        Whether the proportion differs from, exceeds or is below theta0.
 
     Returns
     -------
@@ -104,10 +105,11 @@ def binomial_pvalue(
 
     Notes
     -----
-    ``P(Z >= z)`` and ``P(Z <= z)`` under theta0, and twice the smaller of them, with z kept off the ends as in
-    `binomial_interval`. ``P(p <= a) <= a`` for every a under theta0, and for one-sided alternatives under all of
-    the hypothesis, for Z rises stochastically with theta. Under Tulap noise of scale 1 / epsilon the one-sided
-    p-values are uniform under theta0, and their tests uniformly most powerful among all epsilon-private ones [1]_.
+    The p-value is ``P(Z >= z)`` or ``P(Z <= z)`` under theta0, or twice the smaller of them, with z kept off the ends
+    as in `binomial_interval`. ``P(p <= a) <= a`` for every a under theta0, and for one-sided alternatives under the
+    whole null hypothesis, since Z is stochastically increasing in theta. Under Tulap noise of scale 1 / epsilon the
+    one-sided p-values are uniform under theta0, and their tests uniformly most powerful among all epsilon-private ones
+    [1]_.
 
     References
     ----------
@@ -139,27 +141,27 @@ def binomial_interval(
     alpha: float = 0.05,
     alternative: Alternative = "two-sided",
 ) -> Array:
-    """Interval for a proportion by inversion of `binomial_pvalue`: it covers with at least its level.
+    """Interval for a proportion by inversion of `binomial_pvalue`, with at least nominal coverage.
 
     Parameters
     ----------
     z : array_like (R,)
-        Noisy counts: any real numbers. NaN, a count that was not released, gives [0, 1].
+        Noisy counts: any real numbers. NaN, for a count that was not released, gives [0, 1].
     n : array_like, broadcast against z
-        Public sizes, whole numbers from 0 to 2**53.
+        Public sizes, integers from 0 to 2**53.
     law : NoiseLaw
         See `noisy_binomial_cdf`.
     step : float
-        Size of a step of the law in counts.
+        Step of the noise distribution, in counts.
     alpha : float
-        One minus the level, between 0 and 1.
+        One minus the confidence level, between 0 and 1.
     alternative : {"two-sided", "greater", "less"}
-        Equal tails; or a lower end alone ("greater"), or an upper end alone ("less").
+        Equal tails; or only a lower endpoint ("greater"), or only an upper endpoint ("less").
 
     Returns
     -------
     ndarray (R, 2)
-        Ends in [0, 1], rounded outward; never NaN and never empty.
+        Endpoints in [0, 1], rounded outward; never NaN and never empty.
 
     Raises
     ------
@@ -168,20 +170,20 @@ def binomial_interval(
 
     Notes
     -----
-    ``P_theta(Z >= z)`` rises with theta: the ends are where a tail equals alpha / 2 (or alpha). A count far above n
-    makes even theta = 1 unlikely, and only tells the noise. With equal tails the count is therefore kept at n or
-    below for the lower end and at 0 or above for the upper one: each end then leaves room, and coverage only rises.
-    One-sided tests keep the count as it is, for their power; where one rejects every theta, the interval is the end of
-    [0, 1] that is nearest to the alternative, as one point.
+    ``P_theta(Z >= z)`` increases with theta: at an endpoint a tail equals alpha / 2 (or alpha). A count far above n
+    makes even theta = 1 unlikely, and is informative about the noise only. With equal tails the count is therefore
+    clipped to at most n for the lower endpoint and at least 0 for the upper one, which can only increase coverage.
+    One-sided tests use the count as it is, for power; if one rejects every theta, the interval is the end of [0, 1]
+    nearest to the alternative, as one point.
 
-    Under Tulap noise the law is continuous, and the count is kept at n - 1/2 and 1/2. With z itself in both places
-    coverage would be exactly 1 - alpha, but a count of zero or less could give an upper end of nearly 0, and a set
-    without any theta when z is low enough: how far z is below zero only tells the noise (given Z < -1/2 its law does
-    not depend on theta). Bringing z to 1/2 makes the upper end at least that of a noisy count of 0 that is not
-    randomised. Coverage is therefore exactly 1 - alpha for theta between the upper end at z = 1/2 and the lower end at
-    z = n - 1/2, and 1 - alpha / 2 nearer to 0 and 1 (or 1, where noise is so large that the two stretches overlap).
-    Without noise the interval at z = x is inside that of Clopper and Pearson, and equal to it at x = 0 and x = n
-    on the free side [2]_.
+    Under Tulap noise the distribution is continuous, and the count is clipped at n - 1/2 and 1/2. With z itself,
+    coverage would be exactly 1 - alpha, but a count of zero or less could give an upper endpoint near 0, or an empty
+    set for a low z, although the distance of z below zero is informative about the noise only (given Z < -1/2 its
+    distribution does not depend on theta). Clipping z at 1/2 makes the upper endpoint at least that of a nonrandomised
+    noisy count of 0. Coverage is therefore exactly 1 - alpha for theta between the upper end at z = 1/2 and the lower
+    end at z = n - 1/2, and 1 - alpha / 2 nearer to 0 and 1 (or 1, where noise is so large that the two stretches
+    overlap). Without noise the interval at z = x is inside that of Clopper and Pearson, and equal to it at x = 0 and x
+    = n on the free side [2]_.
 
     References
     ----------
@@ -218,14 +220,14 @@ def binomial_interval(
 def binomial_estimate(z: ArrayLike, n: ArrayLike, law: NoiseLaw, *, step: float = 1.0) -> ProportionEstimate:
     """Estimate a proportion from a noisy count, with its variance from sampling and from noise.
 
-    Arguments and errors as `binomial_interval`; a missing count is n / 2, clipped.
+    Arguments and errors are those of `binomial_interval`; a missing count is replaced by n / 2, flagged as clipped.
 
     Returns
     -------
     ProportionEstimate
-        Everything finite. The sampling variance is taken at the estimate kept between 1 / (n + 2) and
-        (n + 1) / (n + 2), Laplace's rule of succession, so that it is not 0 at the ends. Without units
-        (n = 0) the estimate is 1/2 with variance 1/4, the largest that a number in [0, 1] can have.
+        All numbers are finite. The sampling variance uses the estimate clipped to between 1 / (n + 2) and (n + 1) / (n
+        + 2), Laplace's rule of succession, so that it is not 0 at the ends. Without units (n = 0) the estimate is 1/2
+        with variance 1/4, the largest possible for a number in [0, 1].
 
     Examples
     --------
@@ -269,14 +271,15 @@ def binomial_power(
     law : NoiseLaw
         See `noisy_binomial_cdf`; a Gaussian scale of 0 gives the classical exact test.
     step : float
-        Size of a step of the law in counts.
+        Step of the noise distribution, in counts.
     alpha : float
     alternative : {"two-sided", "greater", "less"}
 
     Returns
     -------
     float
-        By summation at the thresholds of the test, the outermost counts at which `binomial_pvalue` is at most alpha.
+        Computed by summation at the thresholds of the test, the outermost counts at which `binomial_pvalue` is at most
+        alpha.
 
     Raises
     ------
@@ -309,7 +312,7 @@ def binomial_power(
 
 
 def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Largest whole number from low to high at which a condition, true up to somewhere, holds; low - 1 if none."""
+    """Largest integer from low to high at which a monotone condition holds; low - 1 if none."""
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -351,7 +354,7 @@ def _last_angle(z: Array, n: Array, law: NoiseLaw, step: float, level: Array, *,
 
 
 def _check_test(alpha: float, alternative: str) -> None:
-    """Refuse levels and alternatives that are none."""
+    """Refuse invalid levels and alternatives."""
     if alternative not in ALTERNATIVES:
         raise OptionError("alternative", alternative, ALTERNATIVES)
     if not 0 < alpha < 1:
@@ -360,7 +363,7 @@ def _check_test(alpha: float, alternative: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ExactProportion(Inference):
-    """A proportion whose noisy count has a known law.
+    """A proportion whose noisy count has a known distribution.
 
     Attributes
     ----------
@@ -371,7 +374,7 @@ class ExactProportion(Inference):
     law : NoiseLaw
         Noise of the counts.
     step : float
-        Size of a step of the law in counts.
+        Step of the noise distribution, in counts.
     """
 
     counts: Array
@@ -388,7 +391,7 @@ class ExactProportion(Inference):
 
     @property
     def params(self) -> Array:
-        """The estimate (1,), brought into [0, 1]."""
+        """The estimate (1,), clipped to [0, 1]."""
         return self._estimate.proportion
 
     @property
@@ -403,7 +406,7 @@ class ExactProportion(Inference):
 
     @property
     def flagged(self) -> Mask:
-        """Whether an estimate was moved to the edge (R,)."""
+        """Whether an estimate was clipped to [0, 1] (R,)."""
         return self._estimate.clipped
 
     @property
@@ -432,16 +435,16 @@ class ExactProportion(Inference):
         return self._linear(np.eye(1)).pvalues(tested)
 
     def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
-        """See `Inference`: there is one proportion, so one restriction at most."""
+        """See `Inference`: with one proportion there is at most one restriction."""
         return float(self._linear(rows).distances(values)[0, 0] ** 2), float(self._tails(rows, values)[0, 0])
 
     def oracle(self, sampling: Array, alpha: float) -> Oracle:
-        """Say how wide a normal interval would be that knew the true sampling variance (1,) and the noise."""
+        """Return the width of a normal interval that knew the true sampling variance (1,) and the noise."""
         return Oracle.of(self._estimate.noise_variance, sampling, np.inf, alpha=alpha)
 
 
 def count_flags(n: int, *, clipped: bool) -> tuple[str, ...]:
-    """Warn of no rows, and of a noisy count that was ``clipped``: moved to 0 or the number of rows ``n``."""
+    """Warn of no rows, and of a noisy count that was ``clipped`` to 0 or the number of rows ``n``."""
     if n == 0:
         return ("there are no rows: the proportion is not identified",)
     if clipped:

@@ -1,23 +1,23 @@
 """Tests of means from noisy sums: one sample, two samples, one-way analysis of variance.
 
-A group of n rows with values u in [-1, 1] is released as noisy sums of 1, u and u^2. Under the hypothesis that all
+A group of n rows with values u in [-1, 1] is released as noisy sums of 1, u and u^2. Under the null hypothesis that all
 groups have the mean m, ``r = s1 - m n`` of every group has mean zero and variance
 
     V = n sigma^2 + Var(e1 - m e0),
 
-e0 and e1 being the noise of n and s1. With one group and m given, the statistic is ``r^2 / V``; with several, the
-least ``sum r^2 / V`` over m. No noisy count is divided by, so that groups which may be empty do no harm, and without
-noise these are t^2 and (G - 1) F.
+e0 and e1 being the noise of n and s1. With one group and m given, the statistic is ``r^2 / V``; with several, the least
+``sum r^2 / V`` over m. The statistics divide by no noisy count, so groups may be empty; without noise they are t^2 and
+(G - 1) F.
 
 `spread_pvalues` tests whether the groups share one variance. With n, s, q the noisy sums of a group and m = s / n, the
-sum of squares is W = q - s^2 / n, freed of the bias of its noise. If all groups have the variance sigma^2,
-D = W - sigma^2 (n - 1) has mean zero and variance
+sum of squares is W = q - s^2 / n, corrected for the bias of its noise. If all groups have the variance sigma^2, D = W -
+sigma^2 (n - 1) has mean zero and variance
 
     V = (K - 1) sigma^4 n + Var(e2 - 2 m e1 + (m^2 - sigma^2) e0) + 2 (Var(e1 - m e0) / n)^2,
 
-K being the kurtosis of the values and e2 the noise of q. Nothing released tells of K: it is taken to be 9, as of
-exponential values, and the test is conservative for values with lighter tails. The statistic is the least
-``sum D^2 / V`` over sigma^2 with V at the pooled variance, about chi-squared with G - 1 degrees of freedom.
+K being the kurtosis of the values and e2 the noise of q. The release does not identify K: it is assumed to be 9, as for
+exponential values, and the test is conservative for values with lighter tails. The statistic is the least ``sum D^2 /
+V`` over sigma^2 with V at the pooled variance, about chi-squared with G - 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class GroupEstimates:
-    """What the statistic needs, from R releases or any leading dimensions.
+    """Inputs of the statistic, from R releases or any leading dimensions.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class GroupEstimates:
     noise : ndarray (...)
         Noise variance of ``first - far * rows``.
     far : ndarray (...)
-        The common mean; where it is estimated, moved away from 0 by two standard
-        deviations of the noise in it.
+        The common mean; if estimated, moved away from 0 by two standard deviations of its noise.
     dof : ndarray (..., G)
-        Rows less parameters behind the variance of each group.
+        Degrees of freedom of the variance of each group: rows less parameters.
     hidden : ndarray of bool (..., G)
-        Whether the sum of squares behind ``within`` is not told from its privacy noise: it was then raised to it.
+        Whether the sum of squares behind ``within`` is indistinguishable from its noise; it was then raised to the
+        noise level.
     """
 
     rows: Array
@@ -96,7 +96,7 @@ class GroupEstimates:
 
 @dataclass(frozen=True, eq=False)
 class FittedMeans:
-    """The hypothesis fitted to R releases.
+    """The null hypothesis fitted to R releases.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class GroupMeans:
         Laplace draws that the noise of each adds up; 0 for normal noise.
     groups : int
     mean : float or None
-        The mean under the hypothesis, in [-1, 1], for one group; None for several.
+        The mean under the null hypothesis, in [-1, 1], for one group; None for several.
     equal_var : bool
         Whether the groups share one variance; otherwise each has its own (Welch).
     alternative : {"two-sided", "less", "greater"}
@@ -149,7 +149,7 @@ class GroupMeans:
         return (self.mixing * self.variances) @ self.mixing.T
 
     def estimates(self, values: Array) -> GroupEstimates:
-        """Estimate sizes, common mean and variances (..., 3 G) under the hypothesis."""
+        """Estimate sizes, common mean and variances (..., 3 G) under the null hypothesis."""
         sums = values.reshape(*values.shape[:-1], self.groups, 3)
         rows, first, second = sums[..., 0], sums[..., 1], sums[..., 2]
         if self.mean is not None:
@@ -185,7 +185,7 @@ class GroupMeans:
         return GroupEstimates(rows, first, mean, within, error * share, noise, far, dof, hidden)
 
     def signed(self, values: Array) -> Array:
-        """Give the t statistic: of one group, or of the first of two against the second; (..., 3 G) to (...)."""
+        """Return the t statistic of one group, or of the first of two against the second; (..., 3 G) to (...)."""
         found = self.estimates(values)
         if self.groups == 1:
             top, bottom = found.first - found.mean[..., None] * found.rows, found.variance
@@ -208,7 +208,7 @@ class GroupMeans:
     def residual_dof(self, values: Array) -> Array:
         """Residual degrees of freedom (R,), from noisy counts; at least 1.
 
-        Of two groups with a variance each, Satterthwaite's number.
+        For two groups with separate variances, Satterthwaite's number.
         """
         found = self.estimates(values)
         dof, rows = found.dof, np.maximum(found.rows, 1.0)
@@ -222,10 +222,10 @@ class GroupMeans:
         return np.where(bottom > 0, welch, dof.sum(axis=1))
 
     def fit(self, values: Array) -> FittedMeans:
-        """Fit the hypothesis where it is hardest to hold the level.
+        """Fit the null hypothesis where it is hardest to maintain the level.
 
         Sums of squares are raised by a standard deviation of their noise, a common mean is moved away from 0, and
-        groups of a size that noise hides are drawn larger: the statistic of small ones is smaller.
+        groups whose size noise hides are drawn larger, since the statistic of small groups is smaller.
         """
         found = self.estimates(values)
         rows = np.maximum(np.rint(self._grown(found.rows)), 2.0)
@@ -233,7 +233,7 @@ class GroupMeans:
         return FittedMeans(rows, found.far, sigma)
 
     def hidden(self, values: Array) -> Mask:
-        """Whether the fit of releases (R, 3 G) is moved for their noise by more than a tenth: (R,)."""
+        """Whether noise changes the fit of releases (R, 3 G) by more than a tenth: (R,)."""
         found = self.estimates(values)
         raised = (_RAISED * found.error > _MOVED * found.variance).any(axis=-1)
         grown = self._grown(found.rows) > (1 + _MOVED) * np.maximum(found.rows, 1.0)
@@ -267,7 +267,7 @@ class GroupMeans:
         return np.asarray(drawn @ (self.mixing * scale).T)
 
     def _grown(self, rows: Array) -> Array:
-        """Numbers of rows, all raised by one factor where they are small beside their noise (..., G)."""
+        """Numbers of rows, all raised by one factor if they are small relative to their noise (..., G)."""
         if self.mean is not None:
             return rows
         spread = float(np.sqrt(self.cov[0, 0]))
@@ -280,7 +280,7 @@ class GroupMeans:
 
 
 def spread_pvalues(model: GroupMeans, values: Array) -> Array:
-    """P-values (R,) of the hypothesis that the groups of releases (R, 3 G) share one variance."""
+    """P-values (R,) for the null hypothesis that the groups of releases (R, 3 G) share one variance."""
     sums = values.reshape(*values.shape[:-1], model.groups, 3)
     rows, first, second = sums[..., 0], sums[..., 1], sums[..., 2]
     heavy = _LAPLACE if model.laplace else 1.0

@@ -48,12 +48,12 @@ class MeanComparison(SumsQuestion):
     ----------
     test : {"ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway"}
     column : str
-        A numeric column, or an expression of columns; of a paired test the difference.
+        A numeric column, or an expression of columns; the difference for a paired test.
     by : str, optional
         The groups: a column or a condition. None for one sample.
     where : str, optional
     popmean : float
-        The mean under the hypothesis, for one sample.
+        The mean under the null hypothesis, for one sample.
     equal_var : bool
         Whether the groups share one variance.
     alternative : {"two-sided", "less", "greater"}
@@ -74,7 +74,7 @@ class MeanComparison(SumsQuestion):
     seed: int = options.inferred(0)
 
     def check_options(self) -> None:
-        """Refuse options that do not go together."""
+        """Refuse incompatible options."""
         if self.grouped and not checks.is_text(self.by):
             raise OptionError("by", self.by, 'one column of groups, or a condition such as "age >= 18"')
         if not self.grouped and self.by is not None:
@@ -87,7 +87,7 @@ class MeanComparison(SumsQuestion):
 
     @property
     def procedure(self) -> str:
-        """The function that asks it."""
+        """The function that creates it."""
         return self.test
 
     @property
@@ -102,11 +102,11 @@ class MeanComparison(SumsQuestion):
         return Description(kind="mean", columns=(self.column,), axes=axes, where=self.where)
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the sums, compiled against a schema: those of the means."""
+        """Compile the sums of the means against a schema."""
         return self.described.plan(schema)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return self._what + options.told_where(self.where)
 
     @property
@@ -114,13 +114,13 @@ class MeanComparison(SumsQuestion):
         return f"{self.test} of {self.column}" + (f" by {self.by}" if self.by else "")
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse people with several rows, groups that the test does not fit, and a mean beyond the bounds."""
+        """Refuse people with several rows, unsuitable groups, and a mean outside the bounds."""
         refuse_dependent_rows(schema, *_DEPENDENT)
         self._check_fit(self.plan(schema), 0)
         super().check(schema, neighbors)
 
     def _check_fit(self, plan: SumPlan, place: int) -> None:
-        """Refuse groups and bounds that the test does not fit.
+        """Refuse groups and bounds that do not suit the test.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class MeanComparison(SumsQuestion):
             raise OptionError("by", self.by, f"two levels or more, not {shown}")
 
     def scaled_mean(self, plan: SumPlan, place: int = 0) -> float:
-        """Return the mean under the hypothesis in units of the scaled column, in [-1, 1].
+        """Return the mean under the null hypothesis in units of the scaled column, in [-1, 1].
 
         Raises
         ------
@@ -152,7 +152,7 @@ class MeanComparison(SumsQuestion):
         return float(np.clip((self.popmean - center[place]) / half[place], -1.0, 1.0))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the means that would be measured, and the standard error that noise alone would give them.
+        """Describe the means that would be measured, and their standard errors from noise alone.
 
         Returns
         -------
@@ -166,20 +166,20 @@ class MeanComparison(SumsQuestion):
     # What is inferred
 
     def reads_sums(self, held: SumPlan) -> bool:
-        """Return whether sums serve: those of any means of the same rows."""
+        """Return whether sums can be used: those of any means of the same rows."""
         return held.kind == "mean" and held.where == self.where
 
     def infer(self, release: Release | None = None) -> MeanTestResults:
-        """Test a release of this question, or of means of the column in the groups: free, and without any row.
+        """Test from a stored release of this question, or of means of the column by group, at no privacy cost.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
-            If the release holds no such means, or was made with another ``where``.
+            If the release lacks these means, or was made with another ``where``.
         OptionError
-            If the groups or the mean under the hypothesis do not fit.
+            If the groups or the mean under the null hypothesis do not fit.
         NotProvedError
-            Where a person may have several rows.
+            If a person may have several rows.
         """
         found, plan = self._release_and_sums(release)
         model, values = self.model(plan, found.array[None], law=found.law, steps=np.asarray(found.steps))
@@ -231,16 +231,16 @@ class MeanComparison(SumsQuestion):
         return batch_pvalues(model, sums, draws=draws, rng=rng)
 
     def model(self, plan: SumPlan, values: Array, *, law: NoiseLaw, steps: Array) -> tuple[GroupMeans, Array]:
-        """Return the null model, and its values (R, 3 G), for R releases of means: sums (R, m) of the scaled features.
+        """Return the null model and its values (R, 3 G) for R releases of sums (R, m) of the scaled features.
 
         Raises
         ------
         MissingFromReleaseError, InferenceError
-            If they are not means of the column in the groups.
+            If they are not means of the column by group.
         OptionError
             If the groups or the mean do not fit the test.
         NotProvedError
-            Where a person may have several rows.
+            If a person may have several rows.
         """
         refuse_dependent_rows(plan.schema, *_DEPENDENT)
         place = self._place(plan)
@@ -298,39 +298,40 @@ def ttest_1samp(
     Parameters
     ----------
     column : str
-        A numeric column, or an expression such as ``"log(1 + income)"``. Values are clamped to their declared bounds,
-        and the mean is that of clamped values.
+        A numeric column, or an expression such as ``"log(1 + income)"``. Values are clipped to their declared bounds,
+        and the mean is that of clipped values.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of `mean` of the column, which costs nothing more.
+        Rows to measure; or a stored release of this question, or of `mean` of the column, at no further privacy cost.
     popmean : float
-        The mean under the hypothesis, within the bounds.
+        The mean under the null hypothesis, within the bounds.
     alternative : {"two-sided", "less", "greater"}
         "greater": the mean is above ``popmean``.
     where : str, optional
         A condition on declared columns; other rows are ignored.
     draws : "adaptive" or int
-        Simulated releases: "adaptive" stops when the Monte Carlo error of the p-value no longer matters.
+        Number of simulated releases; "adaptive" stops when the Monte Carlo error of the p-value no longer matters.
     seed : int
         Public seed of the simulation; the privacy noise has none.
 
     Returns
     -------
     MeanComparison
-        Its ``fit(privacy)`` gives `MeanTestResults`.
+        Its ``fit(privacy)`` returns `MeanTestResults`.
 
     Raises
     ------
     OptionError
         If an argument has an invalid value.
     FormulaError, UnknownColumnError, SchemaError
-        If the column or the condition cannot be served from the schema, before anything is spent.
+        If the column or the condition does not suit the schema, before any budget is spent.
 
     Notes
     -----
-    With noisy sums N, S of rows and scaled values, m the mean under the hypothesis and v the noise variance of
-    ``S - m N``, the statistic is ``t = (S - m N) / sqrt(N s^2 + v)``; s^2 is the sample variance freed of the bias of
-    the noise. Releases are simulated under the hypothesis with sampling and noise alike. Where noise hides the
-    variance, it is taken as large as the noise in it allows, and the test is conservative.
+    Let N and S be the noisy number of rows and the noisy sum of scaled values, m the mean under the null hypothesis and
+    v the noise variance of ``S - m N``. The statistic is ``t = (S - m N) / sqrt(N s^2 + v)``, where s^2 is the sample
+    variance corrected for the bias of the noise. Releases are simulated under the null hypothesis, with sampling error
+    and noise. Where noise hides the variance, the test uses the largest variance compatible with the noise and is
+    conservative.
 
     Examples
     --------
@@ -369,9 +370,9 @@ def ttest_ind(
     data : PrivateData, PublicData or Release, optional
         Rows to measure; or a release of this question, or of `mean` of the column by the same groups.
     equal_var : bool
-        Whether the groups share one variance. By default, unlike in scipy, each has its own (Welch): where variances
-        differ, the test with one variance rejects too often or too rarely. Results with ``equal_var=True`` are flagged
-        where the noisy variances differ by more than sampling and noise explain.
+        Whether the groups share one variance. By default, unlike in scipy, each has its own (Welch): if variances
+        differ, the pooled test rejects too often or too rarely. Results with ``equal_var=True`` are flagged if the
+        noisy variances differ by more than sampling and noise explain.
     alternative : {"two-sided", "less", "greater"}
         "greater": the mean of the first level is above that of the second.
     where, draws, seed
@@ -380,14 +381,14 @@ def ttest_ind(
     Returns
     -------
     MeanComparison
-        Its ``fit(privacy)`` gives `MeanTestResults`.
+        Its ``fit(privacy)`` returns `MeanTestResults`.
 
     Raises
     ------
     OptionError
-        If ``by`` has not exactly two levels, or an argument has an invalid value.
+        If ``by`` does not have exactly two levels, or an argument has an invalid value.
     FormulaError, UnknownColumnError, SchemaError
-        As `ttest_1samp`.
+        As in `ttest_1samp`.
 
     Examples
     --------
@@ -419,8 +420,7 @@ def ttest_rel(
     Parameters
     ----------
     a, b : str
-        Numeric columns, or expressions. What is measured is the mean of ``(a) - (b)``, whose bounds follow from
-        theirs.
+        Numeric columns, or expressions. The test measures the mean of ``(a) - (b)``, whose bounds follow from theirs.
     data : PrivateData, PublicData or Release, optional
         Rows to measure; or a release of this question, or of `mean` of the same difference.
     alternative : {"two-sided", "less", "greater"}
@@ -431,14 +431,14 @@ def ttest_rel(
     Returns
     -------
     MeanComparison
-        Its ``fit(privacy)`` gives `MeanTestResults`.
+        Its ``fit(privacy)`` returns `MeanTestResults`.
 
     Raises
     ------
     OptionError
         If the columns are the same, a difference of zero is outside their bounds, or an argument is invalid.
     FormulaError, UnknownColumnError, SchemaError
-        As `ttest_1samp`.
+        As in `ttest_1samp`.
 
     Examples
     --------
@@ -476,31 +476,31 @@ def f_oneway(
     column : str
         As in `ttest_1samp`.
     by : str
-        The groups: a column of two levels or more, or a condition.
+        The groups: a column of two or more levels, or a condition.
     data : PrivateData, PublicData or Release, optional
         As in `ttest_ind`.
     equal_var : bool
         Whether the groups share one variance (Fisher's test). By default, unlike in scipy, each has its own, and the
-        statistic is the numerator of Welch's: his small-sample factor is left to the simulation. See `ttest_ind`.
+        statistic is the numerator of Welch's; the simulation replaces his small-sample factor. See `ttest_ind`.
     where, draws, seed
         As in `ttest_1samp`.
 
     Returns
     -------
     MeanComparison
-        Its ``fit(privacy)`` gives `MeanTestResults`.
+        Its ``fit(privacy)`` returns `MeanTestResults`.
 
     Raises
     ------
     OptionError
         If ``by`` has one level, or an argument has an invalid value.
     FormulaError, UnknownColumnError, SchemaError
-        As `ttest_1samp`.
+        As in `ttest_1samp`.
 
     Notes
     -----
-    With ``r = S - m N`` of each group and V its variance, sampling and noise alike, (G - 1) F is the least
-    ``sum r^2 / V`` over m, with V at the pooled mean. No noisy count is divided by.
+    Let ``r = S - m N`` in each group, and V its variance from sampling and noise. Then (G - 1) F is the minimum of
+    ``sum r^2 / V`` over m, with V at the pooled mean. The statistic divides by no noisy count.
 
     Examples
     --------

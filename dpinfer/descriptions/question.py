@@ -44,10 +44,10 @@ Kind = Literal["mean", "total", "variance", "cov", "corr", "count", "table", "hi
 
 @dataclass(frozen=True, eq=False)
 class Description(MomentsQuestion):
-    """A question about sums or counts in the cells of a table. See `mean`, `table` and their like.
+    """A question about sums or counts in the cells of a table. See `mean`, `table` and related functions.
 
-    The target says what is inferred, and also whether the sums for sampling errors are measured: a release for the
-    population serves the data too.
+    The target determines the estimand, and whether the sums for sampling errors are measured. A release for the
+    population can be used for the data too.
     """
 
     procedures: ClassVar[tuple[str, ...]] = ("mean", "total", "variance", "cov", "corr", "count", "table", "histogram")
@@ -61,11 +61,11 @@ class Description(MomentsQuestion):
 
     @property
     def procedure(self) -> str:
-        """Name under which a release of this question knows the class."""
+        """Name of the class in a release of this question."""
         return self.kind
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the sums, compiled against a schema."""
+        """Compile the sums against a schema."""
         return SumPlan(self.kind, schema, self.columns, self.axes, self.where, self.weights, self.target)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
@@ -73,13 +73,13 @@ class Description(MomentsQuestion):
         return replace(super().stage(place, context, released), noise=Noise(draws=self.draws))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, and the standard error that noise alone would give, before anything is spent.
+        """Describe the measurement and the standard error from noise alone, before any budget is spent.
 
         Returns
         -------
         str
-            What is measured, its bound, noise and guarantee; and the standard error of each estimate in one group from
-            privacy noise alone, if the rows were spread evenly over the declared bounds.
+            The measurement, its bound, noise and guarantee; and the standard error of each estimate in one group from
+            privacy noise alone, for rows spread evenly over the declared bounds.
         """
         context = measured.context
         plan = self.plan(context.schema)
@@ -106,7 +106,7 @@ class Description(MomentsQuestion):
         Raises
         ------
         OptionError
-            If the table has too many cells for results that hold all covariances; nothing is then measured.
+            If the table has too many cells for results with all covariances; then nothing is measured.
         """
         cells = self.plan(self._data().schema).rows.size * max(len(self.columns), 1)
         if cells > MOST_ESTIMATES:
@@ -118,20 +118,20 @@ class Description(MomentsQuestion):
     # Inference
 
     def reads_sums(self, held: SumPlan) -> bool:
-        """Return whether sums serve: to counts and shares any table of the same rows, else the same sums."""
+        """Return whether sums can be used: any table of the same rows for counts and shares, else the same sums."""
         if self.kind in ("count", "table", "proportion") and held.kind in TABLES:
             return held.where == self.where
         return super().reads_sums(held)
 
     def reads(self, other: Procedure) -> bool:
-        """Return whether a release serves: to counts and shares marginals of the same rows, too."""
+        """Return whether a release can be used: for counts and shares, marginals of the same rows too."""
         tables = other.marginal_tables()
         if tables is None:
             return super().reads(other)
         return self.kind in ("count", "table", "proportion") and tables.plan.where == self.where
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question, or counts and shares from a table or marginals that hold them.
+        """Infer from a stored release of this question; counts and shares also from a table or marginals.
 
         Raises
         ------
@@ -159,13 +159,13 @@ class Description(MomentsQuestion):
         )
 
     def margin(self, columns: Sequence[str], *, inference: str, target: str) -> TableResults:
-        """Infer the counts of some columns of the table that it is bound to, summed over the others."""
+        """Infer the counts of some columns of its table, summed over the others."""
         axes = tuple({"column": column} for column in (columns and column_texts("columns", columns)))
         found: TableResults = replace(self, axes=axes, inference=inference, target=target).infer()
         return found
 
     def proportions(self, column: str, by: Sequence[str], *, inference: str) -> DescriptionResults:
-        """Infer the shares of the levels of a column of the table that it is bound to, in groups of others."""
+        """Infer the shares of the levels of a column of its table, by groups of other columns."""
         groups = column_texts("by", by) if not isinstance(by, Sequence) or by else ()
         axes = tuple({"column": name} for name in (*groups, *column_texts("column", (column,))))
         return Proportion(self.source, axes=axes, where=self.where, inference=inference).infer()
@@ -180,7 +180,7 @@ class Proportion(Description):
     kind: Kind = "proportion"
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Ask for the mean of a truth value where people have several rows: its errors are by person."""
+        """Ask for the mean of a Boolean where people have several rows, so that errors are by person."""
         counted = super().plan(schema)
         if schema.rows_per_unit == 1 or self.target == "data" or counted.cells[-1].labels != (False, True):
             return counted
@@ -194,7 +194,7 @@ class Proportion(Description):
         return name if "condition" in axis else quoted(name)
 
     def reads_sums(self, held: SumPlan) -> bool:
-        """Return whether sums serve: a table, or for the share of truth its mean."""
+        """Return whether sums can be used: a table, or for the share of True the mean."""
         mean = Description(kind="mean", columns=(self._truth,), axes=self.axes[:-1], where=self.where)
         return held.where == self.where if held.kind in TABLES else mean.reads_sums(held)
 
@@ -212,7 +212,7 @@ def mean(
     replicates: int = 999,
     seed: int = 0,
 ) -> Description:
-    """Means of columns, by group.
+    """Estimate means of columns, by group.
 
     Parameters
     ----------
@@ -225,15 +225,15 @@ def mean(
     where : str, optional
         A condition on declared columns; other rows are ignored.
     weights : str, optional
-        A column of bounded survey weights, not negative: the mean is sum w x over sum w.
+        A column of bounded, nonnegative survey weights: the mean is sum w x over sum w.
     target : {"population", "data"}
-        For "data" the rows are the whole population: standard errors include privacy noise only, and no budget is
+        "data" treats the rows as the whole population: standard errors include privacy noise only, and no budget is
         spent on sums for sampling errors.
     inference : {"auto", "score", "wald", "simulated"}
-        Method of intervals, p-values and tests. "auto" is "score": the interval holds every value that a score test
-        does not reject, which for a ratio of noisy sums is Fieller's interval.
+        Method of intervals, p-values and tests. "auto" is "score": the interval contains every value that a score test
+        does not reject, which is Fieller's interval for a ratio of noisy sums.
     replicates, seed : int
-        Number of simulated releases and their public seed, for ``inference="simulated"``.
+        Number of simulated releases and public seed, for ``inference="simulated"``.
 
     Returns
     -------
@@ -243,14 +243,15 @@ def mean(
     Raises
     ------
     FormulaError, UnknownColumnError, SchemaError
-        If a column, group or condition cannot be served from the schema, before anything is spent.
+        If a column, group or condition does not suit the schema, before any budget is spent.
     OptionError
         If an argument has an invalid value.
 
     Notes
     -----
-    The estimate is the noisy sum of centred values divided by the noisy count. A noisy sum of squares, released with
-    them, gives the sampling error. Values are clamped to their declared bounds; the mean is of the clamped values.
+    The estimate is the noisy sum of centred values divided by the noisy count. The sampling error comes from a noisy
+    sum of squares, released with them. Values are clipped to their declared bounds, and the mean is that of the clipped
+    values.
 
     Examples
     --------
@@ -278,17 +279,18 @@ def total(
     inference: str = "auto",
     draws: int = 1,
 ) -> Description:
-    """Totals of columns, by group; with weights, estimates of population totals.
+    """Estimate totals of columns, by group; with weights, population totals.
 
     Parameters
     ----------
     columns, data, by, where, weights, inference
         As in `mean`.
     target : {"data", "population"}
-        For "population" the sampling error counts too: of a sample of random size under add_remove (the sum of
-        squares of w x), of the same public size under replace_one.
+        "population" includes the sampling error: that of a sample of random size under add_remove (the sum of squares
+        of w x), or of the same public size under replace_one.
     draws : int
-        Release the average of this many Laplace draws, each with its share of a `PureDP` budget: near normal from 10.
+        Release the average of this many Laplace draws, each with its share of a `PureDP` budget. The noise is nearly
+        normal from 10 draws on.
 
     Returns
     -------
@@ -297,7 +299,7 @@ def total(
     Raises
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
-        As `mean`.
+        As in `mean`.
 
     Examples
     --------
@@ -326,7 +328,7 @@ def variance(
     replicates: int = 999,
     seed: int = 0,
 ) -> Description:
-    """Variances of columns, by group.
+    """Estimate variances of columns, by group.
 
     Parameters
     ----------
@@ -340,11 +342,11 @@ def variance(
     Raises
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
-        As `mean`.
+        As in `mean`.
 
     Notes
     -----
-    From noisy sums of first and second powers; fourth powers give the sampling error, of any distribution.
+    The estimate uses noisy sums of first and second powers. Fourth powers give the sampling error for any distribution.
 
     Examples
     --------
@@ -373,12 +375,12 @@ def cov(
     replicates: int = 999,
     seed: int = 0,
 ) -> Description:
-    """Covariances of all pairs of columns, by group.
+    """Estimate covariances of all pairs of columns, by group.
 
     Parameters
     ----------
     columns, data, by, where, weights, target, inference, replicates, seed
-        As in `mean`; at most 5 columns (`gram` serves more).
+        As in `mean`; at most 5 columns (use `gram` for more).
 
     Returns
     -------
@@ -387,7 +389,7 @@ def cov(
     Raises
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
-        As `mean`.
+        As in `mean`.
 
     Examples
     --------
@@ -415,12 +417,12 @@ def corr(
     replicates: int = 999,
     seed: int = 0,
 ) -> Description:
-    """Correlations of all pairs of columns, by group.
+    """Estimate correlations of all pairs of columns, by group.
 
     Parameters
     ----------
     columns, data, by, where, weights, target, inference, replicates, seed
-        As in `mean`; two to 5 columns.
+        As in `mean`; 2 to 5 columns.
 
     Returns
     -------
@@ -429,7 +431,7 @@ def corr(
     Raises
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
-        As `mean`.
+        As in `mean`.
 
     Examples
     --------
@@ -465,7 +467,7 @@ def count(
     data, by, where, inference
         As in `mean`.
     weights : str, optional
-        Sum this bounded column instead of counting rows: the same as `total` of it.
+        Sum this bounded column instead of counting rows, as `total` does.
     target, draws
         As in `total`.
 
@@ -476,9 +478,9 @@ def count(
     Raises
     ------
     OptionError
-        On measuring, where the number of rows is all that is asked for and it is public (replace_one).
+        On measuring, if only the number of rows is requested and it is public (replace_one).
     FormulaError, UnknownColumnError, SchemaError
-        As `mean`.
+        As in `mean`.
 
     Examples
     --------
@@ -505,7 +507,7 @@ def table(
     inference: str = "auto",
     draws: int = 1,
 ) -> Description:
-    """Cross-tabulate columns: one release serves counts, margins, shares and tests.
+    """Cross-tabulate columns: one release gives counts, margins, shares and tests.
 
     Parameters
     ----------
@@ -514,17 +516,17 @@ def table(
     data, where, inference
         As in `mean`.
     weights, target, draws
-        As in `count`; with weights the results are totals in every cell.
+        As in `count`; with weights the results are totals by cell.
 
     Returns
     -------
     Description
-        Its results have ``.frame()``, ``.margin(...)`` and ``.proportions(...)``, where rows are counted.
+        Its results have ``.frame()``, and without weights also ``.margin(...)`` and ``.proportions(...)``.
 
     Raises
     ------
     FormulaError, UnknownColumnError, SchemaError, OptionError
-        As `mean`.
+        As in `mean`.
 
     Examples
     --------
@@ -565,10 +567,11 @@ def histogram(
     data, where, inference
         As in `mean`.
     bins : sequence of float, or int with ``bounds``
-        Increasing edges within the declared bounds; or a number of bins of equal width over ``bounds``. As in numpy a
-        bin holds its lower edge, the last its upper edge too. Values are clamped to the declared bounds first.
+        Increasing edges within the declared bounds, or a number of bins of equal width over ``bounds``. As in numpy, a
+        bin includes its lower edge, and the last bin its upper edge too. Values are clipped to the declared bounds
+        first.
     bounds : (float, float), optional
-        Ends of equal bins where ``bins`` is a number.
+        Range of the equal bins if ``bins`` is a number.
     by : str or sequence of str
         Groups.
     target, draws
@@ -581,7 +584,7 @@ def histogram(
     Raises
     ------
     OptionError
-        If the bins are no increasing edges within the declared bounds.
+        If the bins are not increasing edges within the declared bounds.
     UnknownColumnError, SchemaError
         If the column is not declared, or not numeric.
 
@@ -614,16 +617,16 @@ def proportion(
     replicates: int = 999,
     seed: int = 0,
 ) -> Description | ExactProportionQuestion:
-    """Shares of the levels of a column, by group.
+    """Estimate shares of the levels of a column, by group.
 
     Parameters
     ----------
     column : str
-        A Boolean or a condition such as ``"income > 50000"`` (its share of truth), or a Category or short Integer (the
+        A Boolean or a condition such as ``"income > 50000"`` (the share of True), or a Category or short Integer (the
         share of every level).
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of a table or marginals that hold the columns, which costs
-        nothing more.
+        Rows to measure; or a stored release of this question, or of a table or marginals with the columns, at no
+        further privacy cost.
     by, where
         As in `mean`.
     weights : str, optional
@@ -631,10 +634,9 @@ def proportion(
     target : {"population", "data"}
         As in `mean`.
     inference : {"auto", "score", "wald", "simulated", "exact"}
-        "auto" is "score": Wilson's interval with the noise counted. "exact" releases one count with Tulap noise
-        (discrete Laplace noise and a uniform fraction) and inverts its exact distribution: it needs `PureDP`,
-        replace_one, no groups, and declared constants for missing and impossible cells, so that every row is a
-        success or not.
+        "auto" is "score": Wilson's interval, including the noise. "exact" releases one count with Tulap noise (discrete
+        Laplace noise and a uniform fraction) and inverts its exact distribution. It needs `PureDP`, replace_one, no
+        groups, and declared constants for missing and impossible cells, so that every row is a success or a failure.
     replicates, seed : int
         For ``inference="simulated"``.
 
@@ -645,9 +647,9 @@ def proportion(
     Raises
     ------
     NotProvedError
-        If an exact interval is asked for where it is not proved.
+        If an exact interval is requested where its coverage is not proved.
     FormulaError, UnknownColumnError, SchemaError, OptionError
-        As `mean`.
+        As in `mean`.
 
     References
     ----------

@@ -37,7 +37,7 @@ UNEQUAL = 0.002
 
 
 class ConfidenceInterval(NamedTuple):
-    """Ends of an interval, named as in scipy.
+    """Endpoints of an interval, named as in scipy.
 
     Attributes
     ----------
@@ -56,13 +56,14 @@ class MeanTestResults(TestResults):
     ----------
     test : {"ttest_1samp", "ttest_ind", "ttest_rel", "f_oneway"}
     means : DescriptionResults
-        The means that the same release gives, with intervals of their own.
+        The means from the same release, with their own intervals.
     place : int
-        Which of their columns is tested.
+        Position of the tested column among them.
     groups : int
     dof_resid : float
-        Rows less groups (of Welch's two-sample test Satterthwaite's number), from noisy counts. ``dof`` is the same
-        for a t test, and the number of groups less one for an analysis of variance.
+        Residual degrees of freedom from noisy counts: rows less groups, or Satterthwaite's number for Welch's
+        two-sample test. ``dof`` is the same for a t test, and the number of groups less one for an analysis of
+        variance.
     """
 
     test: str = field(kw_only=True)
@@ -77,18 +78,18 @@ class MeanTestResults(TestResults):
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
         DataFrame
-            A row per group; columns "count" (noisy number of rows), "mean", "std err", "std err (sampling)",
-            "std err (noise)", and the ends of the interval.
+            A row per group; columns "count" (noisy number of rows), "mean", "std err", "std err (sampling)", "std err
+            (noise)", and the endpoints of the interval.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         shown = self.means.summary_frame(alpha).drop(columns="noise share")
         shown.insert(0, "count", shown.pop("count"))
@@ -96,7 +97,7 @@ class MeanTestResults(TestResults):
         return shown.iloc[self.place :: width]
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return the interval for the mean, or for the first group's mean less the second's.
+        """Return the interval for the mean, or for the first group's mean minus the second's.
 
         Parameters
         ----------
@@ -105,19 +106,19 @@ class MeanTestResults(TestResults):
         Returns
         -------
         ConfidenceInterval
-            With ``low`` and ``high``; of a one-sided test the other end is infinite, as in scipy.
+            With ``low`` and ``high``; for a one-sided test the other endpoint is infinite, as in scipy.
 
         Raises
         ------
         InferenceError
-            Of an analysis of variance, which has no single difference; ``frame`` has the means.
+            For an analysis of variance, which has no single difference; ``frame`` has the means.
         OptionError
-            Where the level is not strictly between 0 and 1 (between 0.5 and 1 for a one-sided test).
+            If the level is not strictly between 0 and 1 (between 0.5 and 1 for a one-sided test).
 
         Notes
         -----
-        It inverts the score test of the means' own results, each group with its own variance, and not the simulated
-        test: near the level the two may differ.
+        The interval inverts the score test of the group means, each with its own variance, not the simulated test. Near
+        the nominal level the two may disagree.
         """
         if self.test == "f_oneway":
             raise InferenceError("an analysis of variance has no single difference; .frame() gives the means")
@@ -134,13 +135,13 @@ class MeanTestResults(TestResults):
 
     @property
     def estimate(self) -> float:
-        """The mean, or the first group's mean less the second's; NaN of an analysis of variance."""
+        """The mean, or the first group's mean minus the second's; NaN for an analysis of variance."""
         if self.test == "f_oneway":
             return float("nan")
         return float(np.ravel(self._contrast().effect)[0])
 
     def plot_null(self, ax: Axes | None = None, *, color: str = "C0") -> Axes:
-        """Draw the simulated null distribution and the observed statistic; see `TestResults.plot_null`."""
+        """Plot the simulated null distribution and the observed statistic; see `TestResults.plot_null`."""
         axes = super().plot_null(ax, color=color)
         if self.test == "f_oneway":
             axes.set_xlabel(f"{self.groups - 1} F" if self.groups > 2 else "F")
@@ -157,7 +158,7 @@ class MeanTestResults(TestResults):
 
 
 def mean_flags(model: GroupMeans, values: Array, means: DescriptionResults) -> tuple[str, ...]:
-    """Say what a reader of a test of means should be warned of.
+    """Return the warnings of a test of means.
 
     Parameters
     ----------
@@ -210,11 +211,11 @@ class BinomTestResults(TestResults):
     n : int
         The public number of rows.
     p : float
-        The tested proportion.
+        The proportion under the null hypothesis.
     law : NoiseLaw
-        Noise of the count.
+        Distribution of the noise of the count.
     step : float
-        Size of a step of the law in counts.
+        Step of that distribution, in counts.
     """
 
     column: str = ""
@@ -230,7 +231,7 @@ class BinomTestResults(TestResults):
 
     @property
     def proportion_estimate(self) -> float:
-        """The noisy count over n, brought into [0, 1]; 1/2 where n is 0."""
+        """The noisy count over n, clipped to [0, 1]; 1/2 if n is 0."""
         return float(self._estimate.proportion)
 
     @property
@@ -244,7 +245,7 @@ class BinomTestResults(TestResults):
         return float(np.sqrt(self._estimate.noise_variance))
 
     def proportion_ci(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Exact interval of the proportion, by inversion of this test with its alternative.
+        """Return the exact interval for the proportion, by inverting this test with its alternative.
 
         Parameters
         ----------
@@ -254,8 +255,8 @@ class BinomTestResults(TestResults):
         Returns
         -------
         ConfidenceInterval
-            With ``.low`` and ``.high``; for "greater" ``high`` is 1, for "less" ``low`` is 0. It covers with at least
-            its level at every n and proportion. See `dpinfer.descriptions.binomial_inference.binomial_interval`.
+            With ``.low`` and ``.high``; for "greater" ``high`` is 1, for "less" ``low`` is 0. Its coverage is at least
+            nominal for every n and proportion. See `dpinfer.descriptions.binomial_inference.binomial_interval`.
 
         Raises
         ------
@@ -268,14 +269,14 @@ class BinomTestResults(TestResults):
         return ConfidenceInterval(float(ends[0]), float(ends[1]))
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Draw the proportion with its exact interval, and the tested one as a line.
+        """Plot the proportion with its exact interval, and the tested proportion as a line.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Axes for the plot; a new figure by default.
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -299,7 +300,7 @@ class BinomTestResults(TestResults):
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the interval.
+            One minus the confidence level of the interval.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Progress of long work that is public: bars on the screen, and lines in the log named dpinfer."""
+"""Public progress of long computations: bars on the screen, and lines in the log named dpinfer."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def show_progress(shown: bool | None = None) -> None:
     Parameters
     ----------
     shown : bool, optional
-        By default a bar appears after two seconds where messages go to a terminal. In a notebook choose True.
+        By default a bar appears after two seconds if messages go to a terminal. In a notebook choose True.
 
     Raises
     ------
     OptionError
-        If it is neither True nor False nor None.
+        If ``shown`` is not True, False or None.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def show_progress(shown: bool | None = None) -> None:
 
 
 def check_progress(progress: object, name: str = "progress") -> None:
-    """Refuse what is no choice of a progress bar.
+    """Refuse an invalid value of ``progress``.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def check_progress(progress: object, name: str = "progress") -> None:
 
 
 def progress_shown(progress: bool | None) -> bool:
-    """Whether bars are shown: as asked for here, else as chosen for all, else in a terminal."""
+    """Whether bars are shown: as requested here, else by the global setting, else only in a terminal."""
     if progress is not None:
         return progress
     return _CHOSEN[0] if _CHOSEN else sys.stderr.isatty()
@@ -69,7 +69,7 @@ def progress_shown(progress: bool | None) -> bool:
 def watched(
     values: Iterable[T], what: str, *, total: int | None = None, done: int = 0, progress: bool | None = None
 ) -> Iterator[T]:
-    """Pass values on, with a bar that counts them."""
+    """Yield values, with a bar that counts them."""
     with watch(what, total=total, done=done, progress=progress) as step:
         for one in values:
             yield one
@@ -80,7 +80,7 @@ def watched(
 def watch(
     what: str, *, total: int | None = None, done: int = 0, progress: bool | None = None, unit: str = "it"
 ) -> Iterator[Callable[[int], None]]:
-    """Give a function that counts what is done; the bar appears at the first one, or later where none was asked for."""
+    """Yield a function that counts steps; the bar appears at the first step, or after a delay unless requested."""
     bars: list[Any] = []
     shown = progress_shown(progress)
 

@@ -77,7 +77,7 @@ class DensityEstimates:
     merged : ndarray of int (k,), or 1
         How many noisy counts each is the sum of, and so how many noise variables it carries.
     nobs : int or None
-        The number of rows in all bins where it is public; the noisy counts are then moved to add up to it.
+        The number of rows in all bins if it is public; the noisy counts are then adjusted to it.
     population : bool
         Whether rows are a sample; else only the noise counts.
     alike : int
@@ -121,7 +121,7 @@ class DensityEstimates:
 
     @cached_property
     def adjusted(self) -> Array:
-        """Counts (R, k); where the number of rows is public they add up to it."""
+        """Counts (R, k); they add up to a public number of rows."""
         if self.nobs is None:
             return self.counts
         missing = self.nobs - self.counts.sum(axis=1, keepdims=True)
@@ -129,7 +129,7 @@ class DensityEstimates:
 
     @cached_property
     def shares(self) -> Array:
-        """Shares of the rows (R, k): unbiased but for the division, so that some may be negative."""
+        """Shares of the rows (R, k): unbiased except for the division, so some may be negative."""
         return self.adjusted / self.size
 
     @property
@@ -139,29 +139,29 @@ class DensityEstimates:
 
     @property
     def few(self) -> Mask:
-        """Whether there may be no row at all, for all that the noise allows to tell (R,)."""
+        """Whether the noise is compatible with there being no rows at all (R,)."""
         return np.asarray(self.total[:, 0] < (HIDDEN * np.sqrt(self.noises.sum()) if self.nobs is None else 1))
 
     @property
     def hidden(self) -> Mask:
-        """Whether a bin may be empty for all that the noise allows to tell (R, k)."""
+        """Whether the noise is compatible with an empty bin (R, k)."""
         return np.asarray(self.adjusted < HIDDEN * np.sqrt(self.noises))
 
     def own_noise(self, share: Array) -> tuple[Array, Array]:
-        """Variance from noise of count - share size (R, k), and the part of it that the bin's own noise makes."""
+        """Noise variance of count - share size (R, k), and the part due to the bin's own noise."""
         moved = self.noises / self.noises.sum() if self.nobs is not None else share
         own = self.noises * (1 - moved) ** 2
         found = own + (self.noises.sum() - self.noises) * moved**2
         return np.broadcast_to(found, np.shape(share)), np.broadcast_to(own, np.shape(share))
 
     def sampling(self, share: Array) -> Array:
-        """Variance of a count from sampling if that were the share (R, k)."""
+        """Return the sampling variance of a count, for a given share (R, k)."""
         rows = self.size * self.alike if self.population else 0.0
         return np.asarray(rows * share * (1 - share))
 
     @property
     def padded(self) -> Array:
-        """Shares with one row more in the bin, and one out of it (R, k): none of a population is known to be 0."""
+        """Shares with one more row inside the bin and one outside (R, k), so that none is 0."""
         return (np.clip(self.shares, 0.0, 1.0) * self.size + 1) / (self.size + 2)
 
     @property
@@ -173,13 +173,13 @@ class DensityEstimates:
         return self.sampling(self.padded) / unit, self.own_noise(np.clip(self.shares, 0.0, 1.0))[0] / unit
 
     def merge(self, several: int) -> DensityEstimates:
-        """Return the counts in bins that hold so many of these, the last perhaps fewer."""
+        """Return the counts in bins of this many of the present bins, perhaps fewer in the last."""
         starts = np.arange(0, self.bins, several)
         counts, edges = np.add.reduceat(self.counts, starts, axis=1), np.append(self.edges[starts], self.edges[-1])
         return replace(self, counts=counts, edges=edges, merged=np.diff(np.append(starts, self.bins)))
 
     def bias(self, merged: int, nobs: float) -> tuple[float, float]:
-        """Squared bias of a histogram of bins that hold so many of these: what it loses within its bins (R = 1).
+        """Squared bias of a histogram with this many of the present bins in each bin (R = 1).
 
         Parameters
         ----------
@@ -190,8 +190,8 @@ class DensityEstimates:
         Returns
         -------
         bias, error : float
-            Integrated squared distance between the density's means over these bins and over the coarser ones, without
-            bias of its own (so that it may be negative); and its standard error.
+            Integrated squared distance between the density's means over these bins and over the coarser ones, estimated
+            without bias (so it may be negative); and its standard error.
         """
         if merged == 1:
             return 0.0, 0.0
@@ -206,12 +206,11 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
 
     Notes
     -----
-    Holds every share p whose count - p size is no larger than q(p) times its standard deviation if p were true. That
-    counts sampling, size p (1 - p), and noise; q(p) is the critical value of a normal plus the bin's own Laplace
-    variables with the shares of variance that they have at p. For Gaussian noise it is Wilson's (1927) interval with
-    noise, and Fieller's where the size is noisy. A negative count is taken for zero. Where the noise variance is below
-    a quarter, noise leaves counts on the whole numbers; a continuity correction of up to a half then leads over to
-    the interval of the binomial law.
+    The interval contains every share p for which count - p size is at most q(p) times its standard deviation under p.
+    The variance includes sampling, size p (1 - p), and noise; q(p) is the critical value of a normal plus the bin's own
+    Laplace variables with their shares of the variance at p. For Gaussian noise it is Wilson's (1927) interval with
+    noise, and Fieller's if the size is noisy. A negative count is replaced by zero. If the noise variance is below a
+    quarter, counts stay near integers; a continuity correction of up to a half then approaches the binomial interval.
     """
     value = np.clip(estimates.shares, 0.0, 1.0)
     if estimates.bins == 1:
@@ -238,17 +237,17 @@ def density_intervals(estimates: DensityEstimates, alpha: float) -> Array:
 
 @lru_cache(maxsize=64)
 def _critical_values(alpha: float, several: int) -> Array:
-    """Critical values of a normal plus so many Laplace variables, at all shares of the variance that these have."""
+    """Critical values of a normal plus this many Laplace variables, for all shares of the variance."""
     return laplace_sum_isf(alpha, np.repeat(_SHARES[:, None] / several, several, axis=1))
 
 
 def projected(density: Array, widths: Array) -> Array:
-    """Move densities (R, k) to the nearest that are nowhere negative and integrate to 1.
+    """Project densities (R, k) to the nearest that are nonnegative and integrate to 1.
 
     Notes
     -----
-    Nearest in integrated squared distance: max(f - c, 0), with the constant c that makes it integrate to 1. What is
-    nearest to a convex set is nearer to each of its members, the true density among them.
+    Nearest in integrated squared distance: max(f - c, 0), with the constant c that makes it integrate to 1. The
+    projection onto a convex set is closer to each of its members, including the true density.
     """
     order = np.argsort(-density, axis=1)
     sorted_, wide = np.take_along_axis(density, order, axis=1), widths[order]
@@ -258,12 +257,12 @@ def projected(density: Array, widths: Array) -> Array:
 
 
 def variance_error(estimates: DensityEstimates) -> tuple[Array, Array]:
-    """Integrated variance of the densities from sampling and from noise (R,): what their error is beside the bias.
+    """Integrated variance of the densities from sampling and from noise (R,), without the bias.
 
     Notes
     -----
-    The sampling part is the sum of p (1 - p) / (n h). It is estimated without bias, but for the division by the noisy
-    number of rows: the noise, and with it sampling, is taken off the squares of the shares.
+    The sampling part is the sum of p (1 - p) / (n h). Its estimate is unbiased except for the division by the noisy
+    number of rows: the variance is subtracted from the squares of the shares.
     """
     shares, size, widths = estimates.shares, estimates.size, estimates.widths
     squares = shares**2 - estimates.own_noise(shares)[0] / size**2
@@ -285,7 +284,7 @@ class Merged:
     share : ndarray (k,)
         Part of the bounds that each bin covers.
     fine : ndarray (k,)
-        How many fine bins it holds.
+        Number of fine bins in each.
     """
 
     def __init__(self, share: Array, width: int) -> None:
@@ -304,20 +303,20 @@ class Merged:
         return float((held**2 / (self.share[left] * other.share[right])).sum())
 
     def spread(self, counts: Array, nobs: float) -> float:
-        """Sum of p / h; all bins are alike but for the last."""
+        """Sum of p / h; all bins except the last have the same width."""
         first, last = self.share[0], self.share[-1]
         return float(1 / first + max(counts[-1] / nobs, 0.0) * (1 / last - 1 / first))
 
 
 class Ladder:
-    """Histograms of more and more bins, made of the same fine ones.
+    """Histograms of increasing numbers of bins, formed from the same fine bins.
 
     Parameters
     ----------
     share : ndarray (F,)
         Part of the bounds that each fine bin covers.
     widths : sequence of int, length m
-        Fine bins that a bin holds, from all on downward.
+        Fine bins per bin, in decreasing order from all.
 
     Attributes
     ----------
@@ -349,7 +348,7 @@ class Ladder:
         energy : ndarray (m,)
             Of the densities over bounds of width 1, each without bias: the sum of p^2 / h over the bins.
         variance : ndarray (m - 1,)
-            Of sampling and noise, as if counts were normal and rows spread evenly.
+            From sampling and noise, as if counts were normal and rows spread evenly.
 
         Notes
         -----
@@ -367,12 +366,12 @@ class Ladder:
 
 
 class Outlook(NamedTuple):
-    """What noisy counts tell of the errors that candidates would have.
+    """Expected errors of candidate bins, given noisy counts.
 
     Attributes
     ----------
     weight : ndarray (h,)
-        Of the hypotheses that are left; they sum to 1.
+        Of the remaining hypotheses; they sum to 1.
     bias : ndarray (h, m)
         Squared bias of each candidate under each.
     sampling : ndarray (m,)
@@ -388,7 +387,7 @@ class Outlook(NamedTuple):
 
 
 def outlook(counts: Array, share: Array, widths: Sequence[int], *, nobs: float, noise: float, steps: float) -> Outlook:
-    """Take what noisy counts tell together with what biases of histograms look like.
+    """Combine noisy counts with prior knowledge of the biases of histograms.
 
     Parameters
     ----------
@@ -397,20 +396,20 @@ def outlook(counts: Array, share: Array, widths: Sequence[int], *, nobs: float, 
     share : ndarray (F,)
         Part of the bounds that each covers.
     widths : sequence of int, length m
-        Candidates: fine bins that a bin holds, from all on downward.
+        Candidates: fine bins per bin, in decreasing order from all.
     nobs : float
         Number of rows.
     noise : float
         Noise variance of these counts.
     steps : float
-        Weight beforehand of densities that are constant within some few equal bins, and so lose nothing in these.
+        Prior weight of densities that are constant within a few equal bins, and so have no bias there.
 
     Notes
     -----
     Let D be the differences of `Ladder.energies` from one candidate to the next, V their variances. Under a bias B
-    their means are d = -diff(B), and what differs from that is given the standard deviation abs(d). B is one of a
-    family with the weights that D gives it, times those it has beforehand: about Scott's (1979) normal reference, where
-    B = (pi/6) r^3 / k^2 for a density with squared integral r.
+    their means are d = -diff(B), and deviations from that have standard deviation abs(d). B is from a family whose
+    weights are the likelihood of D times prior weights around Scott's (1979) normal reference, where B = (pi/6) r^3 /
+    k^2 for a density with squared integral r.
     """
     nobs = max(nobs, _LEAST_ROWS)
     ladder, bias, prior = _prepared(tuple(share.tolist()), tuple(widths), steps)
@@ -448,27 +447,27 @@ def _prepared(share: tuple[float, ...], widths: tuple[int, ...], steps: float) -
 def choose_measured(
     counts: Array, share: Array, widths: Sequence[int], allowed: list[bool], *, nobs: float, noise: float, later: float
 ) -> int:
-    """Choose the bins that a second stage counts, which may be merged when their counts are known.
+    """Choose the bins of the second stage, which may later be merged given their counts.
 
     Parameters
     ----------
     counts, share, widths, nobs, noise
         As in `outlook`.
     allowed : list of bool, length m
-        Which candidates may be counted; the others may come of merging.
+        Which candidates may be counted; the others can only result from merging.
     later : float
         Noise variance of the counts of the second stage.
 
     Returns
     -------
     int
-        Place of the candidate.
+        Position of the candidate.
 
     Notes
     -----
-    Bins that are too fine cost noise, for merged counts carry that of all they are merged of; bins that are too coarse
-    cannot be mended. What is least is the mean over hypotheses of `_FORESIGHT` times the error after the best merging
-    and the rest times the error without one.
+    Bins that are too fine add noise, since merged counts carry that of all their parts; bins that are too coarse cannot
+    be refined. The criterion is the mean over hypotheses of `_FORESIGHT` times the error after the best merging plus
+    the rest times the error without merging.
     """
     seen, width = outlook(counts, share, widths, nobs=nobs, noise=noise, steps=0.0), np.asarray(widths)
     plain = seen.bias + seen.sampling + later * seen.noise
@@ -482,12 +481,12 @@ def choose_measured(
 
 
 def choose_merged(counts: Array, share: Array, widths: Sequence[int], *, nobs: float, noise: float) -> int:
-    """Choose how far counted bins are merged, from their own noisy counts; parameters as `outlook`.
+    """Choose how far counted bins are merged, from their own noisy counts; parameters as in `outlook`.
 
     Returns
     -------
     int
-        Place of the candidate with the least expected integrated squared error.
+        Position of the candidate with the least expected integrated squared error.
     """
     seen = outlook(counts, share, widths, nobs=nobs, noise=noise, steps=_STEPS)
     merged = np.asarray(widths) / widths[-1]

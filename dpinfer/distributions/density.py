@@ -1,4 +1,4 @@
-"""Densities: histograms with bins that are given or chosen privately, and the fine grid that these are chosen on."""
+"""Density estimates: histograms with given or privately chosen bins, and the fine grid from which bins are chosen."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 CELLS = 3840
-"""Cells of the grid, 2^8 times 15; fewer where a column has fewer whole numbers."""
+"""Cells of the grid, 2^8 times 15; fewer if a column has fewer integers."""
 
 WIDTHS = tuple(sorted(odd * 2**power for odd in (1, 3, 5, 15) for power in range(12) if odd * 2**power <= CELLS))
-"""Cells that a bin may hold; neighbours differ by a factor of at most two, from 15 on by at most 4/3."""
+"""Possible cells per bin; neighbours differ by a factor of at most two, from 15 on by at most 4/3."""
 
 FINE = (1, 2, 4, 8, 16, 32, 64, 160, 320)
-"""Cells that a bin of the first stage may hold."""
+"""Possible cells per bin of the first stage."""
 
 MOST_BINS = 4096
 
@@ -53,17 +53,17 @@ _OVER_NOISE, _OVER_SAMPLING = 3.0, 6.0
 """The first stage has at most so many bins: rows over the noise of a bin, and root of the rows, times these."""
 
 _SHARES = {"rows": Fraction(1, 50), "fine": Fraction(1, 10)}
-"""Parts of the price for the number of rows and for the fine counts; the rest is for the counts of the chosen bins."""
+"""Shares of the budget for the number of rows and the fine counts; the rest is for counts in the chosen bins."""
 
 _LEAST = float(np.finfo(np.float64).tiny)
-"""Least noise variance that choices assume: a price that leaves less is refused when all stages are known."""
+"""Least noise variance that choices assume; a budget with less is refused when all stages are known."""
 
 _LARGEST = 1e20
 """Bound on noisy counts; the largest noise that can be drawn is far below."""
 
 
 def read_edges(bins: object) -> Literal["auto"] | int | tuple[float, ...]:
-    """Read what was given as bins, as far as it does not depend on the column.
+    """Validate the ``bins`` argument, as far as it does not depend on the column.
 
     Raises
     ------
@@ -81,11 +81,11 @@ def read_edges(bins: object) -> Literal["auto"] | int | tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False)
 class BinGrid:
-    """Puts each row into at most one cell of a public grid over a column, which stages coarsen.
+    """Assigns each row to at most one cell of a public grid over a column, which the stages coarsen.
 
-    Edges of an Integer column lie half-way between whole numbers, the outer ones a half beyond the bounds. Equal bins
-    are as equal as whole numbers allow. A bin with given edges holds the whole numbers from its lower edge on and below
-    its upper one; the last bin holds that too.
+    Edges of an Integer column lie half-way between integers, the outer ones a half beyond the bounds. Bins are as equal
+    as integers allow. A bin with given edges contains the integers from its lower edge up to, but excluding, its upper
+    edge; the last bin includes its upper edge.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class BinGrid:
     bins : "auto", int or sequence of float
         A fine grid over the declared bounds, a number of equal bins over them, or edges within them.
     where : Expression, optional
-        Rows at which it does not hold are in no cell.
+        Rows that do not meet it are in no cell.
     neighbors : str
     """
 
@@ -114,7 +114,7 @@ class BinGrid:
         SchemaError, UnknownColumnError
             If the column is not numeric, or not declared.
         OptionError
-            If bins are not increasing edges within the bounds, or there are more than the column has whole numbers.
+            If bins are not increasing edges within the bounds, or outnumber the integers of the column.
         """
         column, name, bins = self.schema[self.column], self.column, self.bins
         if not isinstance(column, Real):
@@ -148,30 +148,30 @@ class BinGrid:
 
     @property
     def counted(self) -> bool:
-        """Whether the first stage counts rows; not where their number is public."""
+        """Whether the first stage counts the rows; it does not if their number is public."""
         return not (self.neighbors == "replace_one" and self.stage(1).keeps_every_row)
 
     def edges(self, width: int) -> Array:
-        """Edges of bins of so many cells; the last bin may hold fewer."""
+        """Edges of bins of this many cells; the last bin may have fewer."""
         return np.append(self.grid[:-1:width], self.grid[-1])
 
     def stage(self, width: int) -> CellSum:
-        """Rows counted in bins of so many cells: what one stage measures."""
+        """Count rows in bins of this many cells: what one stage measures."""
         column: Any = self.schema[self.column]
         edges = np.clip(self.edges(width), column.lower, column.upper)
         axis = BinsAxis(self.schema, self.column, tuple(edges.tolist()))
         return CellSum(Features(basis_of([], self.schema), self.where), (axis,))
 
     def fine_width(self, nobs: float, noise: float) -> int:
-        """Say how many cells a bin of the first stage holds; ``noise`` is the standard deviation of its counts."""
+        """Return the cells per bin of the first stage; ``noise`` is the standard deviation of its counts."""
         most = max(min(_OVER_NOISE * nobs / noise, _OVER_SAMPLING * max(nobs, 0.0) ** 0.5), _FEWEST)
         return next(width for width in FINE if -(-self.size // width) <= most)
 
     def widths(self, fine: int) -> tuple[int, ...]:
-        """List the widths that the first stage can tell apart, from all cells on down.
+        """List the bin widths that the first stage can distinguish, from all cells downwards.
 
-        Bins of a Real column are all equal. The last bin of an Integer column may be smaller; the least of several
-        widths is taken that give the same number of bins.
+        Bins of a Real column are equal. The last bin of an Integer column may be smaller; if several widths give the
+        same number of bins, the smallest is used.
         """
         by_count: dict[int, int] = {1: self.size}
         for width in WIDTHS:
@@ -180,12 +180,12 @@ class BinGrid:
         return tuple(width for _, width in sorted(by_count.items()))
 
     def _parts(self, width: int, widths: tuple[int, ...]) -> tuple[Array, list[int]]:
-        """Part of the bounds that each bin of so many cells covers, and how many of them wider bins hold."""
+        """Part of the bounds covered by each bin of this many cells, and how many of these wider bins contain."""
         share = np.diff(self.edges(width)) / (self.grid[-1] - self.grid[0])
         return share, [wide // width if wide < self.size else len(share) for wide in widths]
 
     def bin_width(self, counts: Array, fine: int, *, nobs: float, fine_noise: float, bin_noise: float) -> int:
-        """Choose how many cells a bin of the second stage holds, from the noisy counts (F,) of bins of ``fine`` cells.
+        """Choose the cells per bin of the second stage, from noisy counts (F,) in bins of ``fine`` cells.
 
         ``fine_noise`` and ``bin_noise`` are noise variances of counts in the first and second stage. `merged_width` may
         merge the bins when their counts are known.
@@ -199,7 +199,7 @@ class BinGrid:
         return widths[choose_measured(counts, share, merged, allowed, nobs=nobs, noise=fine_noise, later=bin_noise)]
 
     def merged_width(self, counts: Array, width: int, *, nobs: float, noise: float) -> int:
-        """Choose how many cells a bin of the density holds, from the noisy counts (K,) of bins of ``width`` cells.
+        """Choose the cells per bin of the density, from noisy counts (K,) in bins of ``width`` cells.
 
         ``noise`` is the noise variance of these counts.
         """
@@ -223,21 +223,21 @@ class Density(Procedure):
         read_edges(self.bins)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"density of {self.column}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse a column or bins that the schema cannot serve."""
+        """Refuse a column or bins that do not suit the schema."""
         _ = self.grid(schema, neighbors).stage(1).columns
 
     # What is measured
 
     def grid(self, schema: Schema, neighbors: str) -> BinGrid:
-        """Return the bins that are given, or the fine grid that they are chosen from."""
+        """Return the given bins, or the fine grid from which they are chosen."""
         return BinGrid(schema, self.column, self.bins, compiled_where(self.where, schema), neighbors)
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Share the price among the number of rows (unless public), the fine counts and the counts in chosen bins."""
+        """Split the budget among the number of rows (unless public), the fine counts and the final counts."""
         if self.bins != "auto":
             return (Slot(),)
         grid = self.grid(context.schema, context.neighbors)
@@ -247,7 +247,7 @@ class Density(Procedure):
         return *counted, fine, Slot(rest, grid.size, adaptive=True)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for counts in given bins; or for the number of rows, fine counts, and counts in the bins these choose."""
+        """Ask for counts in given bins; or for the number of rows, fine counts, and counts in chosen bins."""
         grid = self.grid(context.schema, context.neighbors)
         if self.bins != "auto":
             return Stage(Sum(grid.stage(1)))
@@ -275,12 +275,12 @@ class Density(Procedure):
         self._read(release)
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement and the noise it would bring, before anything is spent.
+        """Describe the measurement and its noise, before any budget is spent.
 
         Returns
         -------
         str
-            What is measured, its bound, noise and guarantee; and the noise of counts.
+            The measurement, its bound, noise and guarantee; and the noise of the counts.
         """
         errors = [first_error(stage) for stage in measured.stages]
         named = ["the number of rows", "a fine count", "a count of the chosen bins"][-len(errors) :]
@@ -296,7 +296,7 @@ class Density(Procedure):
     # What is inferred
 
     def infer(self, release: Release | None = None) -> DensityResults:
-        """Infer from a release of this question: free, and without any row.
+        """Infer from a stored release of this question, at no further privacy cost.
 
         Raises
         ------
@@ -306,12 +306,12 @@ class Density(Procedure):
         return self._read(self._asked_of(release)[0])
 
     def _read(self, release: Release) -> DensityResults:
-        """Read the counts in given bins; or in fine bins, and in those that were chosen by them.
+        """Read the counts in given bins; or in fine bins, and in the bins chosen from them.
 
         Raises
         ------
         ReleaseFormatError
-            If the bins are not those that the release counts rows in, or its noise is not that of counts.
+            If the release counts rows in other bins, or its noise is not that of counts.
         """
         laws = {(stage.law.family, stage.law.draws) for stage in release.stages}
         if len(laws) > 1 or not laws <= {("gaussian", 1), ("laplace", 1)}:
@@ -365,13 +365,13 @@ def density(
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     bins : "auto", int or sequence of float
-        Choose the number of equal bins privately, from counts in finer ones; or a number of equal bins over the
-        declared bounds; or increasing edges within them: the density is then that of the rows between these. Of an
-        Integer column a bin holds whole numbers, and its width is how many.
+        "auto" chooses the number of equal bins privately, from counts in finer bins. A number gives equal bins over the
+        declared bounds. Increasing edges within the bounds restrict the density to the rows between them. For an
+        Integer column the width of a bin is the number of integers in it.
     where : str, optional
         A condition on declared columns; other rows are ignored.
     target : {"population", "data"}
-        For "data" the rows are all there is: only the noise counts as error.
+        "data" treats the rows as the whole population: standard errors include privacy noise only.
 
     Returns
     -------
@@ -381,19 +381,18 @@ def density(
     Raises
     ------
     OptionError
-        If bins are none of these; with data also where they do not fit the declared bounds.
+        If bins are none of these; with data, also if they do not fit the declared bounds.
     UnknownColumnError, SchemaError
         If the column is not declared, or not numeric.
     FormulaError
-        If ``where`` cannot be served from the schema.
+        If ``where`` does not suit the schema.
 
     Notes
     -----
-    A row is in one bin at most. With ``bins="auto"`` three noisy histograms are released in one measurement: one bin
-    (2% of the price; not where the number of rows is public), fine bins (10%), and the bins that the first two choose.
-    The density merges these by what their own counts tell, at no cost.
-    Proofs, formulas and measurements are in `docs/density.md`. Wasserman & Zhou (2010), with the two stages that they
-    leave open.
+    A row is in at most one bin. With ``bins="auto"`` one measurement releases three noisy histograms: a single bin (2%
+    of the budget; omitted if the number of rows is public), fine bins (10%), and the bins that the first two choose.
+    Their own counts decide which of these bins are merged, at no privacy cost. Proofs, formulas and simulations are in
+    `docs/density.md`. The method follows Wasserman & Zhou (2010), with the two stages that they leave open.
 
     Examples
     --------

@@ -52,10 +52,10 @@ _RESOLUTION = Allowed(
 )
 
 _CHOICE_SHARE, _LOST_SHARE = Fraction(1, 4), Fraction(9, 10)
-"""Shares of the price for choosing quantiles, and where the tree could not refute any value; the rest is the tree's."""
+"""Shares of the budget for choosing quantiles, and if the tree could reject no value; the tree has the rest."""
 
 _REFUTES = 1.96
-"""Standard deviations of noise within which all ranks must be for a tree that refutes nothing."""
+"""Standard deviations of noise within which all ranks lie for a tree that rejects nothing."""
 
 _RANKS = 2**20
 """Probabilities are rounded to multiples of one over this where a quantile is chosen."""
@@ -63,7 +63,7 @@ _RANKS = 2**20
 
 @dataclass(frozen=True, eq=False)
 class DistributionQuestion(Procedure):
-    """A question about the distribution of a column, by group: any release of that distribution serves it."""
+    """A question about the distribution of a column, by group, answered by any release of it."""
 
     released_as = "cdf"
 
@@ -79,7 +79,7 @@ class DistributionQuestion(Procedure):
         Raises
         ------
         OptionError, SchemaError, FormulaError, UnknownColumnError
-            If the column or the groups cannot be served from the schema.
+            If the column or the groups do not suit the schema.
         """
         column, leaves = schema[self.column], self.resolution
         if isinstance(leaves, str):
@@ -91,16 +91,16 @@ class DistributionQuestion(Procedure):
         return found
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         groups = ", ".join(map(axis_name, self.axes))
         return f"{self.procedure} of {self.column}{f' by {groups}' if groups else ''}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse a column or groups that the schema cannot serve."""
+        """Refuse a column or groups that do not suit the schema."""
         self.rows(schema)
 
     def resolve(self, context: Context) -> Self:
-        """Return the same question with the number of leaves that the column gets."""
+        """Return the same question with the number of leaves for the column."""
         return replace(self, resolution=self.rows(context.schema).leaves)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
@@ -113,7 +113,7 @@ class DistributionQuestion(Procedure):
         return DistributionQuestion, self.column, [dict(axis) for axis in self.axes], self.where
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release that holds no such tree, or noise that is not the same at all nodes but a public root."""
+        """Refuse a release without this tree, or with unequal noise at nodes other than a public root."""
         super().check_release(release)
         scales = np.asarray(release.law.scales)
         expected = np.where(self.rows(release.schema).public(release.neighbors), 0.0, scales[-1])
@@ -122,7 +122,7 @@ class DistributionQuestion(Procedure):
             raise ReleaseFormatError("the noise of the release is not that of a tree of counts")
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, and the noise in ranks, before anything is spent."""
+        """Describe the measurement, and the noise in ranks, before any budget is spent."""
         noise = largest_error(measured)
         return (
             f"{measured.describe()}\n"
@@ -131,7 +131,7 @@ class DistributionQuestion(Procedure):
         )
 
     def _function(self, release: Release | None) -> tuple[CDFResults, DistributionQuestion]:
-        """Return the distribution function of a release, and the question that it was made for; errors as `infer`."""
+        """Return the distribution function of a release, and the question it was made for; errors as in `infer`."""
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, DistributionQuestion)
         return CDFResults(found, theirs.rows(found.schema), self.where, self.target), theirs
@@ -155,7 +155,7 @@ class CDF(DistributionQuestion):
     seed: int = inferred(0, SEED)
 
     def infer(self, release: Release | None = None) -> CDFResults:
-        """Infer from a release of this question, or of the same distribution: free, and without any row."""
+        """Infer from a stored release of this question or of the same distribution, at no privacy cost."""
         return replace(self._function(release)[0], replicates=self.replicates, seed=self.seed)
 
 
@@ -179,7 +179,7 @@ class Quantile(DistributionQuestion):
         return self.method == "exponential" or (self.method == "auto" and len(self.probabilities) == 1)
 
     def text(self, schema: Schema) -> str:
-        """Return the question in one line."""
+        """Describe the question in one line."""
         more = ["..."] if len(self.probabilities) > 5 else []
         shown = ", ".join([*(f"{p:g}" for p in self.probabilities[:5]), *more])
         return f"quantile {shown}{super().text(schema).removeprefix('quantile')}"
@@ -189,9 +189,9 @@ class Quantile(DistributionQuestion):
         return replace(super().resolve(context), method="exponential" if self._chosen else "tree")
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give chosen quantiles a share of the price, and the rest to the tree, which intervals come from.
+        """Split the budget between chosen quantiles and the tree, which yields the intervals.
 
-        The share is a function of the price and the public number of rows.
+        The share depends on the privacy parameters and the public number of rows.
         """
         if not self._chosen:
             return (Slot(),)
@@ -205,14 +205,14 @@ class Quantile(DistributionQuestion):
         return Slot(share, rows.size * len(self.probabilities)), Slot(1 - share, rows.size * rows.width)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for the quantiles, where they are chosen, and for the tree of counts."""
+        """Ask for the quantiles, if they are chosen, and for the tree of counts."""
         if not (self._chosen and place == 0):
             return super().stage(place, context, released)
         exact = tuple(Fraction(round(p * _RANKS), _RANKS) for p in self.probabilities)
         return Stage(Place(PointRows(self.rows(context.schema)), exact))
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release that holds no such tree, or chosen values that are none of the grid."""
+        """Refuse a release without this tree, or with chosen values outside the grid."""
         super().check_release(release)
         points = PointRows(self.rows(release.schema)).points
         for chosen in release.choices:
@@ -220,7 +220,7 @@ class Quantile(DistributionQuestion):
                 raise ReleaseFormatError("the chosen points are none of the grid")
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, and the noise in ranks, before anything is spent."""
+        """Describe the measurement, and the noise in ranks, before any budget is spent."""
         if not self._chosen:
             return super().describe(measured)
         choice = measured.stages[0]
@@ -229,7 +229,7 @@ class Quantile(DistributionQuestion):
         return f"{super().describe(measured)}\n{line}"
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question, or of the same distribution: free, and without any row."""
+        """Infer from a stored release of this question or of the same distribution, at no privacy cost."""
         found, theirs = self._function(release)
         choices, mine, selected = found.release.choices, self.probabilities, None
         if choices and isinstance(theirs, Quantile) and theirs.probabilities == mine:
@@ -239,12 +239,12 @@ class Quantile(DistributionQuestion):
 
     @classmethod
     def infer_release(cls, release: Release, *, q: object = None, **options: Any) -> DescriptionResults:
-        """Infer what a release was made for, with other options of the inference, or other quantiles.
+        """Infer from a stored release with other options of the inference, or other quantiles.
 
         Raises
         ------
         OptionError
-            If the inference has no such option, or an argument has an invalid value.
+            If the inference does not have an option, or an argument has an invalid value.
         """
         if q is not None:
             options["probabilities"] = read_probabilities(q)
@@ -266,14 +266,14 @@ def quantile(
     inference: str = "auto",
     continuous: bool = False,
 ) -> Quantile:
-    """Quantiles of a column, by group.
+    """Estimate quantiles of a column, by group.
 
     Parameters
     ----------
     column : str
-        A Real or Integer column. Values are clamped to their declared bounds.
+        A Real or Integer column. Values are clipped to their declared bounds.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure, or a release that holds the distribution of the column. Nothing is read or spent here.
+        Rows to measure, or a stored release of the distribution of the column. Nothing is read or spent here.
     q : float or sequence of float
         Probabilities from 0 to 1.
     by : str or sequence of str
@@ -281,19 +281,20 @@ def quantile(
     where : str, optional
         A condition on declared columns; other rows are ignored.
     method : {"auto", "exponential", "tree"}
-        "tree" reads all quantiles from one noisy tree of counts: the distribution function. "exponential" chooses each
-        quantile by the exponential mechanism besides, for a quarter of the price: a much better estimate where rows are
-        few. Where the number of rows is public and so small that the tree could refute no value, it is nine tenths.
-        "auto" is "exponential" for one quantile and "tree" for several.
+        "tree" computes all quantiles from one noisy tree of counts: the distribution function. "exponential" also
+        chooses each quantile by the exponential mechanism, for a quarter of the budget, which gives a much better
+        estimate in small samples. The share is nine tenths if the number of rows is public and so small that the tree
+        could reject no value. "auto" is "exponential" for one quantile and "tree" for several.
     resolution : int or "auto"
         Leaves of the tree, a power of two up to 16,384; "auto" is 4,096, or fewer for an Integer column.
     target : {"population", "data"}
-        For "data" the rows are the whole population, and standard errors include privacy noise only.
+        "data" treats the rows as the whole population: standard errors include privacy noise only.
     inference : {"auto", "score", "wald"}
-        "auto" is "score": every value that is not refuted as the quantile, valid for any distribution, with ties too.
+        "auto" is "score": every value that the test does not reject as the quantile, valid for any distribution,
+        including ties.
     continuous : bool
-        Say True only where no value of a Real column is taken by several rows, rounded and heaped ones included: ends
-        of intervals are then interpolated within leaves, not rounded outward to them.
+        Set True only if no two rows share a value of a Real column, through rounding or heaping either. Endpoints of
+        intervals are then interpolated within leaves rather than rounded outward to their edges.
 
     Returns
     -------
@@ -305,12 +306,12 @@ def quantile(
     OptionError
         If a probability is outside [0, 1], or an argument has an invalid value.
     SchemaError, UnknownColumnError, FormulaError
-        If the column is not numeric or not declared, or a group or condition cannot be served from the schema.
+        If the column is not numeric or not declared, or a group or condition does not suit the schema.
 
     Notes
     -----
-    Smith (2011) and McSherry & Talwar (2007) for the choice, Hay et al. (2010) for the tree, Drechsler et al. (2022)
-    for intervals. See `docs/quantiles.md`.
+    The sources are Smith (2011) and McSherry & Talwar (2007) for the choice, Hay et al. (2010) for the tree, and
+    Drechsler et al. (2022) for intervals. See `docs/quantiles.md`.
 
     Examples
     --------
@@ -340,7 +341,7 @@ def median(
     inference: str = "auto",
     continuous: bool = False,
 ) -> Quantile:
-    """Median of a column, by group: `quantile` with ``q=0.5``.
+    """Estimate the median of a column, by group: `quantile` with ``q=0.5``.
 
     Parameters
     ----------
@@ -354,7 +355,7 @@ def median(
     Raises
     ------
     OptionError, SchemaError, UnknownColumnError, FormulaError
-        As `quantile`.
+        As in `quantile`.
 
     Examples
     --------
@@ -381,14 +382,14 @@ def cdf(
     replicates: int = 999,
     seed: int = 0,
 ) -> CDF:
-    """Distribution function of a column, by group, with a simultaneous band.
+    """Estimate the distribution function of a column, by group, with a simultaneous band.
 
     Parameters
     ----------
     column, data, by, where, resolution, target
         As in `quantile`.
     replicates, seed : int
-        Size and public seed of the simulation behind the simultaneous band.
+        Number of replicates and public seed of the simulation for the simultaneous band.
 
     Returns
     -------
@@ -398,7 +399,7 @@ def cdf(
     Raises
     ------
     OptionError, SchemaError, UnknownColumnError, FormulaError
-        As `quantile`.
+        As in `quantile`.
 
     Examples
     --------

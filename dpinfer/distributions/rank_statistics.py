@@ -1,27 +1,26 @@
 """Rank and distribution tests on noisy counts of leaves, with their nulls and effect sizes.
 
-A rank test compares means of midranks. With p the shares of the leaves, which the hypothesis says are the same in all
-groups, s their midranks and v the noise variance of a count, leaves get scores y (`centred_scores`) of mean
-``sum p y = 0``, and a group of n rows the sum ``S = sum y (X + Z)``, of mean zero and variance
+A rank test compares means of midranks. Let p be the shares of the leaves, equal in all groups under the null
+hypothesis, s their midranks and v the noise variance of a count. Leaves have scores y (`centred_scores`) of mean ``sum
+p y = 0``, and a group of n rows has the sum ``S = sum y (X + Z)``, with mean zero and variance
 
     V = n sum p y^2 + v sum y^2.
 
-Without noise y = s, and the statistics are those of Mann & Whitney, Kruskal & Wallis, Wilcoxon and Spearman with
-their corrections for ties. Shares are fitted to the noisy counts under the hypothesis. The null is simulated at the
-fit, counts and noise alike, and everything is fitted anew to each draw.
+Without noise y = s, and the statistics are those of Mann & Whitney, Kruskal & Wallis, Wilcoxon and Spearman with their
+corrections for ties. Shares are fitted to the noisy counts under the null hypothesis. The null distribution is
+simulated at the fit, with counts and noise, and each draw is refitted.
 
-Kolmogorov & Smirnov's tests add up differences of counts from the lowest leaf. The noise of empty leaves would add up,
-too, so leaves are weighted by `shrinkage`, and so are those behind the numbers of rows, which brings the sums back to
-zero in the end:
+Kolmogorov & Smirnov's tests cumulate differences of counts from the lowest leaf. The noise of empty leaves would
+cumulate too, so leaves are weighted by `shrinkage`, also in the numbers of rows, so that the sums end at zero:
 
     T_k = sum_{j <= k} h_j d_j,    d_j = N_2 X_1j - N_1 X_2j,    N_g = sum_j h_j X_gj.
 
 The statistic is the largest T_k over the root of ``sum h^2 Var(d)``. Without noise it is the distance of the
 distribution functions times the root of n, or of ``n1 n2 / (n1 + n2)``.
 
-Effect sizes are of a population, with intervals by influence functions. The estimates are functions of noisy counts
-X + Z. Their sampling variance comes from shares that are fitted to the counts and not negative, and their noise
-variance is v times the sum of the squared derivatives.
+Effect sizes are population quantities, with intervals from influence functions. The estimates are functions of noisy
+counts X + Z. Their sampling variance uses nonnegative shares fitted to the counts, and their noise variance is v times
+the sum of the squared derivatives.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ AWAY = 2.0
 """Standard deviations of their noise by which sizes are raised in the simulated null."""
 
 HIDING = 2.0
-"""Standard deviations of its noise that a size has to reach; a smaller one may be none for all that is known."""
+"""Standard deviations of noise that a size has to reach; a smaller one is compatible with no rows."""
 
 _ROUNDS = 2
 
@@ -70,9 +69,9 @@ _GRID = np.linspace(0.0, 1.0, 501)
 
 
 def nearest_shares(counts: Array, total: Array | float) -> Array:
-    """Shares (..., m), none negative and of sum 1, nearest to noisy counts (..., m) of ``total`` (...) rows.
+    """Nonnegative shares (..., m) with sum 1, nearest to noisy counts (..., m) of ``total`` (...) rows.
 
-    The nearest in Euclidean distance: a constant is taken off every count, and what is then negative is none.
+    Nearest in Euclidean distance: a constant is subtracted from every count, and negative results are set to zero.
     """
     size = np.asarray(total)[..., None]
     ordered = -np.sort(-counts, axis=-1)
@@ -86,17 +85,17 @@ def nearest_shares(counts: Array, total: Array | float) -> Array:
 
 
 def below(shares: Array) -> Array:
-    """Share of the rows below each leaf, and half of those in it (..., m)."""
+    """Share of the rows below each leaf, plus half of those in it (..., m)."""
     return np.asarray(np.cumsum(shares, axis=-1) - 0.5 * shares)
 
 
 def _above(shares: Array) -> Array:
-    """Share of the rows above each leaf, and half of those in it (..., m)."""
+    """Share of the rows above each leaf, plus half of those in it (..., m)."""
     return np.asarray(shares[..., ::-1].cumsum(axis=-1)[..., ::-1] - 0.5 * shares)
 
 
 def shrinkage(shares: Array, noise: Array | float) -> Array:
-    """Weight of each leaf (..., m): ``p / (p + noise)``, noise (...) being its variance over rows, in shares."""
+    """Weight of each leaf (..., m): ``p / (p + noise)``, with noise (...) its variance over rows, in shares."""
     level = np.asarray(noise)[..., None]
     return np.asarray(np.where(level > 0, shares / np.maximum(shares + level, _TINY), 1.0))
 
@@ -104,8 +103,8 @@ def shrinkage(shares: Array, noise: Array | float) -> Array:
 def centred_scores(shares: Array, weights: Array) -> Array:
     """Midranks as shares, less their weighted mean c (..., m).
 
-    Of all scores y with ``sum p y = 0``, which no error in the number of rows moves, ``y = w (s - c)`` tells most of a
-    shift, s the midranks and w the weights of `shrinkage`.
+    Among scores y with ``sum p y = 0``, which are insensitive to errors in the number of rows, ``y = w (s - c)`` is the
+    most powerful against a shift, with s the midranks and w the weights of `shrinkage`.
     """
     scores, each = below(shares) - 0.5, shares * weights
     return np.asarray(scores - (_sum(each, scores) / np.maximum(each.sum(axis=-1), _TINY))[..., None])
@@ -125,7 +124,7 @@ def _spread(shares: Array, scores: Array) -> Array:
 
 
 class LeafEffect(NamedTuple):
-    """Effect sizes of R releases, each (R,), with standard errors (of noise alone, too) and the ends of intervals."""
+    """Effect sizes of R releases, each (R,), with standard errors, those from noise alone, and intervals."""
 
     estimate: Array
     error: Array
@@ -142,7 +141,7 @@ class LeafTest(ABC):
     ----------
     noise : CountNoise
     nobs : int or None
-        The number of rows where it is public, of tests of one sample.
+        The public number of rows, if any, for tests of one sample.
     alternative : {"two-sided", "less", "greater"}
     has_sign : bool
         Whether the statistic has a sign, positive for "greater".
@@ -176,12 +175,12 @@ class LeafTest(ABC):
         Raises
         ------
         InferenceError
-            Of a test that has none.
+            For a test without an effect size.
         """
         raise InferenceError("an effect size is of two groups, of signed ranks or of two columns; frame() has the rest")
 
     def signed(self, values: Array) -> Array:
-        """Standardised statistics (...), positive where values speak for "greater"; by blocks that fit the cache."""
+        """Standardised statistics (...), positive for evidence of "greater"; by blocks that fit the cache."""
         flat = values.reshape(-1, values.shape[-1])
         found, size = np.empty(len(flat)), max(_BLOCK // flat.shape[1], 1)
         for start in range(0, len(flat), size):
@@ -216,7 +215,7 @@ class LeafTest(ABC):
         return size, np.maximum(size, error), error
 
     def _wald(self, estimate: Array, each: Array, values: Array, size: Array, hidden: Mask, alpha: float) -> LeafEffect:
-        """Interval from the influence ``each`` (R, m) of a row on an estimate in [-1, 1]; all where noise hides it."""
+        """Interval from a row's influence ``each`` (R, m) on an estimate in [-1, 1]; [-1, 1] if hidden by noise."""
         shares = nearest_shares(values, size)
         each = np.clip(each, -1e100, 1e100)  # beyond, noise hides the number of rows
         noise = self.noise.variance * ((each - _sum(shares, each)[:, None]) ** 2).sum(axis=1) / size**2
@@ -230,7 +229,7 @@ class LeafTest(ABC):
 class Judged(LeafTest):
     """A hypothesis that is not tested where noise hides the rows: the p-value of such a release is 1.
 
-    Simulated releases are not judged, so that those that happen to hide the rows make the test no bolder.
+    Simulated releases are not screened, so that those that happen to hide the rows do not inflate the size.
     """
 
     judged: bool = True
@@ -277,9 +276,9 @@ class Distance(LeafTest):
         return "D statistic", float(self._towards(first - second)[int(self.where(values)[0])])
 
     def functions(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Two distribution functions at the ends of the leaves, and standard errors of their difference: each (m,).
+        """Two distribution functions at the ends of the leaves, and standard errors of their difference, each (m,).
 
-        The second error is that of noise alone; ``values`` are of one release (1, cells).
+        The second error is that from noise alone; ``values`` are from one release (1, cells).
         """
         table = values.reshape(self.samples, -1)
         sizes = np.maximum(table.sum(axis=1) if self.nobs is None else float(self.nobs), 1.0).reshape(-1, 1)
@@ -306,8 +305,7 @@ class CommonShares(NamedTuple):
     weights : ndarray (R, m)
         See `shrinkage`.
     plain, counts : ndarray (R, G, m)
-        Weighted counts as they are, and freed of the bias that their weights come from the same noise: by Stein's
-        identity.
+        Weighted counts, and the same corrected by Stein's identity for the bias from weights with the same noise.
     """
 
     sizes: Array
@@ -331,16 +329,16 @@ class Groups(LeafTest):
     shape: tuple[int, int] = field(kw_only=True)
 
     def common(self, values: Array) -> CommonShares:
-        """Fit releases (R, G m): sizes from weighted totals, shares by least squares whose weights count the noise.
+        """Fit releases (R, G m): sizes from weighted totals, shares by least squares with weights for the noise.
 
-        These weights make the shares uncorrelated with the contrasts between groups. No size is taken to be below its
-        own noise: of groups that noise hides none is then weighted more than another.
+        These weights make the shares uncorrelated with the contrasts between groups. Sizes are at least their own
+        noise, so that all groups hidden by noise have equal weight.
         """
         (groups, leaves), variance = self.shape, self.noise.variance
         table = values.reshape(-1, *self.shape)
 
         def weighed(sizes: Array, shares: Array, each: Array) -> CommonShares:
-            """Weigh leaves, and read sizes from them; ``each`` (R, G, m) are the parts of the counts in the shares."""
+            """Compute leaf weights and sizes; ``each`` (R, G, m) are the parts of the counts in the shares."""
             # What noise adds to the variance of the contrasts between groups, in shares.
             parts = (1 / sizes).sum(axis=1) - groups / sizes.sum(axis=1)
             weights = shrinkage(shares, variance * np.maximum(parts, 0.0) / (groups - 1))
@@ -363,7 +361,7 @@ class Groups(LeafTest):
         return found
 
     def fit(self, values: Array) -> Fit:
-        """Sizes (R, G), raised where noise hides them, for statistics of small groups vary less; and shares (R, m)."""
+        """Sizes (R, G), raised where noise hides them, as statistics of small groups vary less; and shares (R, m)."""
         found = self.common(values)
         return found.sizes + AWAY * found.error[:, None], found.shares
 
@@ -409,8 +407,8 @@ class GroupRanks(Groups):
     def candidates(self, values: Array) -> list[Candidate]:
         """Fits to releases (R, G m); see `SeveralFits`.
 
-        Of Laplace noise a leaf that looks filled because of one large draw differs between groups by as much. Draws
-        from shares that take such leaves for filled miss this, so that leaves which noise hides are also tried empty.
+        Under Laplace noise, a leaf that looks filled because of one large draw differs between groups by as much.
+        Simulations in which such leaves are filled miss this, so leaves hidden by noise are also tried empty.
         """
         (sizes, shares), every = self.fit(values), np.arange(len(values))
         fits = [Candidate(self, every, (sizes, shares))]
@@ -431,8 +429,8 @@ class GroupRanks(Groups):
     def effect(self, values: Array, alpha: float) -> LeafEffect:
         """Effect sizes of two groups.
 
-        The interval holds each probability t at which ``U - t N1 N2`` is within its error (Fieller): where noise hides
-        a group, all of them.
+        The interval contains each probability t at which ``U - t N1 N2`` is within its error (Fieller): all of [0, 1]
+        if noise hides a group.
         """
         if not self.has_sign:
             return super().effect(values, alpha)
@@ -465,7 +463,7 @@ class GroupRanks(Groups):
         return LeafEffect(estimate, np.sqrt(sampling + noise) / scale, np.sqrt(noise) / scale, lower, upper)
 
     def mean_ranks(self, values: Array) -> tuple[Array, Array, Array]:
-        """Mean midrank of the rows of each group among all, as a share, and its standard errors: each (R, G)."""
+        """Mean midrank of each group among all rows, as a share, and its standard errors, each (R, G)."""
         table, variance = values.reshape(-1, *self.shape), self.noise.variance
         totals = table.sum(axis=2)
         sizes = np.maximum(totals, max(float(np.sqrt(variance * table.shape[2])), LEAST))
@@ -506,7 +504,7 @@ class SignedRanks(LeafTest):
     """Values symmetric about zero, by Wilcoxon's signed ranks, from counts (..., 2 K + 1).
 
     Leaves K + k and K - k hold values of the same size and of opposite signs; leaf K holds zeros. The effect size is
-    the share of the signed ranks above zero less that below, zeros left out.
+    the share of the signed ranks above zero minus that below, omitting zeros.
 
     Attributes
     ----------
@@ -517,7 +515,7 @@ class SignedRanks(LeafTest):
     effect_name = "Rank-biserial correlation"
 
     def _folded(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Return counts by size, zeros first (R, K + 1); above less below zero (R, K); rows (R,); shares by size."""
+        """Return counts by size, zeros first (R, K + 1); above minus below zero (R, K); rows (R,); shares by size."""
         half = values.shape[1] // 2
         above, under = values[:, half + 1 :], values[:, :half][:, ::-1]
         counts = np.concatenate([values[:, half, None], above + under], axis=1)
@@ -577,7 +575,7 @@ class GivenDistribution(Distance):
     samples = 1
 
     def _weighed(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Return weights (R, m), which only sizes make private; weighted rows, sizes, and the noise in these (R,)."""
+        """Return weights (R, m), private only through sizes; weighted rows, sizes, and their noise (R,)."""
         _, size, _ = self._size(values)
         variance, leaves = self.noise.variance, len(self.shares)
         weights = shrinkage((1 - _ELSEWHERE) * self.shares + _ELSEWHERE / leaves, variance / size)
@@ -588,7 +586,7 @@ class GivenDistribution(Distance):
         return weights, rows, np.maximum(rows, np.maximum(error, LEAST)), error
 
     def functions(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Return that of the column, and the given one."""
+        """Return the distribution function of the column, and the given one."""
         first, _, error, noise = super().functions(values)
         return first, np.cumsum(self.shares), error, noise
 
@@ -617,9 +615,9 @@ class FittedMargins(NamedTuple):
     rows, columns : pairs of ndarray (R, r), (R, c)
         Weighted scores, and weights.
     forms : ndarray (R, 2, 2)
-        The grid between scores and weights of both, freed of the bias that these come from the same noise.
+        The grid between scores and weights of both, corrected for the bias from their common noise.
     hidden : ndarray of bool (R,)
-        Whether noise hides the rows, or how one of the columns is spread.
+        Whether noise hides the rows, or the spread of one of the columns.
     """
 
     size: Array
@@ -645,7 +643,7 @@ class RankAssociation(Judged):
     effect_name = "Spearman's correlation"
 
     def hidden(self, values: Array) -> Mask:
-        """Whether noise hides the rows, or how one of the columns is spread, in releases (R, r c): (R,)."""
+        """Whether noise hides the rows, or the spread of one of the columns, in releases (R, r c): (R,)."""
         return self.margins(values).hidden
 
     def margins(self, values: Array) -> FittedMargins:

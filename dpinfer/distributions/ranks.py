@@ -1,10 +1,10 @@
-"""Rank and distribution tests under scipy's names, of values cut into leaves.
+"""Rank and distribution tests of binned values, under scipy's names.
 
-Leaves follow from declared bounds and the noise of a count, never from rows. More leaves lose less to ties and more to
-noise. Of N rows spread evenly over the part 1/B of the bounds, m leaves keep about
-``(1 - (B/m)^2) / (1 + 4 m v / (B N))`` of what the rows tell of a difference between two equal groups, v being the
-noise variance of a count; most near ``m = B (N / (2 v))^(1/3)``. Of two columns, cut into m leaves each, about
-``(1 - (B/m)^2)^2 / (1 + v (m/B)^2 / N)``, most near ``m = B (2 N / v)^(1/4)``.
+Bins, here called leaves, follow from declared bounds and the noise of a count, never from rows. More leaves lose less
+to ties and more to noise. For N rows spread evenly over the part 1/B of the bounds, m leaves keep about
+``(1 - (B/m)^2) / (1 + 4 m v / (B N))`` of the information on a difference between two equal groups, where v is the
+noise variance of a count; this is largest near ``m = B (N / (2 v))^(1/3)``. For two columns with m leaves each, it is
+about ``(1 - (B/m)^2)^2 / (1 + v (m/B)^2 / N)``, which is largest near ``m = B (2 N / v)^(1/4)``.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ _TESTS: dict[str, tuple[str, type[statistics.LeafTest], str]] = {
 """Title, statistic and hypothesis of every test."""
 
 _PEOPLE = "a rank test", "cdf(column, by=) has distribution functions"
-"""What is refused where a person may have several rows, and what serves."""
+"""The refusal if a person may have several rows, and the alternative."""
 
 _EITHER = "a number of leaves from 2 to 100,000, or increasing edges"
 
 _LAW = "the name of a distribution in scipy.stats, a frozen one such as stats.norm(50, 10), or its cdf as a function"
 
 OWN = "a function"
-"""What a release calls a distribution function that is no law of scipy: it holds its shares of the leaves alone."""
+"""Name in a release of a distribution function that is not from scipy; only its leaf shares are stored."""
 
 ROWS = 1000.0
 """Rows for which the number of leaves is best."""
@@ -87,10 +87,10 @@ SPREAD, BOTH_SPREAD = 8.0, 4.0
 FEWEST, MOST, MOST_SIDES = 8, 100, 32
 
 _FEW = 16
-"""Leaves of a column before the price is known."""
+"""Leaves of a column before the privacy parameters are known."""
 
 _BY_VALUE = 2
-"""A short Integer keeps a leaf for each value up to so many times the leaves that the price asks for."""
+"""A short Integer keeps a leaf per value up to this multiple of the leaves that the noise suggests."""
 
 
 # Leaves
@@ -107,7 +107,7 @@ def best_sides(variance: float) -> int:
 
 
 def even_edges(lower: float, upper: float, leaves: int, *, whole: bool) -> list[float]:
-    """Edges of at most so many leaves: of one width, or that hold equally many whole numbers but for the last."""
+    """Edges of at most this many leaves of equal width, or of equally many integers except in the last."""
     if not whole:
         return [float(edge) for edge in np.linspace(lower, upper, leaves + 1)]
     step = -(-int(upper - lower + 1) // leaves)
@@ -115,9 +115,9 @@ def even_edges(lower: float, upper: float, leaves: int, *, whole: bool) -> list[
 
 
 def mirrored_edges(reach: float, leaves: int, *, whole: bool) -> list[float]:
-    """Edges of the sizes of values on each side of zero, for about so many leaves in all.
+    """Edges for absolute values on each side of zero, for about this many leaves in all.
 
-    The first edge ends the leaf of zeros: of whole numbers zero alone, else as wide as the others.
+    The first edge ends the leaf of zeros: zero alone for integers, else as wide as the others.
     """
     sides = max((leaves - 1) // 2, 1)
     if not whole:
@@ -127,7 +127,7 @@ def mirrored_edges(reach: float, leaves: int, *, whole: bool) -> list[float]:
 
 
 def leaf_cuts(axis: Axis) -> Array:
-    """Where leaves end, from the lowest (m + 1,): of whole numbers half-way between those of different leaves."""
+    """Return the ends of the leaves in increasing order (m + 1,); half-way between neighbouring integers."""
     bins = axis if isinstance(axis, BinsAxis) else None
     edges = np.array([*axis.labels, axis.labels[-1]] if bins is None else bins.edges, dtype=np.float64)
     if bins is not None and not isinstance(bins.schema[bins.name], Integer):
@@ -136,7 +136,7 @@ def leaf_cuts(axis: Axis) -> Array:
 
 
 def _mirrored(values: Array, axis: Axis, center: float) -> Array:
-    """Put counts (1, m) of the leaves of an axis about a center, with a leaf of zeros in the middle.
+    """Arrange counts (1, m) of the leaves of an axis about a center, with a leaf of zeros in the middle.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def _law(name: str) -> Any:
 
 
 def read_cdf(cdf: object, args: object) -> dict[str, Any]:
-    """Read what a user gives: ``cdf``, the name of a law of scipy, with its ``args``; or a ``function``.
+    """Read the user's ``cdf``: the name of a scipy distribution, with its ``args``, or a ``function``.
 
     Raises
     ------
@@ -190,16 +190,16 @@ def read_cdf(cdf: object, args: object) -> dict[str, Any]:
 
 
 def leaf_shares(axis: Axis, cdf: str, args: tuple[float, ...], function: Callable[[Array], Any] | None) -> Array:
-    """Probability of each leaf (m,), as the column's bounds clamp it.
+    """Probability of each leaf (m,), with values clipped to the column's bounds.
 
-    Whole numbers are cut half-way between them, so that laws of whole numbers keep theirs. A leaf of other numbers
-    holds its lower edge, and so a lump of the distribution there, and not its upper one, but for the last. Leaves that
-    do not span the bounds hold the values between them alone.
+    Leaves of integers are cut half-way between them, so that discrete distributions keep their probabilities. Other
+    leaves include their lower edge, with any point mass there, and exclude their upper edge, except the last. If the
+    leaves do not span the bounds, they contain only the values between their outer edges.
 
     Raises
     ------
     OptionError
-        If it is no distribution function, or gives all leaves nothing.
+        If it is not a distribution function, or gives all leaves probability zero.
     """
     cuts = leaf_cuts(axis)
     cuts[int(axis.covers) : -1] = np.nextafter(cuts[int(axis.covers) : -1], -np.inf)
@@ -221,32 +221,33 @@ def leaf_shares(axis: Axis, cdf: str, args: tuple[float, ...], function: Callabl
 
 @dataclass(frozen=True, eq=False)
 class RankTest(SumsQuestion):
-    """A rank or distribution test of binned values. See `mannwhitneyu`, `kruskal`, `ks_2samp` and the others.
+    """A rank or distribution test of binned values. See `mannwhitneyu`, `kruskal`, `ks_2samp` and others.
 
     Attributes
     ----------
     test : str
-        The function that asks it.
+        The function that creates it.
     column : str
     by : str, optional
-        The groups, of a test of several.
+        The groups, for a test that compares groups.
     other : str, optional
         The second column of `wilcoxon` and `spearmanr`.
     center : float
-        What `wilcoxon` takes off.
+        The value that `wilcoxon` subtracts.
     bins : mapping of str to tuple of float
-        Edges of the leaves by column; of `wilcoxon` those above zero, by the expression. A column of levels that has
-        none keeps a leaf for each level.
+        Edges of the leaves by column; for `wilcoxon` those above zero, by the expression. A column of levels without
+        edges keeps a leaf for each level.
     leaves : int, optional
-        How many at most; None leaves it to schema and price. A measured question has edges instead.
+        Largest number of leaves; None derives it from the schema and the privacy parameters. A measured question has
+        edges instead.
     where : str, optional
     alternative : {"two-sided", "less", "greater"}
     zero_method : {"wilcox", "pratt"}
     cdf : str
-        Of `ks_1samp`: a law of scipy, or "a function".
+        For `ks_1samp`: a scipy distribution, or "a function".
     args : tuple of float
     shares : tuple of float, optional
-        What a function gave to each leaf.
+        Probabilities of the leaves from a function.
     draws : "adaptive" or int
     seed : int
     function : callable, optional
@@ -273,7 +274,7 @@ class RankTest(SumsQuestion):
     function: Callable[[Any], Any] | None = unstored(None)
 
     def check_options(self) -> None:
-        """Refuse options that do not go together."""
+        """Refuse incompatible options."""
         if (self.by is not None) != (self.test in _GROUPED) or (self.by is not None and not is_text(self.by)):
             raise OptionError("by", self.by, 'one column of groups, or a condition such as "age >= 18"')
         if self.test == "kruskal" and self.alternative != "two-sided":
@@ -284,21 +285,21 @@ class RankTest(SumsQuestion):
 
     @property
     def procedure(self) -> str:
-        """The function that asks it."""
+        """The function that creates it."""
         return self.test
 
     # What is measured
 
     @property
     def difference(self) -> str:
-        """Of `wilcoxon`: the expression whose symmetry about zero is tested."""
+        """For `wilcoxon`: the expression whose symmetry about zero is tested."""
         parts = [self.column.strip(), *([self.other.strip()] if self.other else [])]
         parts += [repr(float(self.center))] if self.center else []
         return parts[0] if len(parts) == 1 else " - ".join(f"({part})" for part in parts)
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """Axes that are cut into leaves."""
+        """Axes that are binned into leaves."""
         if self.test == "wilcoxon":
             return (self.difference,)
         return (self.column,) if self.other is None else (self.column, self.other)
@@ -309,13 +310,13 @@ class RankTest(SumsQuestion):
         return self.cut if self.by is None else (self.by, *self.cut)
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the table, compiled against a schema; where the price decides on the leaves, with a few."""
+        """Compile the table against a schema, with a few leaves if the privacy parameters decide their number."""
         groups = () if self.by is None else axes_of(self.by)
         leaves = tuple(self._axis(schema, name, self.leaves or _FEW, least=self.leaves or 0) for name in self.cut)
         return SumPlan("table", schema, axes=(*groups, *leaves), where=self.where, target="data")
 
     def _axis(self, schema: Schema, name: str, leaves: int, least: int) -> Mapping[str, Any]:
-        """One axis in at most so many leaves; levels keep their own where they are few (``least``), or 0."""
+        """One axis in at most this many leaves; levels keep their own if they are few (``least``), or 0."""
         edges = (self.bins or {}).get(name)
         if self.test == "wilcoxon":
             if not edges:
@@ -335,7 +336,7 @@ class RankTest(SumsQuestion):
         return {"column": name, "edges": even_edges(lower, upper, leaves, whole=isinstance(column, Integer))}
 
     def resolve(self, context: Context) -> Self:
-        """Return the same question with the edges of its leaves, which the noise of a count decides on."""
+        """Return the same question with the edges of its leaves, which depend on the noise of a count."""
         leaves = least = self.leaves or 0
         if self.leaves is None:
             best = best_sides if self.test == "spearmanr" else best_leaves
@@ -350,17 +351,17 @@ class RankTest(SumsQuestion):
         return replace(found, shares=tuple(shares.tolist()))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"{self.test} of {' and '.join(self.cut)}{f' by {self.by}' if self.by else ''}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse people with several rows, and columns that the test does not fit."""
+        """Refuse people with several rows, and columns that do not suit the test."""
         refuse_dependent_rows(schema, *_PEOPLE)
         self._check_fit(self.plan(schema).cells)
         super().check(schema, neighbors)
 
     def _check_fit(self, axes: Sequence[Axis]) -> None:
-        """Refuse groups, leaves and a distribution that the test does not fit.
+        """Refuse groups, leaves and a distribution that do not suit the test.
 
         Raises
         ------
@@ -381,7 +382,7 @@ class RankTest(SumsQuestion):
             self.given_shares(first)
 
     def given_shares(self, axis: Axis) -> Array:
-        """Shares of the leaves (m,) under the hypothesis of `ks_1samp`; see `leaf_shares`.
+        """Probabilities of the leaves (m,) under the null hypothesis of `ks_1samp`; see `leaf_shares`.
 
         Raises
         ------
@@ -394,7 +395,7 @@ class RankTest(SumsQuestion):
         return np.array(self.shares)
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the table that would be measured, its leaves, and the noise of their counts."""
+        """Describe the table that would be measured, its bins, and the noise of their counts."""
         shape = " x ".join(str(axis.size) for axis in measured.rows.axes)
         return (
             f"{measured.describe()}\nleaves       {shape}; the noise of a count has standard deviation "
@@ -404,18 +405,18 @@ class RankTest(SumsQuestion):
     # What is inferred
 
     def reads_sums(self, held: SumPlan) -> bool:
-        """Return whether sums serve: those of any table of counts of the same rows."""
+        """Return whether sums can be used: those of any table of counts of the same rows."""
         return held.kind in TABLES and held.where == self.where
 
     def infer(self, release: Release | None = None) -> RankTestResults:
-        """Test a release of this question, or of a table that holds its columns: free, and without any row.
+        """Test from a stored release of this question, or of a table of its columns, at no privacy cost.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
-            If the release holds no such counts, or was made with another ``where``.
+            If the release lacks these counts, or was made with another ``where``.
         OptionError, NotProvedError
-            If the table does not fit the test.
+            If the table does not suit the test.
         """
         found, plan = self._release_and_sums(release)
         refuse_dependent_rows(plan.schema, *_PEOPLE)
@@ -456,7 +457,7 @@ class RankTest(SumsQuestion):
         )
 
     def _counts(self, plan: SumPlan, values: Array) -> tuple[tuple[Axis, ...], Array, int]:
-        """Axes and counts (1, cells) of the test, and how many released counts make up one."""
+        """Axes and counts (1, cells) of the test, and the number of released counts in each."""
         names = [axis.name for axis in plan.cells]
         about = self.test == "wilcoxon" and self.other is None and self.difference not in names and self.column in names
         axes, parts = counts_of_table(plan, values, (self.column,) if about else self.names)
@@ -497,7 +498,7 @@ def _edges(bins: object) -> tuple[float, ...]:
 
 
 def _leaves(bins: object, name: str) -> dict[str, Any]:
-    """Read leaves: how many, or their edges; of a column, or of an expression."""
+    """Validate the number of leaves or their edges, for a column or an expression."""
     NUMERIC.check("column", name)
     if bins is None:
         return {"bins": None, "leaves": None}
@@ -519,49 +520,49 @@ def mannwhitneyu(
     draws: Draws = "adaptive",
     seed: int = 0,
 ) -> RankTest:
-    """Test by ranks whether two groups have the same distribution.
+    """Test whether two groups have the same distribution, by ranks (Mann-Whitney).
 
     Parameters
     ----------
     column : str
-        A Real or Integer column, or one of ordered levels: a Category is ranked as it is declared.
+        A Real or Integer column, or a Category, whose levels are ranked in their declared order.
     by : str
         The groups: a column of two levels, or a condition such as ``"age >= 18"`` (False first).
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of a table or histogram of both columns, which costs nothing
-        more.
+        Rows to measure; or a stored release of this question, or of a table or histogram of both columns, at no further
+        privacy cost.
     alternative : {"two-sided", "less", "greater"}
         "greater": values of the first level tend to be above those of the second.
     bins : int or sequence of float, optional
-        The leaves into which values are cut: how many of equal width over the declared bounds, at most, or their edges.
-        By default as many as the price and the schema ask for; an Integer of few values keeps a leaf for each.
+        The largest number of bins of equal width over the declared bounds, or their edges. By default the number
+        follows from the privacy parameters and the schema; an Integer of few values has a bin for each.
     where : str, optional
-        A condition on declared columns; other rows are not counted.
+        A condition on declared columns; other rows are ignored.
     draws : "adaptive" or int
-        Simulated releases: "adaptive" stops when the Monte Carlo error of the p-value no longer matters.
+        Number of simulated releases; "adaptive" stops when the Monte Carlo error of the p-value no longer matters.
     seed : int
         Public seed of the simulation; the privacy noise has none.
 
     Returns
     -------
     RankTest
-        Its ``fit(privacy)`` gives `RankTestResults`.
+        Its ``fit(privacy)`` returns `RankTestResults`.
 
     Raises
     ------
     OptionError
-        If ``by`` has not exactly two levels, or an argument has an invalid value.
+        If ``by`` does not have exactly two levels, or an argument has an invalid value.
     NotProvedError
-        Where a person may have several rows.
+        If a person may have several rows.
     FormulaError, UnknownColumnError, SchemaError
-        If a column or condition cannot be served from the schema, before anything is spent.
+        If a column or condition does not suit the schema, before any budget is spent.
 
     Notes
     -----
-    The hypothesis is that the values, cut into leaves, have one distribution in both groups, as of scipy's exact test.
-    Where distributions differ in spread alone, the test may reject more or less often than its level. The statistic is
-    U from noisy counts; the p-value ranks it over its standard error, sampling and noise, with leaves weighted by how
-    far noise hides them.
+    The null hypothesis is that the binned values have the same distribution in both groups, as in scipy's exact test.
+    If the distributions differ in spread alone, the size of the test may be above or below its nominal level. The
+    statistic is U from noisy counts. The p-value ranks it over its standard error from sampling and noise, with bins
+    downweighted where noise hides them.
 
     References
     ----------
@@ -592,24 +593,24 @@ def kruskal(
     draws: Draws = "adaptive",
     seed: int = 0,
 ) -> RankTest:
-    """Test by ranks whether several groups have the same distribution.
+    """Test whether several groups have the same distribution, by ranks (Kruskal-Wallis).
 
     Parameters
     ----------
     column, data, bins, where, draws, seed
         As in `mannwhitneyu`.
     by : str
-        The groups: a column of two levels or more, or a condition.
+        The groups: a column of two or more levels, or a condition.
 
     Returns
     -------
     RankTest
-        Its ``fit(privacy)`` gives `RankTestResults`.
+        Its ``fit(privacy)`` returns `RankTestResults`.
 
     Raises
     ------
     OptionError, NotProvedError, FormulaError, UnknownColumnError, SchemaError
-        As `mannwhitneyu`.
+        As in `mannwhitneyu`.
 
     References
     ----------
@@ -641,7 +642,7 @@ def ks_2samp(
     draws: Draws = "adaptive",
     seed: int = 0,
 ) -> RankTest:
-    """Test by their distribution functions whether two groups have the same distribution.
+    """Test whether two groups have the same distribution, by Kolmogorov and Smirnov's distance.
 
     Parameters
     ----------
@@ -653,16 +654,16 @@ def ks_2samp(
     Returns
     -------
     RankTest
-        Its ``fit(privacy)`` gives `RankTestResults`, with ``statistic_location``.
+        Its ``fit(privacy)`` returns `RankTestResults`, with ``statistic_location``.
 
     Raises
     ------
     OptionError, NotProvedError, FormulaError, UnknownColumnError, SchemaError
-        As `mannwhitneyu`.
+        As in `mannwhitneyu`.
 
     Notes
     -----
-    Where noise hides the rows of a group nothing is tested: the p-value is 1, with a flag.
+    If noise hides the rows of a group, there is no test: the p-value is 1, with a flag.
 
     Examples
     --------
@@ -692,37 +693,38 @@ def wilcoxon(
     draws: Draws = "adaptive",
     seed: int = 0,
 ) -> RankTest:
-    """Test by signed ranks whether differences of pairs are symmetric about zero, or a column about a public value.
+    """Test whether paired differences are symmetric about zero, or a column about a public value.
 
     Parameters
     ----------
     column, other : str
         Numeric columns, or expressions; differences are ``(column) - (other)``. Without ``other``, one column.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question; or, of one column, a table or histogram whose leaves mirror each
-        other about ``center``.
+        Rows to measure, or a stored release of this question; for one column also of a table or histogram whose bins
+        are symmetric about ``center``.
     center : float
-        What is taken off: a public number, of which the hypothesis says that values are symmetric about it.
+        A public number, subtracted from the values: the centre of symmetry under the null hypothesis.
     zero_method : {"wilcox", "pratt"}
-        What becomes of the leaf of zeros: nothing, or it has the lowest ranks.
+        Treatment of the bin of zeros: it is dropped, or has the lowest ranks.
     alternative : {"two-sided", "less", "greater"}
         "greater": differences tend to be above zero.
     bins : int or sequence of float, optional
-        How many leaves, about; or edges above zero, which are mirrored below it. The first ends the leaf of zeros.
+        The approximate number of bins; or edges above zero, which are mirrored below it. The first edge ends the bin of
+        zeros.
     where, draws, seed
         As in `mannwhitneyu`.
 
     Returns
     -------
     RankTest
-        Its ``fit(privacy)`` gives `RankTestResults`.
+        Its ``fit(privacy)`` returns `RankTestResults`.
 
     Raises
     ------
     OptionError
-        If differences are on one side of zero by the declared bounds, or an argument has an invalid value.
+        If the declared bounds place all differences on one side of zero, or an argument has an invalid value.
     NotProvedError, FormulaError, UnknownColumnError, SchemaError
-        As `mannwhitneyu`.
+        As in `mannwhitneyu`.
 
     References
     ----------
@@ -762,33 +764,33 @@ def ks_1samp(
     draws: Draws = "adaptive",
     seed: int = 0,
 ) -> RankTest:
-    """Test whether a column has a given distribution, by its distribution function.
+    """Test whether a column has a given distribution, by Kolmogorov and Smirnov's distance.
 
     Parameters
     ----------
     column : str
         A Real or Integer column.
     cdf : str, frozen distribution of scipy, or callable
-        The distribution under the hypothesis, with ``args`` if it is a name. It must be a public fact: the guarantee
-        does not cover it. Values beyond the declared bounds are clamped to them, and so is it.
+        The distribution under the null hypothesis, with ``args`` if it is a name. It must be public: the guarantee does
+        not cover it. Values are clipped to the declared bounds, and so is the distribution.
     data, bins, where, draws, seed
         As in `mannwhitneyu`.
     args : sequence of float
-        Shape parameters, location and scale, of a distribution given by name.
+        Shape parameters, location and scale of a distribution given by name.
     alternative : {"two-sided", "less", "greater"}
         "greater": the distribution function of the column is above the given one somewhere.
 
     Returns
     -------
     RankTest
-        Its ``fit(privacy)`` gives `RankTestResults`, with ``statistic_location``.
+        Its ``fit(privacy)`` returns `RankTestResults`, with ``statistic_location``.
 
     Raises
     ------
     OptionError
-        If ``cdf`` is no distribution function, or an argument has an invalid value.
+        If ``cdf`` is not a distribution function, or an argument has an invalid value.
     NotProvedError, FormulaError, UnknownColumnError, SchemaError
-        As `mannwhitneyu`.
+        As in `mannwhitneyu`.
 
     Examples
     --------
@@ -818,34 +820,34 @@ def spearmanr(
     draws: Draws = "adaptive",
     seed: int = 0,
 ) -> RankTest:
-    """Test by Spearman's rank correlation whether two columns are independent.
+    """Test whether two columns are independent, by Spearman's rank correlation.
 
     Parameters
     ----------
     x, y : str
-        Real or Integer columns, or ones of ordered levels.
+        Real or Integer columns, or ordered levels, as in `mannwhitneyu`.
     data : PrivateData, PublicData or Release, optional
         As in `mannwhitneyu`.
     alternative : {"two-sided", "less", "greater"}
-        "greater": the columns rise together.
+        "greater": the correlation is positive.
     bins : int or mapping of str to sequence of float, optional
-        How many leaves each column is cut into, at most, or edges by column.
+        The largest number of bins of each column, or edges by column.
     where, draws, seed
         As in `mannwhitneyu`.
 
     Returns
     -------
     RankTest
-        Its ``fit(privacy)`` gives `RankTestResults`: the correlation, and ``effect_size()`` with its interval.
+        Its ``fit(privacy)`` returns `RankTestResults`: the correlation, and ``effect_size()`` with its interval.
 
     Raises
     ------
     OptionError, NotProvedError, FormulaError, UnknownColumnError, SchemaError
-        As `mannwhitneyu`.
+        As in `mannwhitneyu`.
 
     Notes
     -----
-    Where noise hides the rows, or how a column is spread, nothing is tested: the p-value is 1, with a flag.
+    If noise hides the rows, or the spread of a column, there is no test: the p-value is 1, with a flag.
 
     Examples
     --------

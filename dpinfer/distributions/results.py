@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SHOWN = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
 _LEAST_VARIANCE = 1e-12
-"""Least variance of a noisy count: at a huge price it may vanish in floating point."""
+"""Least variance of a noisy count; under a huge budget it may vanish in floating point."""
 
 _MOST_LINES = 40
 """Bins that a summary shows; of more only some."""
@@ -52,12 +52,12 @@ _HIDDEN = "not determined: privacy noise dominates the counts of {}, so the test
 
 
 def read_probabilities(q: object) -> tuple[float, ...]:
-    """Read probabilities: one number or several.
+    """Validate probabilities: one number or several.
 
     Raises
     ------
     OptionError
-        If there is none, one twice, or one is no number in [0, 1].
+        If there are none, one is repeated, or one is not a number in [0, 1].
     """
     listed: list[Any] = list(q) if isinstance(q, Sequence | np.ndarray | pd.Series) and not isinstance(q, str) else [q]
     numbers = all(is_number(p) for p in listed)
@@ -74,12 +74,12 @@ class CDFResults(Exported):
     ----------
     release : Release
     rows : TreeSum
-        What it counts: the column, its leaves and the groups.
+        The tree of counts: the column, its leaves and the groups.
     where : str or None
         Condition on the rows.
     target : {"population", "data"}
     replicates, seed : int
-        Of the simulation behind the simultaneous band; public.
+        Number of replicates and public seed of the simulation for the simultaneous band.
     """
 
     release: Release = field(repr=False)
@@ -91,12 +91,12 @@ class CDFResults(Exported):
 
     @property
     def column(self) -> str:
-        """The column whose distribution it is."""
+        """The column."""
         return self.rows.name
 
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
-        """The consistent counts, one tree for each group."""
+        """The consistent counts, one tree per group."""
         rows, shape = self.rows, (self.rows.size, self.rows.width)
         least = np.where(np.asarray(self.release.law.scales) > 0, _LEAST_VARIANCE, 0.0)
         by_node = np.maximum(self.release.noise_variances, least).reshape(shape)
@@ -111,7 +111,7 @@ class CDFResults(Exported):
 
     @cached_property
     def _step(self) -> float:
-        """Whole numbers in one leaf; 0 for a Real column."""
+        """Number of integers in one leaf; 0 for a Real column."""
         column = self.rows.schema[self.column]
         return float(-(-(column.width + 1) // self.rows.leaves)) if isinstance(column, Integer) else 0.0
 
@@ -126,7 +126,7 @@ class CDFResults(Exported):
 
     @property
     def labels(self) -> list[str]:
-        """What each group is called; empty text where there are none."""
+        """Labels of the groups; an empty string if there are none."""
         return self.rows.group_names
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -135,19 +135,19 @@ class CDFResults(Exported):
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
 
         Returns
         -------
         DataFrame
-            A row per group and edge: "x"; "cdf", the share of rows below x (never falling); "lower" and "upper", the
-            pointwise interval; "band lower" and "band upper", which hold the whole function together. Edges lie between
-            the whole numbers of an Integer column.
+            A row per group and edge: "x"; "cdf", the nondecreasing share of rows below x; "lower" and "upper", the
+            pointwise interval; "band lower" and "band upper", the simultaneous band for the whole function. Edges lie
+            between the integers of an Integer column.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         frames, heads = [], ["x", "cdf", "lower", "upper", "band lower", "band upper"]
         for label, tree, half in zip(self.labels, self.trees, self._halves(alpha), strict=True):
@@ -165,11 +165,11 @@ class CDFResults(Exported):
             return [simultaneous_width(tree, alpha, counted=counted, **options) for tree in self.trees]
 
     def band_width(self, alpha: float = 0.05) -> pd.Series:
-        """Half width of the simultaneous band of every group."""
+        """Return the half width of the simultaneous band of every group."""
         return pd.Series(self._halves(alpha), index=[label or self.column for label in self.labels], name="half width")
 
     def quantile(self, q: float | Sequence[float], *, continuous: bool = False) -> DescriptionResults:
-        """Return quantiles with intervals, from the same release and so for free; see `dpinfer.quantile`."""
+        """Return quantiles with intervals from the same release, at no privacy cost; see `dpinfer.quantile`."""
         return self.quantiles(read_probabilities(q), continuous=continuous)
 
     def quantiles(
@@ -205,7 +205,7 @@ class CDFResults(Exported):
         )
 
     def __call__(self, x: float | Sequence[float]) -> pd.DataFrame:
-        """Evaluate the distribution function, the share of rows up to x: a row for each x, a column for each group."""
+        """Evaluate the distribution function, the share of rows up to x; a row per x, a column per group."""
         values = np.atleast_1d(np.asarray(x, dtype=np.float64))
         places = np.floor(values) + 0.5 if self._step else values  # edges lie between whole numbers
         columns = {
@@ -215,7 +215,7 @@ class CDFResults(Exported):
         return pd.DataFrame(columns, index=pd.Index(values, name="x"))
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
-        """Return a table of quantiles, with the guarantee and the band's width."""
+        """Return a table of quantiles with the guarantee and the width of the band."""
         found = self.quantile(_SHOWN).summary_frame(alpha).drop(columns="count")
         table = printing.estimate_table(found, printing.label_texts(found.index))
         nobs = printing.format_count(self.nobs, public=self.nobs_is_public)
@@ -234,7 +234,7 @@ class CDFResults(Exported):
         return printing.summary_of(title, left, right, table, notes, self.quantile(0.5).flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Draw the distribution function of each group with its simultaneous band.
+        """Plot the distribution function of each group with its simultaneous band.
 
         Parameters
         ----------
@@ -271,17 +271,17 @@ class CDFResults(Exported):
 
 @dataclass(frozen=True, slots=True)
 class IntegratedError:
-    """Expected integrated squared error of the densities, in parts.
+    """Components of the expected integrated squared error of a density.
 
     Attributes
     ----------
     sampling, noise : float
-        Integrated variance; each is estimated without bias, but for the division by a noisy number of rows.
+        Integrated variances; the estimates are unbiased except for the division by a noisy number of rows.
     bias : float or None
-        Integrated squared distance between the true density's means over the bins and those over the finer bins of
-        the first stage: what is lost within bins, down to that resolution. Its estimate has no bias for bins that do
-        not depend on it; here they were chosen by it, so that it tends to be too small. It may be negative. None
-        where the bins were given: nothing was measured within them.
+        Integrated squared distance between the true density's means over the bins and those over the finer bins of the
+        first stage: the loss within bins, down to that resolution. Its estimate is unbiased for bins that do not depend
+        on it. Here it chose the bins, so it tends to be too small. It may be negative. None if the bins were given,
+        since nothing was measured within them.
     bias_error : float or None
         Standard error of ``bias``.
     """
@@ -293,35 +293,35 @@ class IntegratedError:
 
     @property
     def variance(self) -> float:
-        """Sampling and noise together."""
+        """Sum of the variances from sampling and noise."""
         return self.sampling + self.noise
 
     @property
     def total(self) -> float | None:
-        """All three parts; None where the bias is not known."""
+        """Sum of all three components; None if the bias is not known."""
         return None if self.bias is None else self.variance + self.bias
 
 
 @dataclass(frozen=True, eq=False)
 class DensityResults(Exported):
-    """A density, constant within bins.
+    """A density estimate, constant within bins.
 
     Attributes
     ----------
     release : Release
     column : str
-        The column whose density it is.
+        The column.
     measured : DensityEstimates
-        The counts that the density is made of.
+        The counts that form the density.
     target : {"population", "data"}
     where : str or None
         Condition on the rows.
     merged : int
-        Measured bins in one bin of the density.
+        Number of measured bins in one bin of the density.
     fine : DensityEstimates or None
-        The first stage, where the bins were chosen privately.
+        The first stage, if the bins were chosen privately.
     finer : int
-        Bins of the first stage in one measured bin.
+        Number of first-stage bins in one measured bin.
     """
 
     release: Release
@@ -338,12 +338,12 @@ class DensityResults(Exported):
         return self.measured.merge(self.merged)
 
     def unmerged(self) -> DensityResults:
-        """Return the density in the bins that were measured, where some were merged; free of cost."""
+        """Return the density in the measured bins, before any were merged, at no privacy cost."""
         return replace(self, merged=1)
 
     @property
     def edges(self) -> Array:
-        """Edges of the bins (k + 1,), in the column's unit; of an Integer half-way between whole numbers."""
+        """Edges of the bins (k + 1,), in the column's unit; half-way between integers for an Integer column."""
         return self._estimates.edges
 
     @property
@@ -373,7 +373,7 @@ class DensityResults(Exported):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, computed from released numbers only."""
         alike = alike_flags(self.release.schema, self.target)
         hidden = int(self._estimates.hidden[0].sum())
         warning = f"{hidden} of {self.bins} bins may be empty" if 2 * hidden > self.bins else ""
@@ -386,14 +386,14 @@ class DensityResults(Exported):
         Parameters
         ----------
         x : array_like
-            Values in the column's unit. A bin holds its lower edge, the last its upper one too.
+            Values in the column's unit. A bin includes its lower edge, and the last bin its upper edge too.
         projected : bool
-            Evaluate the density that is nowhere negative and integrates to 1.
+            Whether to evaluate the projected density, which is nonnegative and integrates to 1.
 
         Returns
         -------
         ndarray
-            Of the shape of ``x``; 0 outside of the bins, NaN where ``x`` is.
+            With the shape of ``x``; 0 outside the bins, NaN where ``x`` is NaN.
         """
         points = np.asarray(x, dtype=np.float64)
         heights = (self._projected if projected else self._estimates.density)[0]
@@ -408,25 +408,25 @@ class DensityResults(Exported):
         return projected(self._estimates.density, self._estimates.widths)
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the one table behind text, HTML and plots.
+        """Return the density by bin, with standard errors and intervals.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals, each for its bin alone.
+            One minus the confidence level of the pointwise intervals.
 
         Returns
         -------
         DataFrame (k rows)
             "lower" and "upper" edge; "density", noisy share over width, and "projected", the nearest density that is
-            nowhere negative and integrates to 1; "std err", "std err (sampling)", "std err (noise)" of "density"; the
-            ends of the interval; "noise share" of the variance; "hidden", whether the bin may be empty for all that
-            the noise allows to tell.
+            nonnegative and integrates to 1; "std err", "std err (sampling)", "std err (noise)" of "density"; the
+            endpoints of the interval; "noise share" of the variance; "hidden", whether an empty bin is compatible with
+            the noise.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         ends = density_intervals(self._estimates, check_alpha(alpha))[0]
         sampling, noise = (part[0] for part in self._estimates.variances)
@@ -448,7 +448,7 @@ class DensityResults(Exported):
         return pd.DataFrame(columns)
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
-        """Return the density as a table with its guarantee, error and warnings."""
+        """Return a table of the density with its guarantee, error and warnings."""
         frame, error = self.frame(alpha), self.integrated_squared_error
         about = "these rows in each bin; they account for privacy noise only."
         if self.target == "population":
@@ -478,7 +478,7 @@ class DensityResults(Exported):
         return printing.summary_of(title, left, right, table, notes, self.flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
-        """Plot the density with its intervals, with the parts of sampling and of noise shaded apart.
+        """Plot the density with its intervals, with separate shading for sampling error and noise.
 
         Parameters
         ----------
@@ -492,7 +492,8 @@ class DensityResults(Exported):
 
         Notes
         -----
-        The sampling part shortens each arm of an interval by the root of the sampling share of the variance: a drawing.
+        The shading for sampling error scales each arm of an interval by the root of the sampling share of the variance.
+        It is an illustration only.
         """
         frame, ax, color = self.frame(alpha), given_or_new(ax, 6.4, 3.8), color or "C0"
         lower, upper = (frame[name].to_numpy() for name in interval_labels(alpha))
@@ -520,22 +521,22 @@ class DensityResults(Exported):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankTestResults(TestResults):
-    """A rank or distribution test of values cut into leaves; unpacks into statistic and p-value.
+    """A rank or distribution test of binned values; unpacks into statistic and p-value.
 
     ``statistic`` is scipy's, computed from the noisy counts: U of the first group, H, D, the signed-rank sum, or
-    Spearman's correlation. The p-value ranks ``zstatistic`` (of Kolmogorov and Smirnov's tests the standardised
-    distance), which counts the noise and weighs leaves by how far it hides them.
+    Spearman's correlation. The p-value ranks ``zstatistic`` (the standardised distance for Kolmogorov-Smirnov tests),
+    which includes the noise and downweights bins that noise hides.
 
     Attributes
     ----------
     model : LeafTest
-        The statistic and its null.
+        The statistic and its null distribution.
     values : ndarray (1, cells)
         Noisy counts.
     labels : tuple of tuples
-        Of the groups and leaves.
+        Labels of the groups and bins.
     names : tuple of str
-        What was compared: groups first.
+        Names of the compared axes, groups first.
     """
 
     model: LeafTest = field(kw_only=True)
@@ -545,42 +546,42 @@ class RankTestResults(TestResults):
 
     @property
     def zstatistic(self) -> float:
-        """What is compared with its simulated null: signed, of two groups, signs or two columns."""
+        """The statistic that is compared with its simulated null; signed for two groups, signs or two columns."""
         return float((self.model.signed if self.model.has_sign else self.model.statistic)(self.values)[0])
 
     @property
     def statistic_location(self) -> Any:
-        """The leaf up to which the distribution functions are farthest apart, of Kolmogorov and Smirnov's tests.
+        """The bin up to which the distribution functions differ most, for Kolmogorov-Smirnov tests.
 
         Raises
         ------
         InferenceError
-            Of another test.
+            For another test.
         """
         if not isinstance(self.model, Distance):
             raise InferenceError("a location is that of a distance: ks_1samp and ks_2samp have one")
         return self.labels[-1][int(self.model.where(self.values)[0])]
 
     def effect_size(self, alpha: float = 0.05) -> Effect:
-        """Return the effect size of the population, with its interval.
+        """Return the estimated population effect size, with its interval.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
 
         Returns
         -------
         Effect
-            Of two groups ``P(first > second) + P(equal) / 2``; of signed ranks the rank-biserial correlation; of two
-            columns Spearman's. The interval is all that is possible where noise hides the rows.
+            ``P(first > second) + P(equal) / 2`` for two groups, the rank-biserial correlation for signed ranks, and
+            Spearman's correlation for two columns. The interval is the whole range where noise hides the rows.
 
         Raises
         ------
         InferenceError
-            Of several groups, whose mean ranks ``frame`` has, and of a distance, which ``frame`` has leaf by leaf.
+            For several groups, whose mean ranks are in ``frame``, and for a distance, which ``frame`` has bin by bin.
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         model, found = self.model, self.model.effect(self.values, check_alpha(alpha))
         lower, upper = float(found.lower[0]), float(found.upper[0])
@@ -598,25 +599,25 @@ class RankTestResults(TestResults):
         return float(self.model.effect(self.values, 0.05).noise_error[0])
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return what the statistic compares.
+        """Return the quantities that the statistic compares.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the interval, where there is one.
+            One minus the confidence level of the interval, if there is one.
 
         Returns
         -------
         DataFrame
-            Of ranks of groups a row per group: "count" (noisy), "mean rank" among all rows as a share, its standard
-            error, and that of noise alone. Of distribution functions a row per leaf: both functions at its end, and
-            their difference with standard errors. Of signed ranks noisy counts below, at and above zero. Of two columns
-            the correlation with its interval.
+            For ranks of groups, a row per group: "count" (noisy), "mean rank" among all rows as a share, its standard
+            error, and that from noise alone. For distribution functions, a row per bin: both functions at its upper
+            end, and their difference with standard errors. For signed ranks, noisy counts below, at and above zero. For
+            two columns, the correlation with its interval.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         level, model, heads = check_alpha(alpha), self.model, ["std err", "std err (noise)"]
         index = pd.Index(list(self.labels[0]), name=self.names[0])
@@ -639,7 +640,7 @@ class RankTestResults(TestResults):
         return pd.DataFrame(dict(zip(heads, parts, strict=True)), index=index)
 
     def plot_null(self, ax: Axes | None = None, *, color: str = "C0") -> Axes:
-        """Draw the simulated null distribution and the observed statistic; see `TestResults.plot_null`."""
+        """Plot the simulated null distribution and the observed statistic; see `TestResults.plot_null`."""
         axes = super().plot_null(ax, color=color)
         if isinstance(self.model, Distance):
             axes.set_xlabel("standardised distance")
@@ -658,7 +659,7 @@ class RankTestResults(TestResults):
 
 
 def rank_flags(model: LeafTest, values: Array, labels: tuple[tuple[Any, ...], ...]) -> tuple[str, ...]:
-    """Say what a reader of a rank test should be warned of, from noisy counts (1, cells)."""
+    """Return the warnings of a rank test, from noisy counts (1, cells)."""
     heads = [str(one) for one in labels[0]] if isinstance(model, Groups) else ["the data"]
     table = values.reshape(len(heads), -1)
     totals, noise = table.sum(axis=1), np.sqrt(model.noise.variance * table.shape[1])

@@ -7,8 +7,8 @@ normal equations of the leaves' counts are diagonal in the Haar basis: a wavelet
 number of leaves.
 
 *Quantiles.* If Q is the p-quantile, ``count below Q - p * number of rows`` has mean 0 and variance ``n p (1 - p)`` from
-sampling plus a known one from noise. The values at which this is not refuted are the interval: it needs no density,
-and ties do no harm.
+sampling plus a known one from noise. The interval contains the values at which this is not rejected. It needs no
+density and allows ties.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KNOWN = 1e-6
 """Standard deviation below which the rank of a quantile is known: of the first and the last."""
 
 _LARGE = 3.0
-"""Standard deviations of noise from which a leaf tells that it holds a value of many rows."""
+"""Standard deviations of noise beyond which a leaf is known to contain a value shared by many rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Tree:
     total : float
         The number of rows: noisy, or public.
     precisions : ndarray (L + 1,)
-        Eigenvalues of the normal equations: of the constant (infinite where the total is public), then of the wavelets
+        Eigenvalues of the normal equations: of the constant (infinite if the total is public), then of the wavelets
         over 2, 4, ..., 2^L leaves.
     """
 
@@ -87,7 +87,7 @@ class Tree:
 
     @cached_property
     def cumulative(self) -> Array:
-        """Number of rows below every edge (m + 1,): never falling, from 0 to the total."""
+        """Number of rows below every edge (m + 1,), nondecreasing from 0 to the total."""
         inner, top = np.cumsum(self.leaves[:-1]), max(self.total, 0.0)
         rising = isotonic_regression(inner).x if len(inner) else inner
         return np.concatenate([[0.0], np.clip(rising, 0.0, top), [top]])
@@ -98,10 +98,10 @@ class Tree:
         return np.append(np.clip(self.cumulative[:-1] / self.rows, 0.0, 1.0), 1.0)
 
     def wavelets(self, places: ArrayLike) -> Array:
-        """Coefficients (k, L) of the indicators of the leaves below places: of the one wavelet that each cuts.
+        """Coefficients (k, L) of the indicators of the leaves below positions, for the one wavelet that each cuts.
 
-        Wavelets are over 2, 4, ..., 2^L leaves; the coefficient is 0 where none of them is cut. A place is a number of
-        leaves; one between two edges stands for the interpolation between these.
+        Wavelets are over 2, 4, ..., 2^L leaves; the coefficient is 0 if none of them is cut. A position is a number of
+        leaves; one between two edges interpolates between them.
         """
         lengths = 2 ** np.arange(1, len(self.precisions))
         inside = np.asarray(places)[:, None] % lengths
@@ -175,13 +175,13 @@ class QuantileInference(Inference):
     probabilities : ndarray (k,)
         Between 0 and 1.
     step : float
-        Whole numbers in a leaf; 0 for a Real.
+        Integers in a leaf; 0 for a Real.
     selected : ndarray (G, k) or None
-        Quantiles that were chosen by the exponential mechanism; otherwise they are read from the tree.
+        Quantiles chosen by the exponential mechanism; otherwise they are computed from the tree.
     dependence : int
         Sampling variances are multiplied by it: rows of one person may depend on each other.
     continuous : bool
-        Whether values of a Real are known not to be tied: ends of intervals are then interpolated within leaves.
+        Whether values of a Real are known to be untied: endpoints of intervals are then interpolated within leaves.
     """
 
     trees: tuple[Tree, ...]
@@ -195,7 +195,7 @@ class QuantileInference(Inference):
 
     @cached_property
     def _gaps(self) -> tuple[Array, Array]:
-        """Counts below every edge less what they would be at each quantile, and their standard errors (G k, m + 1)."""
+        """Counts below every edge minus their expectation at each quantile, and standard errors (G k, m + 1)."""
         p, alike = self.probabilities[:, None], self.dependence if self.target == "population" else 0
         gaps = [tree.cumulative - p * max(tree.total, 0.0) for tree in self.trees]
         noises = [np.maximum(tree.noise_variance(p), 1e-300) for tree in self.trees]
@@ -208,7 +208,7 @@ class QuantileInference(Inference):
         return _crossings(self._gaps[0])
 
     def _values(self, places: Array) -> Array:
-        """Values at places between leaves' edges; of whole numbers the nearest in the leaf."""
+        """Values at positions between leaf edges; for integers the nearest in the leaf."""
         edges = self.trees[0].edges
         leaf = np.minimum(places.astype(int), len(edges) - 2)
         inside = edges[leaf] + (places - leaf) * (edges[leaf + 1] - edges[leaf])
@@ -221,7 +221,7 @@ class QuantileInference(Inference):
         return self._values(self._places) if self.selected is None else self.selected.ravel()
 
     def _scored(self, alpha: float) -> tuple[Array, Array]:
-        """Intervals of the values that are not refuted (G k, 2), and how many leaves they are wide (G k,)."""
+        """Intervals of the values that are not rejected (G k, 2), and their widths in leaves (G k,)."""
         (gaps, errors), edges, z = self._gaps, self.trees[0].edges, stats.norm.isf(alpha / 2)
         low, high = _crossings(gaps + z * errors), len(edges) - 1 - _crossings((z * errors - gaps)[:, ::-1])
         inner = len(edges) - 2
@@ -283,7 +283,7 @@ class QuantileInference(Inference):
         return tuple(found)
 
     def _combined(self, rows: Array) -> tuple[Contrasts, Places, Places]:
-        """Return combinations (c,) with a normal reference; which are judged by their score, as what quantile."""
+        """Return combinations (c,) with a normal reference; and those with a score test, by quantile."""
         normal = Contrasts(rows @ self.params, np.sqrt(variance_of(rows, self.cov_sampling + self.cov_noise)))
         own = single(rows) if self.method == "score" else np.full(len(rows), -1)
         return normal, np.flatnonzero(own >= 0), own[own >= 0]
@@ -337,9 +337,9 @@ def _crossings(gaps: Array) -> Array:
 def cdf_interval(tree: Tree, alpha: float, *, dependence: float = 1.0) -> Array:
     """Pointwise intervals for the distribution function at every edge, (m + 1, 2).
 
-    They hold the probabilities p at which ``count - p n`` is within z standard deviations of 0: the ends of a
-    quadratic inequality, brought into [0, 1]. The sampling variance is multiplied by ``dependence``, 0 where the rows
-    are all there is.
+    They contain the probabilities p at which ``count - p n`` is within z standard deviations of 0: the solution of a
+    quadratic inequality, clipped to [0, 1]. The sampling variance is multiplied by ``dependence``, which is 0 if the
+    rows are the population.
     """
     z2, constant = float(stats.norm.isf(alpha / 2)) ** 2, 1 / tree.precisions[0]
     n, count, edges = tree.rows, tree.cumulative, np.arange(len(tree.edges))
@@ -357,7 +357,7 @@ def cdf_interval(tree: Tree, alpha: float, *, dependence: float = 1.0) -> Array:
 def simultaneous_width(
     tree: Tree, alpha: float, *, dependence: float = 1.0, replicates: int = 999, seed: int = 0, counted: Counted = None
 ) -> float:
-    """Half width of a band that holds the whole distribution function with probability ``1 - alpha``.
+    """Half width of a band that covers the whole distribution function with probability ``1 - alpha``.
 
     It is the quantile of the largest deviation at any edge of a Brownian bridge at the estimated distribution function
     plus the noise of the tree, both normal. ``dependence`` as in `cdf_interval`; ``seed`` is public; ``counted`` is

@@ -1,16 +1,16 @@
 """Survival from noisy life tables: counts of events and of censored rows by interval.
 
-Of interval j let ``x_j`` be the noisy number of events, ``Y_j`` that of rows at risk (all counts from j on, where it is
-asked for less half of those censored in j), and h the hazards. Where the hazards are the true ones,
+Of interval j let ``x_j`` be the noisy number of events, ``Y_j`` that of rows at risk (all counts from j on, optionally
+minus half of those censored in j), and h the hazards. At the true hazards,
 
     T = sum_{j <= k} a_j (h_j Y_j - x_j),    a_j = 1 / (Y_j (1 - h_j)),
 
-has mean 0 for any fixed weights, for T is linear in the counts, and it is what the error of ``log S(t_k)`` comes to.
-Its variance is Greenwood's, ``sum h_j / (Y_j (1 - h_j))``, and the noise variance of a count times the sum of its
-squared coefficients over all cells. So ``S(t_k) = s`` is tested by ``T^2`` over its variance, both at hazards that give
-s and are else as near to the fitted ones as their variances say: a score test, whose first interval is Wilson's where
-nothing is censored and there is no noise, and reaches 0 or 1 where noise hides the number at risk, as Fieller's does.
-Sums of survival, such as restricted means, have the same test with ``a_j`` times what they sum of S from ``t_j`` on.
+has mean 0 for any fixed weights, since T is linear in the counts, and approximates the error of ``log S(t_k)``. Its
+variance is Greenwood's, ``sum h_j / (Y_j (1 - h_j))``, and the noise variance of a count times the sum of its squared
+coefficients over all cells. So ``S(t_k) = s`` is tested by ``T^2`` over its variance, both at the hazards that give s
+and are otherwise nearest to the fitted ones, weighted by their variances. In this score test the first interval is
+Wilson's if there is neither censoring nor noise, and reaches 0 or 1 where noise hides the number at risk, as Fieller's
+does. Sums of survival, such as restricted means, have the same test with ``a_j`` times their sum of S from ``t_j`` on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CENSORING = {"end": 0.0, "middle": 0.5}
 """Share of their interval for which censored rows are not at risk."""
 
 CLEAR = 3.0
-"""Standard deviations of its noise that a number at risk has to reach; nothing is told from the first that does not."""
+"""Standard deviations of noise that a number at risk has to reach; estimates end at the first that does not."""
 
 _HIDDEN = 2.0
 """The same of the rows of a group, or of those at risk in all groups, that a test compares."""
@@ -50,10 +50,10 @@ _ROUNDS = 40
 
 
 def fitted_survival(counts: Array, at_risk: Array, clear: Mask) -> Array:
-    """Product-limit estimates (N, K), never rising and within [0, 1]; carried on where numbers are not clear.
+    """Product-limit estimates (N, K), nonincreasing and within [0, 1]; carried forward where noise hides them.
 
-    They are the isotonic regression of the product of ``1 - count / at_risk``: negative noisy counts are set against
-    their neighbours, where counts cut at zero would add up to a bias.
+    They are the isotonic regression of the product of ``1 - count / at_risk``: negative noisy counts offset their
+    neighbours, whereas counts truncated at zero would cause a bias.
     """
     hazards = np.where(clear, counts / np.where(clear, at_risk, 1.0), 0.0)
     raw = np.cumprod(1 - np.minimum(hazards, _CERTAIN), axis=-1)
@@ -79,13 +79,13 @@ class LifeTables:
     beyond : ndarray (N,)
         Rows that were followed beyond the last interval.
     tail : int
-        Released counts behind ``beyond``: 2, or 0 where the intervals reach to the upper bound.
+        Number of released counts behind ``beyond``: 2, or 0 if the intervals reach the upper bound.
     variance : float
         Of the noise of a count.
     dependence : int
         Sampling variances are multiplied by it: rows of one person may depend on each other.
     lost : float
-        Share of their interval for which censored rows are not at risk: 0 as of Kaplan and Meier, 1/2 of actuaries.
+        Share of their interval for which censored rows are not at risk: 0 for Kaplan-Meier, 1/2 for actuarial tables.
     """
 
     events: Array
@@ -100,7 +100,7 @@ class LifeTables:
     def of(
         cls, counts: Array, intervals: int, variance: float, *, dependence: int = 1, lost: float = 0.0
     ) -> LifeTables:
-        """Read counts (N, K or K + 1, 2): censored first, then events; a last row is of what lies beyond."""
+        """Read counts (N, K or K + 1, 2): censored first, then events; an additional last row has the rows beyond."""
         within, tail = counts[:, :intervals], counts[:, intervals:]
         beyond = tail.sum(axis=(1, 2))
         return cls(within[..., 1], within[..., 0], beyond, tail[0].size, variance, dependence, lost)
@@ -133,11 +133,11 @@ class LifeTables:
 
     @cached_property
     def _exposed(self) -> Array:
-        """Number at risk less what is lost of it by censoring (N, K); 1 where it is not clear."""
+        """Number at risk minus the loss from censoring (N, K); 1 where noise hides it."""
         return np.where(self.clear, np.maximum(self.at_risk - self.lost * self.censored, 0.5 * self.at_risk), 1.0)
 
     def covariance(self, *, hazard: bool = False) -> tuple[Array, Array]:
-        """Covariance (N, K, K) of log S, or of the cumulative hazard, from sampling and from noise: delta method."""
+        """Covariance (N, K, K) of log S or the cumulative hazard, from sampling and noise, by the delta method."""
         slope = 1 / (self._exposed * (1.0 if hazard else 1 - self.hazards))
         each = slope[:, None] * np.tri(slope.shape[1])  # (N, k, j)
         moved = np.cumsum(self.hazards[:, None] * each, axis=2)
@@ -152,7 +152,7 @@ class LifeTables:
     def ends(self, z: Array | float, *, hazard: bool = False, method: str = "score") -> Array:
         """Intervals (N, K, 2) of ``z`` (N, or one) standard deviations for S, or for the cumulative hazard.
 
-        Where the number at risk is not clear, survival may be anything from 0 to the last upper end that is known.
+        Where noise hides the number at risk, survival may be anything from 0 to the last known upper endpoint.
         """
         found = self.scored(z, np.eye(self.events.shape[1]), hazard=hazard)
         if method == "log-log" and not hazard:
@@ -177,9 +177,9 @@ class LifeTables:
         z : float or ndarray (N,)
             Standard deviations to each side.
         weights : ndarray (Q, K) or (N, Q, K)
-            Of survival beyond each interval, not negative: the identity is of survival itself.
+            Nonnegative weights of survival beyond each interval; the identity gives survival itself.
         hazard : bool
-            Whether it is of the hazards up to the last interval that has a weight, added up.
+            Whether to use the sum of the hazards up to the last interval with a weight instead.
         """
         exposed, base = self._exposed[:, None], self.hazards[:, None]
         at_risk = (self.at_risk - self.lost * self.censored)[:, None]
@@ -222,12 +222,12 @@ class LifeTables:
 
 
 def _from_last(weights: Array) -> Array:
-    """Add up from the last (..., K)."""
+    """Cumulate from the last (..., K)."""
     return np.asarray(weights[..., ::-1].cumsum(axis=-1)[..., ::-1])
 
 
 def _first(reached: Callable[[Array], Mask], low: Array, high: Array) -> Array:
-    """Where a condition that holds at ``high`` first holds, by bisection; ``high`` where it never does."""
+    """First point at which a condition that holds at ``high`` holds, by bisection; ``high`` if there is none before."""
     start, end = np.arcsinh(low), np.arcsinh(high)  # steps may be large, and are then known to a share of their size
     for _ in range(_ROUNDS):
         middle = 0.5 * (start + end)
@@ -243,10 +243,10 @@ def _first(reached: Callable[[Array], Mask], low: Array, high: Array) -> Array:
 class LogRank:
     """Equal hazards in G groups, tested with Fleming and Harrington's weights; implements `NullModel`.
 
-    The null has pooled hazards h, and the censoring of each group as it is: counts are drawn from it with noise, and
-    all is fitted anew to each draw. Of a row at risk at the start of an interval let l be the hazard of censoring. With
-    events and censorings spread evenly over the interval, the share ``lost`` of it at which a row leaves decides who is
-    seen: an event with probability ``h (1 - lost l)``, a censoring with ``l (1 - (1 - lost) h)``. So the rows that
+    The null distribution has pooled hazards h and the censoring of each group: counts are drawn from it with noise, and
+    each draw is refitted. Of a row at risk at the start of an interval let l be the hazard of censoring. With events
+    and censorings spread evenly over the interval, the share ``lost`` of it at which a row leaves determines what is
+    observed: an event with probability ``h (1 - lost l)``, a censoring with ``l (1 - (1 - lost) h)``. So the rows that
     expect ``h`` events each are those at risk less ``lost / (1 - (1 - lost) h)`` of those censored, whatever l is.
 
     Attributes
@@ -324,7 +324,7 @@ class LogRank:
         return observed, observed - away, covariance
 
     def shifted(self, values: Array) -> Array:
-        """Return how far the place of censorings in their intervals moves the test (R,).
+        """Return the sensitivity of the test to the times of censoring within intervals (R,).
 
         The largest change of a group's difference, in its standard errors, as censored rows leave half-way and not at
         the end, or, where they leave within, a tenth of the interval earlier or later.
@@ -346,7 +346,7 @@ class LogRank:
         return np.where(lost, np.nan, found).reshape(values.shape[:-1])
 
     def fit(self, values: Array) -> tuple[Array, Array]:
-        """Numbers of rows (R, G), and the probability of each cell in each group (R, G, J, 2) under the hypothesis."""
+        """Numbers of rows (R, G), and the null probability of each cell in each group (R, G, J, 2)."""
         counts, each, pooled = self._tables(values)
         hazards = np.repeat(pooled.hazards, self.groups, axis=0)
         left = each.at_risk - (1 - self.lost) * each.events

@@ -49,9 +49,9 @@ class Survival(SumsQuestion):
     ----------
     time, event : str
     times : tuple of float, optional
-        Ends of the intervals; None until the schema is known, where their number was given.
+        Ends of the intervals; None until the schema is known, if only their number was given.
     intervals : int, optional
-        How many; a measured question has times instead.
+        Number of intervals; a measured question has times instead.
     axes : tuple of mapping
         The groups, as `Axis.to_dict` writes them.
     where : str, optional
@@ -71,7 +71,7 @@ class Survival(SumsQuestion):
     inference: str = inferred("auto", one_of(METHODS))
 
     def check_options(self) -> None:
-        """Refuse an event that is no text, and times that do not increase."""
+        """Refuse an event that is not a string, and times that do not increase."""
         require(is_text(self.event), "event", self.event, _EVENT)
         if self.times is None:
             whole(1, 1000, _TIMES).check("times", self.intervals)
@@ -107,7 +107,7 @@ class Survival(SumsQuestion):
         return self.times
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the table: groups, intervals that hold their upper ends, and censored before events."""
+        """Return the table: groups, intervals that include their upper ends, and censored before events."""
         ends, column = self.ends_of(schema), schema[self.time]
         (lower, upper), step = column.limits, isinstance(column, Integer)
         cuts = [end + 0.5 if step else float(np.nextafter(end, np.inf)) for end in ends]
@@ -123,12 +123,12 @@ class Survival(SumsQuestion):
         return replace(self, times=self.ends_of(context.schema), intervals=None)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         groups = ", ".join(map(axis_name, self.axes))
         return f"survival: {self.time} to {self.event}{f' by {groups}' if groups else ''}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse an event of other than two levels, and what a table cannot serve."""
+        """Refuse an event that does not have two levels, and columns that do not suit a table."""
         event: Axis = self.plan(schema).cells[-1]
         require(event.labels in ((False, True), (0, 1)), "event", self.event, _EVENT)
         bounds = {name: Interval(*column.limits) for name, column in schema.items() if hasattr(column, "limits")}
@@ -152,7 +152,7 @@ class Survival(SumsQuestion):
     # What is inferred
 
     def infer(self, release: Release | None = None) -> SurvivalResults:
-        """Infer from a release of this question: free, and without any row.
+        """Infer from a stored release of this question, at no further privacy cost.
 
         Raises
         ------
@@ -185,8 +185,8 @@ class Survival(SumsQuestion):
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
         """Infer survival at all times from many releases at once; see `Procedure.estimate`.
 
-        There is no hypothesis of zero: p-values are 1. Where survival is not determined the estimate is the last that
-        is. The flag says that some survival is not determined.
+        There is no null hypothesis of zero: p-values are 1. Where survival is not determined, the estimate is the last
+        determined one. The flag marks releases where some survival is not determined.
         """
         check_summed(released)
         require(contrasts is None, "contrasts", contrasts, "None: survival has none")
@@ -217,58 +217,58 @@ def survival(
     censoring: str = "end",
     inference: str = "auto",
 ) -> Survival:
-    """Estimate survival functions, and all that follows from life tables, from right-censored times.
+    """Estimate survival functions and life tables from right-censored times.
 
     Parameters
     ----------
     time : str
-        A Real or Integer column: how long each row was followed.
+        A Real or Integer column: the follow-up time of each row.
     event : str
-        Whether it ended with the event, or was censored: a Boolean, an Integer of 0 and 1, or a condition such as
-        ``"status == 2"``.
+        Whether the follow-up ended with the event rather than censoring: a Boolean, an Integer of 0 and 1, or a
+        condition such as ``"status == 2"``.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, which costs nothing more.
+        Rows to measure; or a release of this question, at no further privacy cost.
     times : sequence of float, Series or int
-        Ends of the intervals into which time is cut, public and increasing, above the lower bound of ``time``; or how
-        many equal ones up to the upper bound. An interval holds its end. Rows that were followed beyond the last are
-        censored there.
+        Public, increasing ends of the time intervals, above the lower bound of ``time``; or the number of equal
+        intervals up to the upper bound. An interval includes its end. Rows followed beyond the last end are censored
+        there.
     by : str or sequence of str
         Groups: columns of levels, or conditions.
     where : str, optional
-        A condition on declared columns; other rows are not counted.
+        A condition on declared columns; other rows are ignored.
     censoring : {"end", "middle"}
-        When censored rows leave their interval: at its end, after all events in it, as Kaplan and Meier have ties; or
-        half-way, as in an actuary's life table.
+        When censored rows leave their interval: at its end, after all events in it, as in Kaplan and Meier's treatment
+        of ties; or half-way, as in an actuarial life table.
     inference : {"auto", "score", "log-log"}
-        Intervals for survival: by inversion of a score test ("auto"), or by the delta method on the scale of
-        ``log(-log S)``, as statsmodels and R have them.
+        Intervals for survival: "score" inverts a score test; "log-log" uses the delta method for ``log(-log S)``, as
+        statsmodels and R do. "auto" is "score".
 
     Returns
     -------
     Survival
-        Its ``fit(privacy)`` gives `SurvivalResults`: life table, Kaplan-Meier with intervals and simultaneous bands,
+        Its ``fit(privacy)`` returns `SurvivalResults`: life table, Kaplan-Meier with intervals and simultaneous bands,
         cumulative hazard, quantiles, restricted means, log-rank tests, and a plot with numbers at risk.
 
     Raises
     ------
     OptionError
-        If times are no numbers, do not increase or leave the bounds, or the event has other than two levels.
+        If times are not numbers, do not increase or are outside the bounds, or the event does not have two levels.
     FormulaError, UnknownColumnError, SchemaError
-        If a column or condition cannot be served from the schema, or no row within the declared bounds can meet it;
-        before anything is spent.
+        If a column or condition does not suit the schema, or no row within the declared bounds can meet it; before any
+        budget is spent.
 
     Notes
     -----
-    One noisy table of counts is released: rows by group, interval, and event or censored. A row is in one cell.
+    The release is one noisy table of counts: rows by group, interval, and event or censoring. A row is in one cell.
 
-    Within an interval events come before censorings, as Kaplan and Meier have ties. Where the times of the data are
-    the ends of intervals the estimate is theirs. Where times are finer, rows that are censored within an interval were
-    not at risk for all of it, and survival is overestimated; ``censoring="middle"`` takes most of that off, in tests
-    too, and a flag says where it matters.
+    Within an interval, events precede censorings, as in Kaplan and Meier's treatment of ties. If all times in the data
+    are ends of intervals, the estimate is theirs. If times are finer, rows censored within an interval were not at risk
+    for all of it, and survival is overestimated. ``censoring="middle"`` removes most of this bias, also in tests; a
+    flag warns where it matters.
 
-    Intervals count Greenwood's variance and that of the noise in all counts. From the first interval in which the noisy
-    number at risk is not three standard deviations of its noise, survival is "not determined": the interval reaches
-    from 0 to the last upper end that is known, and a flag says where.
+    Intervals include Greenwood's variance and that of the noise in all counts. From the first interval in which the
+    noisy number at risk is below three standard deviations of its noise, survival is "not determined": the confidence
+    interval extends from 0 to the last known upper endpoint, and a flag says where.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Results of survival analysis, all from one noisy life table by group."""
+"""Results of survival analysis, from one noisy life table by group."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ _UNKNOWN = "not determined"
 
 @dataclass(frozen=True, eq=False)
 class SurvivalResults(Exported):
-    """Survival functions by group, and what follows from their life tables, for free.
+    """Survival functions by group, with hazards, quantiles, means and tests from the same life tables.
 
     Attributes
     ----------
     release : Release
     tables : LifeTables
-        Noisy counts, a row a group.
+        Noisy counts, a row per group.
     noise : CountNoise
-        Of a count.
+        Noise of a count.
     times : ndarray (K,)
         Ends of the intervals.
     start : float
-        Where time begins: the lower bound of its column.
+        The origin of time: the lower bound of its column.
     groups : tuple of Axis
     column, event : str
     where : str or None
@@ -100,7 +100,7 @@ class SurvivalResults(Exported):
 
     @property
     def labels(self) -> list[str]:
-        """What each group is called; an empty text where there are none."""
+        """Labels of the groups; an empty string if there are none."""
         return named_cells(self.groups)
 
     @property
@@ -117,7 +117,7 @@ class SurvivalResults(Exported):
         return pd.MultiIndex.from_product([axis.labels for axis in self.groups], names=[a.name for a in self.groups])
 
     def _indexed(self, columns: dict[str, Array], name: str = "", values: Sequence[Any] = ()) -> pd.DataFrame:
-        """Lay columns out, a row for each group, or for each group and value."""
+        """Arrange columns with a row for each group, or for each group and value."""
         index: Any = self._index
         if name:
             keys = [(*group, value) for group in index for value in values]
@@ -131,7 +131,7 @@ class SurvivalResults(Exported):
         return np.asarray(self.tables.survival * np.sqrt(np.einsum("nkk->nk", sum(self.tables.covariance()))))
 
     def _z(self, alpha: float, simultaneous: bool = False) -> Array:
-        """Return standard deviations to each side (N,), of intervals by themselves, or of all of a group together."""
+        """Return normal quantiles (N,) for pointwise intervals, or for simultaneous ones within a group."""
         levels = np.full(len(self.tables.beyond), check_alpha(alpha))
         if checked_truth("simultaneous", simultaneous):
             total = sum(self.tables.covariance())
@@ -140,7 +140,7 @@ class SurvivalResults(Exported):
         return np.asarray(stats.norm.isf(levels / 2))
 
     def _by_time(self, columns: dict[str, Array], ends: Array, alpha: float, top: float = 1.0) -> pd.DataFrame:
-        """Lay columns (N, K) out, a row for each group and time, with intervals, and with NaN where not determined."""
+        """Arrange columns (N, K) by group and time, with intervals, and NaN where not determined."""
         lower, upper = interval_labels(alpha)
         known = self.tables.clear & ~((ends[..., 0] <= 0) & (ends[..., 1] >= top))
         estimated = {name: np.where(self.tables.clear, one, np.nan) for name, one in columns.items()}
@@ -153,22 +153,22 @@ class SurvivalResults(Exported):
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
         simultaneous : bool
-            Whether intervals hold at all times of a group together, as an equal-precision band, or each by itself.
+            Whether intervals cover simultaneously at all times of a group, as an equal-precision band, or pointwise.
 
         Returns
         -------
         DataFrame
-            A row for each group and end of an interval: noisy counts "at risk", "events" and "censored" of the
-            interval; "survival" beyond its end, "std err" by the delta method and "std err (noise)", that of noise
-            alone; the interval; and whether survival is "determined": else estimates are NaN, and the interval reaches
-            from 0 to the last upper end that is known.
+            A row for each group and end of a time interval: its noisy counts "at risk", "events" and "censored";
+            "survival" beyond its end, "std err" by the delta method, and "std err (noise)" from noise alone; the
+            confidence interval; and whether survival is "determined". If not, estimates are NaN, and the confidence
+            interval extends from 0 to the last known upper endpoint.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1, or ``simultaneous`` is no truth value.
+            If ``alpha`` is not strictly between 0 and 1, or ``simultaneous`` is not a Boolean.
         """
         tables, z = self.tables, self._z(alpha, simultaneous)
         noise = tables.survival * np.sqrt(np.einsum("nkk->nk", tables.covariance()[1]))
@@ -179,12 +179,12 @@ class SurvivalResults(Exported):
         return found
 
     def cumulative_hazard(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the cumulative hazard of Nelson and Aalen, a row for each group and time, columns as in `frame`.
+        """Return the Nelson-Aalen cumulative hazard by group and time, with columns as in `frame`.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         z, (sampling, noise) = (
             self._z(alpha),
@@ -195,26 +195,26 @@ class SurvivalResults(Exported):
         return self._by_time(columns, self.tables.ends(z, hazard=True), alpha)
 
     def quantile(self, q: float | Sequence[float], alpha: float = 0.05) -> pd.DataFrame:
-        """Return quantiles of the times: by when a share of the rows had the event, with Brookmeyer-Crowley intervals.
+        """Return quantiles of the times to the event, with Brookmeyer-Crowley intervals.
 
         Parameters
         ----------
         q : float or sequence of float
             Probabilities strictly between 0 and 1.
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
 
         Returns
         -------
         DataFrame
-            A row for each group and probability: "quantile", the first time at which survival is below ``1 - q``;
-            infinite if it is not by the last time, and NaN if noise hides it; the ends of the interval, the times at
-            which survival of ``1 - q`` is not refuted; and whether the quantile is "determined".
+            A row for each group and probability: "quantile", the first time at which survival is below ``1 - q``,
+            infinite if it is not by the last time, and NaN if noise hides it; the endpoints of the interval, which
+            contains the times at which survival of ``1 - q`` is not rejected; and whether the quantile is "determined".
 
         Raises
         ------
         OptionError
-            Where ``q`` holds no such probability, or ``alpha`` is not strictly between 0 and 1.
+            If a probability or ``alpha`` is not strictly between 0 and 1.
         """
         asked: list[Any] = list(q) if is_list(q) else [q]
         right = bool(asked) and all(is_finite(one) and 0 < one < 1 for one in asked)
@@ -243,26 +243,26 @@ class SurvivalResults(Exported):
         return found.droplevel("q") if self.groups else found.set_axis(self._index.get_level_values(0))
 
     def restricted_mean(self, horizon: float | None = None, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the mean of the times up to a horizon: the area below the survival function.
+        """Return the restricted mean time up to a horizon: the area under the survival function.
 
         Parameters
         ----------
         horizon : float, optional
-            The last of the times by default.
+            By default the last of the times.
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
 
         Returns
         -------
         DataFrame
-            A row for each group: "restricted mean", "std err", "std err (noise)", the ends of the interval, and whether
-            it is "determined". Else estimates are NaN, and the interval is all that the known part of the survival
-            function leaves possible.
+            A row for each group: "restricted mean", "std err", "std err (noise)", the endpoints of the interval, and
+            whether the mean is "determined". If not, estimates are NaN, and the interval contains all values compatible
+            with the known part of the survival function.
 
         Raises
         ------
         OptionError
-            Where the horizon is not within the times, or ``alpha`` is not strictly between 0 and 1.
+            If the horizon is not within the times, or ``alpha`` is not strictly between 0 and 1.
         """
         last = float(self.times[-1])
         reach = last if horizon is None else horizon
@@ -288,14 +288,14 @@ class SurvivalResults(Exported):
     def logrank(
         self, rho: float = 0.0, gamma: float = 0.0, *, draws: Draws = "adaptive", seed: int = 0
     ) -> LogRankResults:
-        """Test whether all groups have the same hazards: the log-rank test, or Fleming and Harrington's.
+        """Test whether all groups have the same hazards, by a log-rank or Fleming-Harrington test.
 
         Parameters
         ----------
         rho, gamma : float
-            Weights are ``S^rho (1 - S)^gamma``, S the pooled survival before each interval.
+            Weights are ``S^rho (1 - S)^gamma``, where S is the pooled survival before each interval.
         draws : "adaptive" or int
-            Simulated releases.
+            Number of simulated releases.
         seed : int
             Public seed of the simulation.
 
@@ -306,14 +306,14 @@ class SurvivalResults(Exported):
         Raises
         ------
         OptionError
-            Without groups, or where an option has no such value.
+            If there are no groups, or an option has an invalid value.
         NotProvedError
-            Where a person may have several rows.
+            If a person may have several rows.
 
         Notes
         -----
-        Censored rows are at risk for as much of their interval as ``censoring=`` of the question says, in the
-        statistic and in the simulation alike.
+        The ``censoring`` option of the question sets how long censored rows are at risk within their interval, both in
+        the statistic and in the simulation.
         """
         check_draws(draws, seed)
         for name, given in (("rho", rho), ("gamma", gamma)):
@@ -354,7 +354,7 @@ class SurvivalResults(Exported):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, computed from released numbers only."""
         found = [
             f"{_UNKNOWN}: noise hides how many are at risk{f' where {label}' if label else ''} from the interval on "
             f"that ends at {self.times[clear.sum()]:g}"
@@ -373,7 +373,7 @@ class SurvivalResults(Exported):
 
     @property
     def _coarse(self) -> float:
-        """By how much survival is lower if rows are censored half-way through an interval; 0 if that is little."""
+        """Reduction of survival if rows are censored half-way through an interval; 0 if it is small."""
         first, half = (replace(self.tables, lost=one).survival for one in (0.0, 0.5))
         away = np.where(self.tables.clear, first - half, 0.0)
         return float(away.max()) if (away > _COARSE * self._errors).any() else 0.0
@@ -410,7 +410,7 @@ class SurvivalResults(Exported):
         return printing.summary_of(f"Private survival of {self.column}", left, right, table, notes, self.flags)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, simultaneous: bool = False) -> Axes:
-        """Draw the survival functions with their intervals, and noisy numbers at risk below them.
+        """Plot the survival functions with their intervals, and noisy numbers at risk below them.
 
         Parameters
         ----------
@@ -461,11 +461,11 @@ class LogRankResults(TestResults):
     Attributes
     ----------
     compared : DataFrame
-        By group: weighted events "observed" and "expected", and the "std err" of their difference.
+        Weighted events "observed" and "expected" by group, and the "std err" of their difference.
     """
 
     compared: pd.DataFrame = field(repr=False)
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:  # noqa: ARG002  (no intervals)
-        """Return weighted events of each group, observed and expected, with the standard error of the difference."""
+        """Return observed and expected weighted events by group, with standard errors of the difference."""
         return self.compared

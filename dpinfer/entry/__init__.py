@@ -1,1 +1,1 @@
-"""A first look at data: codebooks that declare columns, their quality, and bounds that nobody knows."""
+"""A first look at data: codebooks that declare columns, data quality, and private bounds."""

@@ -1,4 +1,4 @@
-"""Codebooks: declarations from files that describe data, and back; and drafts to fill in. No row is read."""
+"""Codebooks, read as and written from schemas, and drafts to complete; no row is read."""
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ def read_codebook(
     Parameters
     ----------
     path : path-like
-        By its suffix: a Table Schema or Data Package of the Frictionless standards, or what `Schema.to_json` or
-        `Schema.to_yaml` wrote (``.json``, ``.yaml``); a DDI codebook (``.xml``); the header of a Stata or SPSS file
-        (``.dta``, ``.sav``, ``.zsav``; needs the extra ``stata``).
+        Its suffix sets the format: a Table Schema or Data Package of the Frictionless standards, or the output of
+        `Schema.to_json` or `Schema.to_yaml` (``.json``, ``.yaml``); a DDI codebook (``.xml``); or the header of a Stata
+        or SPSS file (``.dta``, ``.sav``, ``.zsav``; needs the extra ``stata``).
     columns : list of str, optional
         The columns to read; all by default.
     declare : mapping of str to Column, optional
-        Declarations of columns of which the codebook leaves something blank, or says it otherwise. They keep its
-        labels, units and missing codes where they have none.
+        Declarations of columns that complete or replace those of the codebook. They keep its labels, units and missing
+        codes unless they set their own.
     source : str, optional
-        Where the codebook was published. Columns without a source of their own keep it, and releases record it. Ranges
-        in DDI files of others are read only with it, for they are often those of the rows.
+        Where the codebook was published. Columns without a source of their own get it, and releases record it. Ranges
+        in DDI files by other programs are read only with it, since they are often those of the rows.
     table : str, optional
         The table of a Data Package that has several.
 
@@ -91,16 +91,16 @@ def read_codebook(
     Raises
     ------
     SchemaError
-        If the file cannot be read, is no codebook, or leaves something blank: the message names the columns.
+        If the file cannot be read, is not a codebook, or leaves declarations blank; the message names the columns.
     UnknownColumnError
         If a name is not in the codebook.
     OptionError
-        If the suffix is another one, or an argument has an invalid value.
+        If the suffix is not one of these, or an argument is invalid.
 
     Notes
     -----
     A codebook is public knowledge only if it was written without the rows. Value labels and ranges that a tool took
-    from the rows are data; dpinfer cannot tell.
+    from the rows are confidential data; dpinfer cannot detect this.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def read_codebook(
 def _schema_of(
     variables: Sequence[Variable], columns: Iterable[str] | None, declare: Mapping[str, Column] | None
 ) -> Schema:
-    """Make a schema of what a codebook says, and of what is declared beside it."""
+    """Make a schema from a codebook and further declarations."""
     known = {one.name: one for one in variables}
     if len(known) < len(variables):
         raise SchemaError("the codebook describes two columns of one name")
@@ -148,24 +148,24 @@ def _schema_of(
 
 
 def write_codebook(schema: Schema, path: str | os.PathLike[str]) -> None:
-    """Write a schema as a codebook that other programs read.
+    """Write a schema as a codebook that other programs can read.
 
     Parameters
     ----------
     schema : Schema
     path : path-like
-        By its suffix: a Table Schema (``.json``, ``.yaml``) or a DDI codebook (``.xml``). A file that is there is
-        replaced, whole or not at all.
+        Its suffix sets the format: a Table Schema (``.json``, ``.yaml``) or a DDI codebook (``.xml``). An existing file
+        is replaced atomically.
 
     Raises
     ------
     SchemaError
-        If the format cannot hold a column as it is declared, such as a constant for missing cells; the message names
-        it. `Schema.to_yaml` holds all.
+        If the format cannot express a column's declaration, such as a constant for missing cells; the message names the
+        column. `Schema.to_yaml` can express every declaration.
     OptionError
-        If the suffix is another one, or ``schema`` is no schema.
+        If the suffix is not one of these, or ``schema`` is not a schema.
     OSError
-        If nothing can be written there.
+        If the file cannot be written.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def _path(path: object) -> Path:
 
 
 def _suffix(path: Path, option: str, known: Sequence[str], expected: str = "") -> str:
-    """Return the suffix of a file that is there; refuse another suffix as an option of this name."""
+    """Return the suffix of an existing file; refuse any other suffix as an invalid option of this name."""
     suffix = path.suffix.lower()
     if suffix not in known:
         raise OptionError(option, path.name, f"a file that ends in {expected or 'one of ' + ', '.join(known)}")
@@ -218,9 +218,9 @@ def _suffix(path: Path, option: str, known: Sequence[str], expected: str = "") -
 
 
 def described_columns(path: Path, *, trusted: bool, table: str | None = None) -> list[Variable] | Schema:
-    """Read what a codebook says of columns: a schema, where it was written by one.
+    """Read the columns of a codebook: a schema, if a schema wrote it.
 
-    Only `trusted` ranges of DDI files of others are taken as declared ones.
+    Only `trusted` ranges of DDI files by other programs are taken as declared.
     """
     if table is not None and path.suffix.lower() not in _VALUES:
         raise OptionError("table", table, f"nothing: {path.name!r} is no Data Package")
@@ -258,8 +258,8 @@ def draft(path: Path, *, types: str | None = None) -> str:
         A table (``.csv`` or ``.tsv``, of which the first line is read; ``.parquet``, ``.feather``, ``.arrow``), the
         header of a Stata or SPSS file, or a codebook.
     types : "declared", optional
-        That the types of a Parquet or Arrow file were fixed before the rows came, as those of a database are. By
-        default they stay blank, for one row can change them.
+        States that the types of a Parquet or Arrow file were fixed before the rows, as those of a database are. By
+        default they stay blank, since one row can change them.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def draft(path: Path, *, types: str | None = None) -> str:
     SchemaError
         If the file cannot be read.
     OptionError
-        If its suffix is another one, or ``types`` has no such value.
+        If its suffix is not one of these, or ``types`` is invalid.
     """
     if types not in (None, "declared"):
         raise OptionError("types", types, '"declared", or nothing')
@@ -300,7 +300,7 @@ def draft(path: Path, *, types: str | None = None) -> str:
 
 
 def _written(name: str, value: object) -> str:
-    """Write a value as YAML: as JSON, with nothing where it is blank."""
+    """Write a value as YAML: as JSON, or empty if it is blank."""
     if value is None or name == "kind":
         return str(value or "")
     text = json.dumps(value, ensure_ascii=False)
@@ -308,7 +308,7 @@ def _written(name: str, value: object) -> str:
 
 
 def _header_line(path: Path, delimiters: str) -> list[str]:
-    """Names in the first line; nothing of what follows is looked at."""
+    """Names in the first line; nothing after it is read."""
     with path.open("rb") as file:
         line = file.readline(_LONGEST_LINE)
     try:
@@ -321,14 +321,14 @@ def _header_line(path: Path, delimiters: str) -> list[str]:
 
 
 def declared_types(path: Path) -> pa.Schema:
-    """Return the types of a Parquet or Arrow file, for those who know that they were fixed before the rows came.
+    """Return the types of a Parquet or Arrow file, if they are known to have been fixed before the rows.
 
     Raises
     ------
     SchemaError
         If the file cannot be read.
     OptionError
-        If its suffix is another one.
+        If its suffix is not one of these.
     """
     suffix = _suffix(path, "table", _TYPED)
     try:
@@ -356,19 +356,19 @@ _CODE_RANGE = "missing_codes (a range of codes)"
 
 @dataclass(frozen=True)
 class Variable:
-    """A column as a file describes it, before it is a declaration: some of it may be blank.
+    """A column as a file describes it, with possible blanks.
 
     Attributes
     ----------
     name : str
     kind : str or None
-        Of the declaration, such as "real"; None where the file does not say. What has levels is a category.
+        Type of the declaration, such as "real"; None if the file does not state it. A column with levels is a category.
     limits : mapping of str to object
-        Arguments of the column's class that are declared: bounds, levels, codes.
+        Declared arguments of the column's class: bounds, levels, codes.
     words : mapping of str to object
         ``missing_codes``, ``label``, ``unit`` and ``source``.
     unclear : tuple of str
-        What the file says in a way that a declaration cannot hold, in words.
+        Statements of the file that a declaration cannot express, in words.
     """
 
     name: str
@@ -379,7 +379,7 @@ class Variable:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The entry of a schema, with None for what is left to be declared."""
+        """The entry of a schema, with None for what remains to be declared."""
         kind = "category" if "levels" in self.limits else self.kind
         words = {key: " ".join(word.split()) if isinstance(word, str) else word for key, word in self.words.items()}
         said = {**dict.fromkeys(_NEEDED.get(kind or "", ())), **self.limits}
@@ -387,18 +387,18 @@ class Variable:
 
     @property
     def blanks(self) -> tuple[str, ...]:
-        """What is left to be declared."""
+        """What remains to be declared."""
         entry = self.entry
         needed = ("kind", *_NEEDED.get(entry["kind"] or "", ()))
         return (*(name for name in needed if entry[name] is None), *self.unclear)
 
     def column(self, declared: Column | None = None) -> Column:
-        """Return the declaration, or another one of the column with the words of this one where it has none.
+        """Return the declaration, or another one completed with the words of this one.
 
         Raises
         ------
         SchemaError
-            If it is no declaration; the message names the column.
+            If it is not a valid declaration; the message names the column.
         """
         entry = self.entry
         name = entry.pop("name")
@@ -412,12 +412,12 @@ class Variable:
 
 
 def _labelled(codes: list[Any], labels: list[str]) -> dict[str, Any]:
-    """Levels by their labels, with their codes; by their codes where a label is missing or comes twice."""
+    """Levels by label, with their codes; by code if a label is missing or repeated."""
     return {"levels": labels, "codes": codes} if all(labels) and len(set(labels)) == len(labels) else {"levels": codes}
 
 
 def _number(given: Any) -> Any:
-    """Read a number that is written as a text; what is none stays as it is."""
+    """Read a number written as text; other text is unchanged."""
     for kind in (int, float) if isinstance(given, str) else ():
         try:
             return kind(given)
@@ -434,19 +434,19 @@ _RANGE = "lower and upper (a range in such a file is often that of the rows: say
 
 
 def read_ddi(text: bytes, *, trusted: bool) -> list[Variable]:
-    """Read what a DDI codebook says of its variables, in whatever version's namespace.
+    """Read the variables of a DDI codebook, in the namespace of any version.
 
     Parameters
     ----------
     text : bytes
         The XML.
     trusted : bool
-        Whether ranges are taken as declared ones; those of files that `ddi_of` made always are.
+        Whether ranges are taken as declared; those of files from `ddi_of` always are.
 
     Raises
     ------
     SchemaError
-        If it is no DDI codebook.
+        If it is not a DDI codebook.
     """
     failed = "the codebook cannot be read:"
     builder, parser = ET.TreeBuilder(), expat.ParserCreate(namespace_separator="}")
@@ -596,12 +596,12 @@ _WORDS = {"label": "title", "unit": "unit", "source": "source"}
 
 
 def read_table_schema(values: Mapping[str, Any], table: str | None = None) -> list[Variable]:
-    """Read what a Table Schema, or a table of a Data Package, says of its columns; both are plain values.
+    """Read the columns of a Table Schema, or of a table of a Data Package, given as plain values.
 
     Raises
     ------
     SchemaError
-        If it is none, or the package has several tables and none is named.
+        If it is neither, or the package has several tables and none is named.
     """
     if "resources" in values:
         resources = values["resources"]
@@ -710,7 +710,7 @@ _MOST_CODES = 1000
 
 
 def read_header(path: Path) -> list[Variable]:
-    """Read what the header of a Stata or SPSS file says of its columns.
+    """Read the columns from the header of a Stata or SPSS file.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Questions asked first: how good data are, and bounds that nobody knows, by noisy counts of cells."""
+"""Questions for a first look, by noisy counts of cells: data quality, and unknown bounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Bounds", "CellCounts", "DataQuality", "bounds", "quality"]
 
 @dataclass(frozen=True, eq=False)
 class CellCounts(Procedure):
-    """Counts of the cells of columns, of each by classes that exclude each other."""
+    """Counts of the cells of each column by mutually exclusive classes."""
 
     _text: ClassVar[str] = "{}"
     """The question in one line, but for the columns."""
@@ -63,11 +63,11 @@ class CellCounts(Procedure):
         return self._text.format(listed)
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse columns that are not declared, or cannot be counted."""
+        """Refuse columns that are undeclared or cannot be counted."""
         self.rows(schema)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for the counts."""
+        """Return the measurement of the counts."""
         return Stage(Sum(self.rows(context.schema)))
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:
@@ -87,7 +87,7 @@ _OCTAVES = Allowed(
 
 @dataclass(frozen=True, eq=False)
 class Bounds(CellCounts):
-    """Counts of numeric columns in signed octaves. See `bounds`."""
+    """Counts of numeric columns in signed octaves; see `bounds`."""
 
     procedures = ("bounds",)
     _text = "bounds of {}, from counts in signed octaves"
@@ -113,22 +113,22 @@ class Bounds(CellCounts):
         return found
 
     def columns_stored(self, context: Context) -> tuple[str, ...]:
-        """Return all columns, so that a release holds the whole schema, which results return with other bounds."""
+        """Return all columns: a release holds the whole schema, which results return with new bounds."""
         return tuple(context.schema)
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release that says that other columns were read."""
+        """Refuse a release that states that other columns were read."""
         super().check_release(release)
         if set(release.columns_read) != set(self.columns):
             raise ReleaseFormatError("read: not the columns that the question asks for")
 
     def describe(self, measured: Measurement) -> str:
-        """Say what is measured, its bound, noise and guarantee, and the limit that a noisy count has to exceed."""
+        """Describe the measurement, its bound, noise and guarantee, and the threshold for noisy counts."""
         limit = occupied_from(measured.law, self.false_alarm) * measured.steps[0]
         return f"{measured.describe()}\nan octave counts as occupied if its noisy count exceeds {limit:,.4g} rows"
 
     def infer(self, release: Release | None = None) -> BoundsResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a release of this question, at no privacy cost and without reading a row."""
         chosen, _ = self._asked_of(release)
         threshold = occupied_from(chosen.law, self.false_alarm) * chosen.steps[0]
         rows = self.rows(chosen.schema)
@@ -153,23 +153,23 @@ def bounds(
     false_alarm: float = 0.001,
     inference: str = "auto",
 ) -> Bounds:
-    """Find bounds of numeric columns that nobody knows, from noisy counts on a public grid.
+    """Find unknown bounds of numeric columns from noisy counts on a public grid.
 
     Parameters
     ----------
     columns : str or sequence of str
-        Columns that are declared as Real or Integer, with bounds as loose as can be: ``Real(-1e12, 1e12)``, or
-        ``Real(0, 1e12)`` for what cannot be negative. What is found lies within them.
+        Columns declared as Real or Integer, with very loose bounds: ``Real(-1e12, 1e12)``, or ``Real(0, 1e12)`` for a
+        variable that cannot be negative. The bounds found lie within them.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     octaves : (int, int)
-        Exponents of the grid: its ends are plus and minus 2^k for all whole k between these, in the columns' units.
+        Exponents of the grid: its points are plus and minus 2^k for all whole k between these, in the columns' units.
     margin : int
-        Octaves that are added beyond the outermost ones whose count is beyond noise.
+        Octaves to add beyond the outermost occupied ones.
     false_alarm : float
-        Probability, at most, that any octave without rows is taken to hold some.
+        Largest probability that any empty octave is classified as occupied.
     inference : {"auto", "wald"}
-        Of the counts.
+        Inference for the counts.
 
     Returns
     -------
@@ -182,17 +182,17 @@ def bounds(
     UnknownColumnError
         If a column is not declared.
     OptionError
-        If a column is declared as something else than Real or Integer, or an argument has an invalid value.
+        If a column is not declared as Real or Integer, or an argument is invalid.
 
     Notes
     -----
-    With K columns a row that is added changes K counts by 1, one that is replaced 2 K: this is the sensitivity in L1,
-    and its root in L2. An octave counts as occupied if its noisy count exceeds what the noise of some empty one exceeds
-    with probability ``false_alarm`` (Bonferroni over all octaves of all columns). Where none does, the bounds are not
-    determined.
+    With K columns, adding a row changes K counts by 1, and replacing one changes 2 K: this is the L1 sensitivity, and
+    its square root the L2 sensitivity. An octave is occupied if its noisy count exceeds the threshold that the noise of
+    any empty octave exceeds with probability at most ``false_alarm`` (Bonferroni over all octaves of all columns). If
+    no octave is occupied, the bounds are not determined.
 
-    Rows beyond the bounds are clamped in what is fitted next. They are too few to be seen here; `docs/entry.md` has the
-    measured coverage. Regressions by rounds (`ols`, `logit`, `poisson`, `glm`) need no more than loose bounds.
+    Later fits clamp rows outside the bounds, which are too few to be detected here; `docs/entry.md` has the measured
+    coverage. Regressions by noisy iterations (`ols`, `logit`, `poisson`, `glm`) need only loose bounds.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def bounds(
 
 @dataclass(frozen=True, eq=False)
 class DataQuality(CellCounts):
-    """Counts of valid, clamped, missing, impossible and unknown cells, and of rows kept. See `quality`."""
+    """Counts of valid, clamped, missing, impossible and unknown cells, and of rows kept; see `quality`."""
 
     procedures = (QUALITY,)
     _text = "quality of {}: valid, clamped, missing and impossible cells, and rows kept"
@@ -223,7 +223,7 @@ class DataQuality(CellCounts):
     target: Literal["data"] = inferred("data", one_of(("data",)))
 
     def rows(self, schema: Schema) -> ClassCounts:
-        """Return the row sum: of the columns that are named, or of all.
+        """Return the row sum, over the named columns or all.
 
         Raises
         ------
@@ -236,12 +236,12 @@ class DataQuality(CellCounts):
         return found
 
     def describe(self, measured: Measurement) -> str:
-        """Say what is measured, its bound, noise and guarantee, and the standard error of every count."""
+        """Describe the measurement, its bound, noise and guarantee, and the standard error of every count."""
         error = f"{first_error(measured):.4g} rows for every count"
         return f"{measured.describe()}\nstandard error from privacy noise, whatever the rows are: {error}"
 
     def infer(self, release: Release | None = None) -> QualityResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a release of this question, at no privacy cost and without reading a row."""
         found, _ = self._asked_of(release)
         read = Quality.read(found)
         if read is None:
@@ -257,7 +257,7 @@ def quality(
     columns: str | Sequence[str] | None = None,
     inference: str = "auto",
 ) -> DataQuality:
-    """Count missing, impossible and clamped cells of all columns at once, as a first look at confidential rows.
+    """Count missing, impossible and clamped cells of all columns, for a first look at confidential rows.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def quality(
     columns : str or sequence of str, optional
         By default all columns of the schema.
     inference : {"auto", "wald"}
-        Intervals and tests of the counts come from the exact law of the noise.
+        Intervals and tests of the counts use the exact distribution of the noise.
 
     Returns
     -------
@@ -279,18 +279,18 @@ def quality(
     UnknownColumnError
         If a column is not declared.
     OptionError
-        If columns are named twice, or are too many.
+        If a column is named twice, or there are too many columns.
 
     Notes
     -----
-    Each cell is of one class: valid; clamped low or high, for a number or a date beyond its bounds; missing, codes of
-    missing cells included; impossible, if it cannot be read as its column is declared; or, in a Category, an unknown
-    level. One more count is of the rows that a model of all columns keeps. Cells are read by the code that all fits
-    read them with. With K columns a row that is added changes K + 1 counts by 1, one that is replaced 2 K + 1: this is
-    the sensitivity in L1, and its root in L2.
+    Each cell has one class: valid; clamped low or high, for a number or a date outside its bounds; missing, including
+    codes of missing cells; impossible, if it cannot be read as its column is declared; or, in a Category, an unknown
+    level. A further count is of the rows that a model of all columns keeps. Cells are read by the same code as in all
+    fits. With K columns, adding a row changes K + 1 counts by 1, and replacing one changes 2 K + 1: this is the L1
+    sensitivity, and its square root the L2 sensitivity.
 
-    Fits on the same data after this one cite in their notes what is advised on the columns that they read: a function
-    of the release, at no cost.
+    Later fits on the same data cite in their notes the advice on the columns that they read. It is a function of the
+    release, at no privacy cost.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Results on data at first sight: how good they are, with advice; and bounds of columns."""
+"""Results of a first look at data: quality with advice, and bounds of columns."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ __all__ = ["QUALITY", "BoundsResults", "Quality", "QualityResults", "bounded", "
 
 
 class CellCountResults(DescriptionResults):
-    """Counts by column and class: what the results of both questions share.
+    """Counts by column and class, the base of both results.
 
     Parameters
     ----------
     inference, release, model_name, response
         As in `DescriptionResults`.
     **own
-        What else the results are made of.
+        Further arguments of the results.
     """
 
     _classes = "class"
@@ -76,7 +76,7 @@ class CellCountResults(DescriptionResults):
 
     @abstractmethod
     def _shown(self, alpha: float) -> tuple[pd.DataFrame, Facts, str, Sequence[str]]:
-        """Return cells by column, what stands above them, how to read them, and further notes."""
+        """Return cells by column, their headings, how to read them, and further notes."""
 
     def summary(
         self,
@@ -85,7 +85,7 @@ class CellCountResults(DescriptionResults):
         title: str | None = None,
         alpha: float = 0.05,
     ) -> PrivateSummary:
-        """Return a table, a line a column: of shares, with the advice as its last notes; or of bounds.
+        """Return a table with a line per column: shares, with the advice as last notes, or bounds.
 
         Parameters
         ----------
@@ -114,22 +114,22 @@ _COLORS = ("#c9d3df", "#88ccee", "#4477aa", "#999999", "#cc6677", "#aa4499")
 
 
 class QualityResults(CellCountResults):
-    """Noisy counts of cells by class, for every column, and of rows that a model of all columns keeps.
+    """Noisy counts of cells by column and class, and of the rows that a model of all columns keeps.
 
-    ``params``, ``bse``, ``conf_int()`` and ``summary_frame()`` are of the counts, by column and class.
+    ``params``, ``bse``, ``conf_int()`` and ``summary_frame()`` refer to the counts, by column and class.
 
     Parameters
     ----------
     inference, release
         As in `DescriptionResults`.
     quality : Quality
-        What the release says.
+        The counts in the release.
 
     Attributes
     ----------
     advice : tuple of str
-        What is beyond noise and matters, in sentences. Empty where nothing is, and also where the number of rows
-        itself is lost in noise, so that nothing can be said: `summary` says which.
+        Sentences on findings that exceed the noise and matter. Empty if there are none, and also if noise hides the
+        number of rows itself, so that nothing can be inferred; `summary` tells which.
     """
 
     def __init__(self, inference: LinearNoise, release: Release, *, quality: Quality) -> None:
@@ -138,19 +138,19 @@ class QualityResults(CellCountResults):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Sentences on what is beyond noise, and matters; none where the number of rows is lost in noise.
+        """Sentences on findings that exceed the noise and matter; empty if noise hides the number of rows.
 
-        A function of the release alone.
+        They are a function of the release alone.
         """
         return tuple(one.text for one in self._quality.advice)
 
     @property
     def rows(self) -> float:
-        """Number of rows: public, or noisy."""
+        """The number of rows, public or noisy."""
         return self._quality.rows
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return a row for each column: noisy counts and shares by class.
+        """Return a table of noisy counts and shares by class, a row per column.
 
         Parameters
         ----------
@@ -161,16 +161,16 @@ class QualityResults(CellCountResults):
         -------
         DataFrame
             Columns "valid", "clamped low", "clamped high", "missing", "impossible" and "unknown level" hold counts,
-            with NaN where a column has no such class: only numbers and dates have bounds, and every cell of a Category
-            that is no level is unknown. "margin" is half the width of the interval of a count. "valid share" and so on
-            are shares of the rows, moved into 0 to 1, and "share margin" is the largest half width of their intervals:
-            their standard deviations times the "margin" of a count over its own, and where the number of rows is noisy
-            times the normal quantile if this is larger.
+            with NaN if a column has no such class: only numbers and dates have bounds, and in a Category every cell
+            that is not a level is unknown. "margin" is the half width of the interval of a count. "valid share" and so
+            on are shares of the rows, clipped to 0 to 1, and "share margin" is the largest half width of their
+            intervals: their standard deviation times the ratio of "margin" to the standard deviation of a count or, if
+            the number of rows is noisy, times the normal quantile if that is larger.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         margin = float(np.ptp(self.conf_int(check_alpha(alpha)).to_numpy()[0])) / 2
         found, spread = self._quality, margin / np.sqrt(self._quality.variance)
@@ -209,14 +209,14 @@ class QualityResults(CellCountResults):
         return f"<QualityResults: {said}, {printing.title_guarantee(self.release)}>"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
-        """Draw a bar for each column, of the shares of its classes.
+        """Plot the shares of the classes as a bar for each column.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Axes to draw on; a new figure by default.
         alpha : float
-            One minus the confidence of the margin that the label of the axis tells.
+            One minus the confidence of the margin in the axis label.
         color : str, optional
             Colour of the valid cells.
 
@@ -246,16 +246,16 @@ class QualityResults(CellCountResults):
 class BoundsResults(CellCountResults):
     """Bounds of columns, found from noisy counts in signed octaves.
 
-    ``params``, ``bse``, ``conf_int()`` and ``summary_frame()`` are of the counts, by column and octave.
+    ``params``, ``bse``, ``conf_int()`` and ``summary_frame()`` refer to the counts, by column and octave.
 
     Parameters
     ----------
     inference, release
         As in `DescriptionResults`.
     found : mapping of str to (lower, upper)
-        NaN where nothing is beyond noise.
+        NaN if no count exceeds the noise.
     threshold : float
-        Counts above it are beyond noise.
+        Counts above it exceed the noise.
     margin : int
         Octaves that were added beyond the outermost occupied ones.
     """
@@ -281,21 +281,21 @@ class BoundsResults(CellCountResults):
 
     @property
     def bounds(self) -> pd.DataFrame:
-        """Bounds by column: "lower" and "upper" (NaN where not determined), "declared lower", "declared upper"."""
+        """Bounds by column: "lower" and "upper" (NaN if not determined), "declared lower", "declared upper"."""
         lines = [(*ends, *self._schema[name].limits) for name, ends in self._found.items()]
         titles = ["lower", "upper", "declared lower", "declared upper"]
         return pd.DataFrame(lines, columns=titles, index=pd.Index(list(self._found), name="column"), dtype=np.float64)
 
     @property
     def schema(self) -> Schema:
-        """The whole schema of the data, with these bounds, for ``PrivateData(frame, results.schema, ledger)``.
+        """The whole schema with these bounds, for ``PrivateData(frame, results.schema, ledger)``.
 
-        Constants that stand for missing and impossible cells stay within the bounds, which are widened for them.
+        The bounds are widened to include constants for missing and impossible cells.
 
         Raises
         ------
         InferenceError
-            Where the bounds of a column are not determined.
+            If the bounds of a column are not determined.
         """
         if self._missing:
             raise InferenceError(
@@ -326,32 +326,32 @@ class BoundsResults(CellCountResults):
 
 
 def occupied_from(law: NoiseLaw, false_alarm: float) -> float:
-    """Return the count that the noise of some empty cell exceeds with probability ``false_alarm`` at most.
+    """Return the count that the noise of any empty cell exceeds with probability at most ``false_alarm``.
 
-    All m cells of a law have noise of one scale; the bound is Bonferroni's.
+    All m cells have noise of one scale; the bound is Bonferroni's.
     """
     one = NoiseLaw(law.family, law.scales[:1], law.draws)
     return float(one.quantile(1 - false_alarm / len(law.scales))[0])
 
 
 def octave_bounds(counts: Array, ends: Array, threshold: float, margin: int) -> Array:
-    """Return the outermost occupied octaves of R releases with a margin, as bounds (R, 2).
+    """Return the outermost occupied octaves of R releases, with a margin, as bounds (R, 2).
 
     Parameters
     ----------
     counts : ndarray (R, k)
         Noisy counts of octaves, ascending.
     ends : ndarray (k + 1,)
-        Their ends: the outer ones are declared bounds, which are never exceeded.
+        Ends of the octaves; the outer ones are declared bounds, which are never exceeded.
     threshold : float
-        A count above it is occupied.
+        An octave with a count above it is occupied.
     margin : int
-        Octaves that are added beyond the outermost occupied one, on each side.
+        Octaves to add beyond the outermost occupied one, on each side.
 
     Returns
     -------
     ndarray (R, 2)
-        NaN where no octave is occupied.
+        NaN if no octave is occupied.
     """
     occupied = counts > threshold
     size = counts.shape[1]
@@ -362,7 +362,7 @@ def octave_bounds(counts: Array, ends: Array, threshold: float, margin: int) -> 
 
 
 def bounded(column: Column, lower: float, upper: float) -> Column:
-    """Return a numeric column with other bounds, which constants of policies stay within."""
+    """Return a numeric column with other bounds, widened to include constants of policies."""
     assert isinstance(column, Real)
     held = [float(one) for one in (column.missing, column.impossible) if one != DROP]
     lower, upper = min(lower, *held, lower), max(upper, *held, upper)
@@ -404,15 +404,15 @@ class Quality:
     Attributes
     ----------
     schema : Schema
-        The columns that were counted.
+        The counted columns.
     counts : ndarray (m,)
-        In the order of the columns, of each its classes; then the rows kept.
+        The classes of each column, in the order of the columns; then the rows kept.
     variance : float
-        Of the noise of every count.
+        Noise variance of every count.
     limit : float
-        What a count of nothing exceeds, whichever it is, with probability `_FALSE_ALARM` at most.
+        Threshold that any count of nothing exceeds with probability at most `_FALSE_ALARM`.
     public : int or None
-        The number of rows where it is public.
+        The number of rows if public.
     """
 
     schema: Schema
@@ -441,7 +441,7 @@ class Quality:
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """Counts by column and class (K, 6); NaN where a column has no such class."""
+        """Counts by column and class (K, 6); NaN if a column has no such class."""
         found = pd.Series(self.counts[:-1], index=pd.MultiIndex.from_tuples(self.places)).unstack()  # noqa: PD010
         return found.reindex(index=pd.Index(list(self.schema), name="column"), columns=list(CELL_CLASSES))
 
@@ -456,11 +456,11 @@ class Quality:
         return 0.0 if self.public is not None else self.variance * (len(self.counts) - 1) / len(self.schema) ** 2
 
     def share(self, count: Any) -> Any:
-        """Return counts as shares of the rows, within 0 and 1; NaN where the number of rows is lost in noise."""
+        """Return counts as shares of the rows, clipped to 0 to 1; NaN if noise hides the number of rows."""
         return np.minimum(np.maximum(count / self.rows, 0.0), 1.0) if self.rows > 0 else count * np.nan
 
     def share_variance(self, count: Any) -> Any:
-        """Variance of counts over the number of rows, by the delta method; infinite where this is lost in noise."""
+        """Return the delta-method variance of counts over the number of rows; infinite if noise hides the latter."""
         if self.rows <= 0:
             return count * 0 + np.inf
         share, both = self.share(count), 0.0 if self.public is not None else self.variance / len(self.schema)
@@ -468,14 +468,14 @@ class Quality:
 
     @property
     def lost(self) -> bool:
-        """Whether noise may be all that there is of the rows: then nothing can be said of their cells."""
+        """Whether noise hides the number of rows, so that nothing can be inferred about cells."""
         return self.rows <= self.limit
 
     # In words
 
     @cached_property
     def advice(self) -> tuple[Advice, ...]:
-        """Sentences on what is beyond noise, and matters."""
+        """Sentences on findings that exceed the noise and matter."""
         found: list[Advice] = []
         for (name, one), count in zip(self.places, self.counts[:-1].tolist(), strict=True):
             much = self._much(count, one, self.limit) if one in CELL_CLASSES[1:] else None
@@ -489,7 +489,7 @@ class Quality:
         return tuple(found)
 
     def _much(self, count: float, one: str, limit: float) -> str | None:
-        """Say how many a count is of all; None where that is within its limit of noise, or little."""
+        """Write a count as a share of all; None if it is within noise, or small."""
         if self.lost or count <= limit or count < _RELEVANT.get(one, _USUALLY) * self.rows:
             return None
         share, rest = self.share(count), self.rows - count
@@ -505,7 +505,7 @@ ADVICE[QUALITY] = _advice_of
 
 
 def _fault(column: Column, one: str) -> str:
-    """Say what is wrong with the cells of a class, what becomes of them, and what may help."""
+    """Describe the problem with the cells of a class, their treatment, and a remedy."""
     if one in (LOW, HIGH):
         assert isinstance(column, Real)
         side, bound, beyond = ("below", "lower", column.lower) if one == LOW else ("above", "upper", column.upper)

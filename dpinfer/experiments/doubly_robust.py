@@ -1,4 +1,4 @@
-"""Doubly robust effects of treatments that were not assigned at random: the question, its inference and its results."""
+"""Doubly robust effects of nonrandomised treatments: the question, its inference and its results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TRIM = Allowed(
 )
 
 _UNKNOWN = 0.5
-"""Error of the logit, in root mean square over rows, from which expansions around it say nothing."""
+"""Error of the logit, in root mean square over rows, from which expansions around it are uninformative."""
 
 _MOSTLY = 0.5
 _TRIMMED = 0.02
@@ -50,19 +50,19 @@ _SPARE = 5
 
 @dataclass(frozen=True, eq=False)
 class DoublyRobustInference(inference.Inference):
-    """The effect of one release.
+    """The effect from one release.
 
     Attributes
     ----------
     value, sampling, noise, bias, df : float
         The effect, its variances from sampling and from noise, the bound on its bias, and the degrees of freedom.
     shares : ndarray (1, m) or None
-        Shares of the variance that Laplace variables carry.
+        Shares of the variance due to Laplace variables.
     warned : tuple of str
     hidden : str
         Why the effect is not determined, or empty.
     reach : float
-        The largest effect that bounds allow.
+        The largest effect within the bounds.
     """
 
     value: float
@@ -105,7 +105,7 @@ class DoublyRobustInference(inference.Inference):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, computed from released numbers only."""
         found = (f"not determined: the effect; {self.hidden}",) if self.hidden else self.warned
         return (*found, *self.notes)
 
@@ -121,13 +121,13 @@ class DoublyRobustInference(inference.Inference):
         return inference.Contrasts(self.value * times[None], self._error * np.abs(times)[None], df, shares)
 
     def _pvalues(self, distance: Array) -> Array:
-        """P-values (k,) of values so far from the estimate, whose centre is off by the bias at most."""
+        """P-values (k,) of values at these distances from the estimate, whose bias is at most the bound."""
         away, shift = np.abs(distance) / self._error, np.full(len(distance), self.bias / self._error)
         shares = None if self.shares is None else np.repeat(self.shares, len(distance), axis=0)
         return np.asarray(biased_pvalue(away, shift, self.df, shares))
 
     def _ends(self, rows: Array, alpha: float) -> Array:
-        """See `Inference`: all values that are not rejected, within what bounds allow."""
+        """See `Inference`: all values within the bounds that are not rejected."""
         times = rows[:, :1]
         most = np.abs(times) * self.reach
         if self.hidden:
@@ -160,7 +160,7 @@ class DoublyRobust(Procedure):
     covariates : tuple of str
     where : str, optional
     trim : float
-        The least propensity, and one minus the largest, that weights are made of.
+        The smallest propensity, and one minus the largest, used in weights.
     """
 
     procedures: ClassVar[tuple[str, ...]] = ("aipw",)
@@ -172,7 +172,7 @@ class DoublyRobust(Procedure):
     trim: float = options.measured(0.01, TRIM)
 
     def check_options(self) -> None:
-        """Refuse an effect that depends on nothing, strata, and a column that is named twice."""
+        """Refuse a question without covariates, strata, and a column that is named twice."""
         if not self.covariates:
             raise OptionError("covariates", self.covariates, 'columns that the treatment depends on with method="aipw"')
         if len(self.axes) != 1:
@@ -182,16 +182,16 @@ class DoublyRobust(Procedure):
 
     @property
     def _means(self) -> Experiment:
-        """The question about means by arm, of which the first stage has the sums."""
+        """The question about means by arm, whose sums the first stage releases."""
         return Experiment(outcome=self.outcome, axes=self.axes, covariates=self.covariates, where=self.where)
 
     @property
     def treatment(self) -> str:
-        """What the treatment is called."""
+        """Name of the treatment."""
         return options.axis_name(self.axes[0])
 
     def plan(self, context: Context) -> Plan:
-        """Return the stages."""
+        """Build the stages."""
         sums = self._means.plan(context.schema)
         treated = self.treatment
         if "column" in self.axes[0]:
@@ -200,15 +200,15 @@ class DoublyRobust(Procedure):
         return Plan(sums, treated, self.trim, context)
 
     def text(self, schema: Schema) -> str:
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"doubly robust {self._means.text(schema)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse a treatment of other than two levels, and people with several rows."""
+        """Refuse a treatment that does not have two levels, and people with several rows."""
         self._means.check(schema, neighbors)
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Share the price among sums by arm, two iterations and influence values."""
+        """Split the budget among sums by arm, two iterations and influence values."""
         return self.plan(context).slots()
 
     def columns_read(self, context: Context) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class DoublyRobust(Procedure):
             check_stage(self.stage(place, context, release.stages[:place]), stage)
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the stages; of the noise of the effect bounds alone say little."""
+        """Describe the stages; the bounds alone say little about the noise of the effect."""
         return (
             f"{measured.describe()}\nHow wide the interval will be depends on overlap and on how well covariates "
             f"predict, of which bounds say nothing. Propensities are trimmed to [{self.trim:g}, {1 - self.trim:g}], or "
@@ -236,7 +236,7 @@ class DoublyRobust(Procedure):
         )
 
     def infer(self, release: Release | None = None) -> DoublyRobustResults:
-        """Infer from a release of this question: free, and without any row.
+        """Infer from a stored release of this question, at no further privacy cost.
 
         Raises
         ------
@@ -269,7 +269,7 @@ class DoublyRobust(Procedure):
 
 
 def inferred(plan: Plan, release: Release, half: float) -> tuple[DoublyRobustInference, pd.DataFrame]:
-    """Infer the effect, and tabulate the nuisances, of one release; ``half`` is a unit of the scaled outcome."""
+    """Infer the effect of one release and tabulate nuisances; ``half`` is a unit of the scaled outcome."""
     sums, _, second, last = release.stages
     arms, trim = plan.arms(sums), float(second.settings["trim"])
     iteration, corrected = plan.corrected(arms, second)
@@ -315,7 +315,7 @@ def inferred(plan: Plan, release: Release, half: float) -> tuple[DoublyRobustInf
 
 
 def _nuisances(plan: Plan, outcome: Array, logit: Array, transform: Array, half: float) -> pd.DataFrame:
-    """Tabulate coefficients of columns as they are: outcome in each arm, and the logit."""
+    """Tabulate coefficients in the columns' units: outcome in each arm, and the logit."""
     center, halves = plan.sums.scaled
     control, treated = (f"{plan.sums.columns[0]} | {label}" for label in named_cells(plan.sums.cells))
     scaled = np.stack([outcome[1] * half, outcome[0] * half, logit]) @ transform
@@ -326,7 +326,7 @@ def _nuisances(plan: Plan, outcome: Array, logit: Array, transform: Array, half:
 
 
 class DoublyRobustResults(PrivateResults):
-    """A doubly robust effect; what `PrivateResults` has is here too, with the one parameter "effect".
+    """A doubly robust effect, with all members of `PrivateResults` for the one parameter "effect".
 
     Parameters
     ----------
@@ -340,8 +340,8 @@ class DoublyRobustResults(PrivateResults):
     Attributes
     ----------
     nuisances : DataFrame
-        Coefficients of the outcome in each arm and of the logit of the treatment, as the influence values took them: a
-        row for each covariate. They have no standard errors here.
+        Coefficients of the outcome in each arm and of the logit of the treatment, as used in the influence values: a
+        row for each covariate. They have no standard errors.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class DoublyRobustResults(PrivateResults):
 
     @property
     def bias_bound(self) -> float:
-        """Bound on the bias from products of errors of the nuisances and from trimming, which intervals count."""
+        """Bound on the bias from products of nuisance errors and from trimming; intervals allow for it."""
         found = self._inference
         assert isinstance(found, DoublyRobustInference)
         return found.bias

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpinfer.statistics.arrays import Array
 
 SHARES = {"sums": Fraction(30, 100), "first": Fraction(10, 100), "second": Fraction(20, 100), "last": Fraction(40, 100)}
-"""Shares of the price."""
+"""Shares of the budget."""
 
 _FIRST = {"score": 0.45, "hessian": 0.40}
 _SECOND = {"score": 0.40, "hessian": 0.15, "propensity": 0.15, "treated": 0.10, "control": 0.10, "trimmed": 0.10}
@@ -104,7 +104,7 @@ def _odds(trim: float) -> Interpolant:
 
 @dataclass(frozen=True, eq=False)
 class Arms:
-    """What the sums by arm tell, in coordinates z of q = k + 1 entries, the constant first; the outcome in [-1, 1].
+    """Estimates from the sums by arm, in coordinates z (q = k + 1 entries, constant first); outcome in [-1, 1].
 
     Attributes
     ----------
@@ -117,10 +117,10 @@ class Arms:
     outcome : ndarray (2, q)
         Coefficients of the outcome.
     error, lost : ndarray (2,)
-        Root mean squares over all rows: of the noise in the regressions, and of what they lack where noise hides
-        slopes, at most.
+        Root mean squares over all rows: of the noise in the regressions, and at most of their error where noise hides
+        slopes.
     spread, largest : float
-        Standard deviation of the outcome within arms, about; and with the noise in it.
+        Approximate standard deviation of the outcome within arms; and including its noise.
     point : ndarray (q,)
         Of the logit.
     """
@@ -149,14 +149,14 @@ class Iteration:
     Attributes
     ----------
     point, step : ndarray (q,)
-        Where it was, and by how much the next one moves.
+        Its point, and the step to the next one.
     inverse : ndarray (q, q)
         Of the Hessian of the mean log likelihood.
     error, left : float
-        Root mean squares over rows: of the noise in the linear predictor after the step, and of what it lacks of that
-        at the maximum of the likelihood, at most.
+        Root mean squares over rows: of the noise in the linear predictor after the step, and at most of its distance
+        from that at the maximum of the likelihood.
     terms : mapping of str to (ndarray, float)
-        Means over rows of what else was released, and the deviation of the noise.
+        Means over rows of the other released terms, and the standard deviation of the noise.
     """
 
     point: Array
@@ -174,16 +174,16 @@ class Iteration:
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """Corrections of influence values for the errors of the nuisances, and what they leave, in scaled units.
+    """Corrections of influence values for nuisance errors, and the remaining error, in scaled units.
 
     Attributes
     ----------
     corrections : ndarray (3, q)
-        Of treated and controls' regressions, and of the logit.
+        For the regressions of treated and controls, and for the logit.
     variance : float
         Of the products of independent noise in two nuisances, or in a nuisance and a correction.
     bias : float
-        Bound on what is left of them that is no noise, and on what trimming does.
+        Bound on the remaining error other than noise, and on the effect of trimming.
     """
 
     corrections: Array
@@ -212,7 +212,7 @@ class Plan:
 
     @property
     def norm(self) -> Norm:
-        """What the noise is for."""
+        """Norm of the sensitivity."""
         return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
 
     @property
@@ -227,14 +227,14 @@ class Plan:
         return Features(basis_of([*self.sums.columns, self.treated], schema), compiled_where(self.sums.where, schema))
 
     def slots(self) -> tuple[Slot, ...]:
-        """Return what each stage may take of the price."""
+        """Return each stage's share of the budget."""
         products = self.width * (self.width + 1) // 2
         most = (len(self.sums.rows.names), products + self.width + len(_CANDIDATES), products + 4 * self.width + 1, 2)
         self._refuse_noise(sum(most))
         return tuple(Slot(share, most[i], adaptive=i > 0) for i, share in enumerate(SHARES.values()))
 
     def _refuse_noise(self, coordinates: int) -> None:
-        """Refuse prices whose noise later stages could not draw exactly: nothing is charged yet."""
+        """Refuse privacy parameters whose noise later stages could not draw exactly; nothing is charged yet."""
         privacy = self.context.privacy
         if isinstance(privacy, ApproxDP) and least_scale(privacy, coordinates) > _FINEST_GRID:
             raise PrivacyUnitError(
@@ -329,7 +329,7 @@ class Plan:
         )  # fmt: skip
 
     def _radius(self, arms: Arms, stage: StageRelease) -> float:
-        """Return the length from which rows have less weight: longer where there is little noise."""
+        """Return the length beyond which rows are downweighted; it is longer if there is little noise."""
         usual = 1.5 * self.width if self.norm == "l1" else 2.5 * np.sqrt(self.width)
         longest = float(np.abs(arms.transform).sum(axis=1).max() * self.width)
         noise = max(float(np.sqrt(stage.noise_variances[0])), 1e-9) / max(arms.rows, 1.0)
@@ -353,7 +353,7 @@ class Plan:
 
     @staticmethod
     def _units(arms: Arms, trim: float) -> tuple[float, float]:
-        """Return what the derivatives of rows by logit and regressions are clipped to: several of their sizes."""
+        """Return the clipping bounds for the derivatives of rows by logit and regressions: several times their size."""
         share = float(np.clip(arms.size.min() / max(arms.rows, 1.0), _LEAST_SHARE, 0.5))
         return min(2 / trim, _SIZES * arms.spread / share), min(1 / trim, _SIZES / share)
 
@@ -407,7 +407,7 @@ class Plan:
 
     @staticmethod
     def _bound(arms: Arms, trim: float, corrections: Array) -> float:
-        """Return a size that influence values exceed for outliers alone that are outliers in all of their parts.
+        """Return a bound that influence values exceed only for rows that are outliers in every part.
 
         A weight of 1 / trim times the largest residual from regressions within so many standard deviations of their
         mean, and the other parts within as many.
@@ -422,7 +422,7 @@ class Plan:
     def iteration(self, arms: Arms, stage: StageRelease, terms: Sequence[Term]) -> Iteration:
         """Read an iteration of the logit.
 
-        A Hessian that noise hides is moved towards that of a propensity which does not depend on the covariates.
+        A Hessian that noise hides is shrunk towards that of a propensity that does not depend on the covariates.
         """
         point, radius = np.array(stage.settings["point"]), float(stage.settings["radius"])
         found, rows = split_terms(stage, terms, self.width), max(arms.rows, 1.0)
@@ -462,14 +462,14 @@ class Plan:
         return ends[int(np.argmin(lengths))]
 
     def corrected(self, arms: Arms, stage: StageRelease) -> tuple[Iteration, Corrected]:
-        """Read the second iteration, and find the corrections and what errors of the nuisances leave.
+        """Read the second iteration, and compute the corrections and the remaining nuisance error.
 
         Derivatives are shrunk by the share of noise in their squared length. With errors a of the logit and b of a
         regression, in root mean square over rows, the second derivative of the mean of phi by both is at most 1 in
         coordinates z, so that it moves by ``a b``; an error of a derivative moves it by that times the error of its
         nuisance. Where both are noise of different stages, of q coordinates, the product has mean 0 and a variance of
-        about ``a^2 b^2 / q``; twice this is counted, for noise is not the same along all of them. Where a propensity is
-        trimmed, only the outcome's regression is left, taken to be wrong by a standard deviation of the outcome.
+        about ``a^2 b^2 / q``; twice this is used, since noise differs between them. Where a propensity is trimmed, only
+        the outcome's regression remains, assumed to be wrong by a standard deviation of the outcome.
         """
         radius, trim = float(stage.settings["radius"]), float(stage.settings["trim"])
         units = float(stage.settings["units"][0]), float(stage.settings["units"][1])

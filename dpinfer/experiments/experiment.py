@@ -1,4 +1,4 @@
-"""The public function that asks for the effect of a treatment."""
+"""The public function for the effect of a treatment."""
 
 from __future__ import annotations
 
@@ -36,44 +36,44 @@ def experiment(
     Parameters
     ----------
     outcome : str
-        A numeric column, a Boolean, or an expression such as ``"log(1 + income)"``. Values are clamped to their
-        declared bounds, and the effect is that on clamped values.
+        A numeric column, a Boolean, or an expression such as ``"log(1 + income)"``. Values are clipped to their
+        declared bounds; the effect is that on the clipped values.
     treatment : str
-        The arms, of which there are two: a Boolean, a Category of two levels, the first of which is the control, or a
-        condition such as ``"arm == 'new'"``.
+        The two arms: a Boolean, a Category of two levels, of which the first is the control, or a condition such as
+        ``"arm == 'new'"``.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of `mean` of the columns by treatment and strata, which costs
-        nothing more.
+        Rows to measure; or a stored release of this question, or of `mean` of the columns by treatment and strata, at
+        no further privacy cost.
     covariates : str or sequence of str
-        Columns known before treatment: numeric, Boolean, Category (of which every level but the first is a column), or
-        expressions. They adjust the effect and are compared between arms.
+        Pretreatment columns: numeric, Boolean, Category (with an indicator for every level but the first), or
+        expressions. The effect is adjusted for them, and they are compared between arms.
     strata : str or sequence of str
         Groups within which treatment was assigned: columns of levels, or conditions.
     where : str, optional
-        A condition on declared columns; other rows are not counted.
+        A condition on declared columns; other rows are ignored.
     method : {"auto", "difference", "adjusted", "aipw"}
-        Difference in means, or adjusted for the covariates, which "auto" does where there are any: free to change.
-        "aipw" is doubly robust, for treatments that were not assigned at random but depend on the covariates.
+        Difference in means, or adjusted for the covariates; "auto" adjusts if there are any. Changing among these has
+        no privacy cost. "aipw" is doubly robust, for nonrandomised treatments that depend on the covariates.
     trim : float, optional
-        With "aipw" the least propensity, and one minus the largest, that weights are made of: from 0.005 to 0.25, by
-        default 0.01. It is trimmed further where few rows are beyond and that costs less than noise.
+        With "aipw", the smallest propensity, and one minus the largest, used in weights: from 0.005 to 0.25, by default
+        0.01. Propensities are trimmed further if few rows are affected and that costs less than noise.
 
     Returns
     -------
     Experiment or DoublyRobust
-        Its ``fit(privacy)`` gives `ExperimentResults`: the effect with interval and p-value, means and numbers of rows
-        by arm, and the balance of covariates. With "aipw" they are `DoublyRobustResults`: the effect, and the
+        Its ``fit(privacy)`` returns `ExperimentResults`: the effect with interval and p-value, means and numbers of
+        rows by arm, and the balance of covariates. With "aipw" it returns `DoublyRobustResults`: the effect, and the
         coefficients of the models.
 
     Raises
     ------
     OptionError
-        Before anything is spent: if the treatment has other than two levels, a column is named twice, there is nothing
-        to adjust for, or an option has no such value.
+        If the treatment does not have two levels, a column is named twice, there is nothing to adjust for, or an option
+        has an invalid value; before any budget is spent.
     FormulaError, UnknownColumnError, SchemaError
-        If a column or condition cannot be served from the schema, likewise.
+        If a column or condition does not suit the schema; before any budget is spent.
     NotProvedError
-        Where a person may have several rows.
+        If a person may have several rows.
 
     Notes
     -----
@@ -83,18 +83,19 @@ def experiment(
         (mean of y - b'x in the treated) - (the same in the control), b = p0 b1 + p1 b0,
 
     the coefficient of the treatment in a regression with all interactions of centred covariates (Lin 2013). Its
-    variance is that of ``y - b'x`` in each arm over the size of the arm, and that of the noise in counts and sums. It
-    holds under heteroskedasticity and where the regression is wrong, and is about the population that rows come from.
-    Noise in the slopes biases the effect in the second order alone where treatment is assigned at random within strata;
-    slopes that noise hides are shrunk to zero. Without random assignment the estimate need not be an effect.
+    variance is that of ``y - b'x`` in each arm over the size of the arm, plus that of the noise in counts and sums. It
+    is valid under heteroskedasticity and for a misspecified regression; the estimand is the population effect. If
+    treatment is assigned at random within strata, noise in the slopes biases the effect only to second order; slopes
+    that noise hides are shrunk to zero. Without random assignment the estimate need not be a causal effect.
 
     With "aipw" the effect is the mean of
 
         m1(x) - m0(x) + D (y - m1(x)) / e(x) - (1 - D) (y - m0(x)) / (1 - e(x)),
 
-    m1 and m0 linear regressions of the outcome in the arms, e a logit of the treatment (Robins, Rotnitzky & Zhao 1994).
-    It is consistent if one of the two models is right, treatment is as good as random given the covariates, and e stays
-    away from 0 and 1. Four stages share the budget; `docs/experiments.md` has the method and what intervals count.
+    where m1 and m0 are linear regressions of the outcome in the arms, and e is a logit of the treatment (Robins,
+    Rotnitzky & Zhao 1994). It is consistent if either model is correctly specified, treatment is as good as random
+    given the covariates, and e is bounded away from 0 and 1. Four stages share the budget; `docs/experiments.md`
+    describes the method and the errors that intervals include.
 
     References
     ----------

@@ -3,11 +3,11 @@
 Cells are arms by strata, arms first, control before treated; columns are scaled to [-1, 1], the outcome first. In each
 cell the release holds noisy sums of 1, of the columns and of their products.
 
-*Any* slope b gives a valid estimate in an experiment: the difference between arms in the means of y - b'x. With
-``b = p0 b1 + p1 b0``, where b1 and b0 are the slopes within the arms and p1, p0 the shares of the arms, it is the
-coefficient of the treatment in the regression of Lin (2013) with all interactions of centred covariates. Its variance
-is that of y - b'x within arms over the sizes of arms, whatever the variances and whether or not the regression is
-right; the slopes' own error is of second order, and a factor for the degrees of freedom they take stands for it.
+*Any* slope b gives a valid estimate in an experiment: the difference between arms in the means of y - b'x. With ``b =
+p0 b1 + p1 b0``, where b1 and b0 are the slopes within the arms and p1, p0 the shares of the arms, it is the coefficient
+of the treatment in the regression of Lin (2013) with all interactions of centred covariates. Its variance is that of y
+- b'x within arms over the sizes of arms, whatever the variances and whether or not the regression is right; the slopes'
+own error is of second order, and a degrees-of-freedom factor accounts for it.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def lin_slopes(sums: MomentSums, shares: Array) -> tuple[Array, Array, Array]:
     Returns
     -------
     slopes : ndarray (R, k)
-        In scaled units: what is taken off the outcome.
+        In scaled units; the outcome is adjusted by them.
     taken : ndarray (R, 2)
-        What fitting slopes to noise takes off the sum of squares in a cell of each arm, on average.
+        Expected reduction, from fitting slopes to noise, of the sum of squares in a cell of each arm.
     kept : ndarray (R,)
-        The least part of a slope, along any direction of the covariates, that noise leaves.
+        The smallest fraction of a slope, along any direction of the covariates, that shrinkage keeps.
 
     Notes
     -----
@@ -92,7 +92,7 @@ def lin_slopes(sums: MomentSums, shares: Array) -> tuple[Array, Array, Array]:
 
 
 def shrunk_inverses(matrices: Array, variance: float, clear_from: float = _CLEAR) -> tuple[Array, Array]:
-    """Return shrunk inverses of noisy matrices (..., k, k), and the parts (..., k) that are left of their eigenvalues'.
+    """Return shrunk inverses of noisy matrices (..., k, k), and the shrinkage factors (..., k) of their eigenvalues.
 
     The inverse of an eigenvalue l is multiplied by ``l^2 / (l^2 + r^2)``, r being ``clear_from`` standard deviations of
     the noise; where the matrix is singular it is zero.
@@ -105,14 +105,14 @@ def shrunk_inverses(matrices: Array, variance: float, clear_from: float = _CLEAR
 
 
 def adjusted(sums: MomentSums, weights: Array, added: Array) -> tuple[MomentSums, Array]:
-    """Return the sums of one column, ``weights`` (R, columns) of the others, scaled to [-1, 1]; and the scale (R,).
+    """Return the sums of a linear combination of columns, scaled to [-1, 1]; and the scale (R,).
 
     Parameters
     ----------
     sums : MomentSums
     weights : ndarray (R, columns)
     added : ndarray (R, 2)
-        What is added to the sum of squares in the cells of each arm.
+        Added to the sum of squares in the cells of each arm.
     """
     scale = np.abs(weights).sum(axis=1)
     unit, count = weights / scale[:, None], len(sums.exponents)
@@ -138,14 +138,14 @@ class EffectInference(inference.Inference):
     value, sampling, noise, df : ndarray (R,)
         The effects, their variances from sampling and from noise, and the degrees of freedom of these.
     shares : ndarray (R, 1, m) or None
-        Shares of the variance that Laplace variables carry.
+        Shares of the variance due to Laplace variables.
     few, blurred : ndarray of bool (R, 2 S)
-        Whether a cell may have no rows for all that noise allows to tell, or too few for a variance and for slopes in
-        its arm; and whether its variance is mostly noise.
+        Whether, given the noise, a cell may have no rows, or too few for a variance and for slopes in its arm; and
+        whether its variance is mostly noise.
     hidden : ndarray of bool (R,)
         Whether noise hides the larger part of an adjustment.
     reach : float
-        The largest effect that bounds allow.
+        The largest effect within the bounds.
     labels : tuple of str, length 2 S
     """
 
@@ -190,7 +190,7 @@ class EffectInference(inference.Inference):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, computed from released numbers only."""
         few, blurred = ("; ".join(np.array(self.labels)[one[0]]) for one in (self.few, self.blurred))
         if few:
             return (f"not determined: the effect; too few rows, or none for all that noise tells: {few}", *self.notes)
@@ -208,7 +208,7 @@ class EffectInference(inference.Inference):
         return inference.Contrasts(self.value[:, None] * times, error * np.abs(times), self.df[:, None], self.shares)
 
     def _ends(self, rows: Array, alpha: float) -> Array:
-        """See `Inference`; within what bounds allow."""
+        """See `Inference`; within the bounds."""
         most = np.abs(rows[:, :1]) * self.reach
         return np.clip(super()._ends(rows, alpha), -most, most)
 
@@ -220,15 +220,15 @@ class EffectInference(inference.Inference):
 def effects(sums: MomentSums, half: float, *, place: int = 0, adjust: bool = False, **known: Any) -> EffectInference:
     """Infer the effect on one of the columns of R releases; on the first also adjusted for the others.
 
-    With d the differences of arms in strata and w the shares of strata, the effect is ``sum w d``. A row more in a cell
-    moves it through the mean there and through w.
+    With d the differences between arms in strata and w the shares of strata, the effect is ``sum w d``. One more row in
+    a cell changes it through the mean there and through w.
 
     Parameters
     ----------
     sums : MomentSums
         Of cells, arms by strata.
     half : float
-        A scaled unit of the outcome in its own.
+        A scaled unit of the outcome, in its own unit.
     place : int
         Which column.
     adjust : bool
@@ -278,7 +278,7 @@ def effects(sums: MomentSums, half: float, *, place: int = 0, adjust: bool = Fal
 
 
 def spread_of(sums: MomentSums, place: int) -> float:
-    """Root of the mean of both arms' variances of a column of one release, scaled; NaN where noise hides it."""
+    """Root mean of both arms' variances of a column of one release, scaled; NaN where noise hides it."""
     found = [sums.monomial(), sums.monomial(place), sums.monomial(place, place)]
     totals = sums.values[0][:, found].reshape(2, -1, 3).sum(axis=1)
     size = np.maximum(totals[:, 0], 1.0)

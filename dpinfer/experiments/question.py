@@ -1,4 +1,4 @@
-"""Experiments: what is asked of rows, and how effects follow from the sums that a release of means holds."""
+"""Experiments: the sums that are measured, and effects computed from a release of means."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Experiment(SumsQuestion):
     )
 
     def check_options(self) -> None:
-        """Refuse an adjustment for nothing, and a column that is named twice."""
+        """Refuse an adjustment without covariates, and a column that is named twice."""
         if self.method == "adjusted" and not self.covariates:
             raise OptionError("covariates", self.covariates, 'columns to adjust for, or method="difference"')
         names = [self.outcome, *self.covariates, *map(options.axis_name, self.axes)]
@@ -76,11 +76,11 @@ class Experiment(SumsQuestion):
 
     @property
     def treatment(self) -> str:
-        """What the treatment is called."""
+        """Name of the treatment."""
         return options.axis_name(self.axes[0])
 
     def columns(self, schema: Schema) -> tuple[str, ...]:
-        """Return what is summed, in one spelling: outcome and covariates, of a Category all levels but the first."""
+        """Return the summed columns, in one spelling: outcome and covariates, without a Category's first level."""
         texts = [self.outcome]
         for name in self.covariates:
             column = schema.get(name)
@@ -89,11 +89,11 @@ class Experiment(SumsQuestion):
         return tuple(compile_expression(text, schema).text for text in texts)
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the sums: those of means of all columns by arm and stratum."""
+        """Return the sums for means of all columns by arm and stratum."""
         return SumPlan("mean", schema, columns=self.columns(schema), axes=self.axes, where=self.where)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         within = ", ".join(map(options.axis_name, self.axes[1:]))
         told = f"effect of {self.treatment} on {self.outcome}" + (f" within {within}" if within else "")
         return (
@@ -103,7 +103,7 @@ class Experiment(SumsQuestion):
         )
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse a treatment of other than two levels, and people with several rows."""
+        """Refuse a treatment that does not have two levels, and people with several rows."""
         refuse_dependent_rows(schema, "an experiment", "mean(outcome, by=treatment) has intervals by person")
         super().check(schema, neighbors)
         labels = self.plan(schema).cells[0].labels
@@ -111,7 +111,7 @@ class Experiment(SumsQuestion):
         require(len(labels) == 2, "treatment", shown, TREATMENT)
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the sums, and the standard error that noise alone would give a difference of means."""
+        """Describe the sums, and the standard error of a difference in means from noise alone."""
         half, noise = self.plan(measured.context.schema).scaled[1][0], measured.law.variances[1] * measured.rows.size
         each = 2 * half * measured.steps[1] * float(np.sqrt(noise))
         told = "; ".join(f"{each / n:.3g} with {n:,} rows" for n in (1_000, 10_000, 100_000))
@@ -123,14 +123,14 @@ class Experiment(SumsQuestion):
     # What is inferred
 
     def infer(self, release: Release | None = None) -> ExperimentResults:
-        """Infer from a release of this question, or of means of the columns by arm: free, and without any row.
+        """Infer from a stored release of this question, or of means of the columns by arm, at no privacy cost.
 
         Raises
         ------
         InferenceError
             If the release was made for other columns, arms or rows.
         NotProvedError
-            Where a person may have several rows.
+            If a person may have several rows.
         """
         found, plan = self._release_and_sums(release)
         self.check(plan.schema, found.neighbors)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ExperimentResults(PrivateResults):
-    """The effect of a treatment; what `PrivateResults` has is here too, with the one parameter "effect".
+    """The effect of a treatment, with all members of `PrivateResults` for the one parameter "effect".
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class ExperimentResults(PrivateResults):
     means : DescriptionResults
         Means of outcome and covariates by arm and stratum.
     compared : mapping of str to (EffectInference, float)
-        Of each covariate the difference in its means, and its standard deviation within arms.
+        For each covariate, the difference in its means and its standard deviation within arms.
     **labels
         As in `PrivateResults`.
 
@@ -58,12 +58,12 @@ class ExperimentResults(PrivateResults):
         return f"<ExperimentResults: {self.model_name} of {self.response}>"
 
     def arms(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return means of the outcome, unadjusted, and numbers of rows by arm and stratum.
+        """Return unadjusted means of the outcome and numbers of rows, by arm and stratum.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class ExperimentResults(PrivateResults):
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         frame = self.means.summary_frame(alpha)
         if "quantity" not in frame.index.names:
@@ -83,30 +83,30 @@ class ExperimentResults(PrivateResults):
         return frame[mine].droplevel("quantity")
 
     def balance(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Compare covariates between the arms, within strata as the effect is.
+        """Compare covariates between the arms, within strata if there are any.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
         DataFrame
-            A row for each covariate: "difference" in means (treated less control), "std err", its interval and "P>|t|";
-            "standardised", the difference over the root mean square of the standard deviations in the arms, with
-            "lower" and "upper" ends. Where noise hides rows or standard deviations, the difference has all possible
-            values as its interval, and what is standardised is NaN, its interval unbounded.
+            A row for each covariate: "difference" in means (treated minus control), "std err", its interval and
+            "P>|t|"; "standardised", the difference over the root mean square of the standard deviations in the arms,
+            with "lower" and "upper" endpoints. Where noise hides rows or standard deviations, the interval of the
+            difference contains all possible values, the standardised difference is NaN, and its interval is unbounded.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
 
         Notes
         -----
-        The standard deviation is taken as known: its error counts little where the difference is small. Every row is by
-        itself: of k covariates one in twenty is off by chance.
+        The standard deviation is treated as known, since its error matters little for small differences. There is no
+        adjustment for multiple comparisons: about one covariate in twenty differs by chance.
         """
         rows, one = [], np.eye(1)
         for found, spread in self._compared.values():

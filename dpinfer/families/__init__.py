@@ -1,1 +1,1 @@
-"""Exponential families: distributions fitted to noisy sums of clamped sufficient statistics."""
+"""Exponential families: distributions fitted to noisy sums of clipped sufficient statistics."""

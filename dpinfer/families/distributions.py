@@ -1,4 +1,4 @@
-"""Distributions: parameters, sufficient statistics of values clamped to public bounds, and their moments."""
+"""Distributions: parameters, sufficient statistics of values clipped to public bounds, and their moments."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class Parameter:
 
     @property
     def link(self) -> Literal["identity", "log", "logit"]:
-        """Which link keeps the parameter inside its space."""
+        """Name of the link that keeps the parameter inside its space."""
         if np.isinf(self.lower):
             return "identity"
         return "log" if np.isinf(self.upper) else "logit"
 
     def to_link(self, theta: Array) -> Array:
-        """Map values inside the space to the real line; its ends go to minus and plus infinity."""
+        """Map values inside the space to the real line, and its ends to minus and plus infinity."""
         theta = np.asarray(theta, dtype=np.float64)
         if self.link == "identity":
             return theta
@@ -129,18 +129,18 @@ class Moments(NamedTuple):
 
 
 def limits(column: Column) -> tuple[float, float]:
-    """Bounds of a numeric or truth-valued column."""
+    """Bounds of a numeric or Boolean column."""
     return float(getattr(column, "lower", 0.0)), float(getattr(column, "upper", 1.0))
 
 
 class ExponentialFamily(ABC):
-    """A parametric family whose sufficient statistics are measured on clamped values.
+    """A parametric family whose sufficient statistics are measured on clipped values.
 
     Attributes
     ----------
     name : str
     parameters : tuple of Parameter, length p
-        The usual parameters.
+        The conventional parameters.
     texts : tuple of str, length p
         The statistics, as expressions in the letter x.
     """
@@ -154,7 +154,7 @@ class ExponentialFamily(ABC):
 
     @abstractmethod
     def _suits(self, declared: Column) -> bool:
-        """Whether a column's type and bounds suit the family; `_right` says which do."""
+        """Whether a column's type and bounds suit the family; `_right` describes those that do."""
 
     @abstractmethod
     def box(self, lower: float, upper: float) -> Array:
@@ -162,7 +162,7 @@ class ExponentialFamily(ABC):
 
     @abstractmethod
     def clamped(self, theta: Array, lower: float, upper: float, features: Features) -> Moments:
-        """Moments of the features of a value clamped to ``[lower, upper]``.
+        """Moments of the features of a value clipped to ``[lower, upper]``.
 
         Parameters
         ----------
@@ -177,14 +177,14 @@ class ExponentialFamily(ABC):
         """
 
     def statistics(self, column: str, lower: float, upper: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Write the sufficient statistics as expressions of a column.
+        """Return the sufficient statistics as expressions of a column.
 
         Parameters
         ----------
         column : str
             The column's name.
         lower, upper : float
-            Its public bounds; a statistic may be centred by them, which needs less noise.
+            Its public bounds; a statistic may be centred by them, which reduces the noise.
 
         Returns
         -------
@@ -194,12 +194,12 @@ class ExponentialFamily(ABC):
         return tuple(_LETTER.sub(lambda _: f"`{column}`", text) for text in self.texts)
 
     def natural(self, theta: Array) -> Array:
-        """Natural parameters (R, p), by `natural_names`.
+        """Return natural parameters (R, p), in the order of `natural_names`.
 
         Raises
         ------
         InferenceError
-            If the family does not say what they are.
+            If the family does not define them.
         """
         if not self._natural:
             raise InferenceError(
@@ -209,15 +209,15 @@ class ExponentialFamily(ABC):
 
     @property
     def natural_names(self) -> tuple[str, ...]:
-        """What `natural` returns; empty where it is not known."""
+        """Names of what `natural` returns; empty if it is not known."""
         return tuple(self._natural)
 
     def start(self, means: Array, lower: float, upper: float) -> Array:  # noqa: ARG002
-        """Guess parameters (R, p) from noisy means (R, k) of the statistics; may be outside the space, or NaN."""
+        """Return starting values (R, p) from noisy means (R, k) of the statistics; maybe outside the space, or NaN."""
         return means
 
     def sample(self, theta: Array, size: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw values, not clamped, at one parameter vector (p,); for simulation only."""
+        """Draw unclipped values at one parameter vector (p,); for simulation only."""
         return np.asarray(getattr(rng, self.name)(*theta, size), dtype=np.float64)
 
     def check(self, column: str, declared: Column) -> None:
@@ -236,7 +236,7 @@ class ExponentialFamily(ABC):
         return tuple(parameter.name for parameter in self.parameters)
 
     def _slopes(self, values: Callable[[Array], Array], theta: Array, span: float | None = None) -> list[Array]:
-        """Differentiate a function (R, N) of the parameters (R, p) by each, by differences on the scale of its link.
+        """Differentiate a function (R, N) in the parameters (R, p), by differences on the scale of the link.
 
         ``span`` is the unit of parameters on the whole line; by default their own size.
         """
@@ -256,7 +256,7 @@ class ExponentialFamily(ABC):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ExponentialFamily:
-        """Read what `to_dict` wrote; a family of an author's own is then only to be compared, not to be run.
+        """Read what `to_dict` wrote; a user-defined family can then be compared, but not fitted.
 
         Raises
         ------
@@ -277,7 +277,7 @@ def _options(family: type[Any]) -> list[str]:
 
 
 class _Continuous(ExponentialFamily):
-    """Integrals run over a coordinate in which the density is smooth and its tails are light."""
+    """Integrates over a coordinate in which the density is smooth and has light tails."""
 
     _scale: ClassVar[Parameter] = _HALF_LINE
     """Whose link is the coordinate: the logarithm unless a family says otherwise."""
@@ -290,11 +290,11 @@ class _Continuous(ExponentialFamily):
 
     @abstractmethod
     def _breaks(self, theta: Array) -> Array:
-        """Give the ends of panels that hold the mass, in the coordinate, (R, B)."""
+        """Return the ends (R, B) of panels that contain the mass, in the coordinate."""
 
     @abstractmethod
     def _density(self, y: Array, theta: Array) -> tuple[Array, list[Array]]:
-        """Log density of the coordinate (R, N), and its derivatives by each parameter; theta is (p, R, 1)."""
+        """Log density of the coordinate (R, N), and its derivatives in the parameters; theta is (p, R, 1)."""
 
     @abstractmethod
     def _tails(self, theta: Array, low: float, high: float) -> tuple[Array, Array]:
@@ -322,7 +322,7 @@ class _Continuous(ExponentialFamily):
 
 @dataclass(frozen=True)
 class Normal(_Continuous):
-    """Normal law with mean and standard deviation."""
+    """Normal distribution with mean and standard deviation."""
 
     name: str = field(default="normal", init=False)
     parameters = (Parameter("mean", -np.inf, np.inf), Parameter("sd", 0.0, np.inf))
@@ -364,7 +364,7 @@ class Normal(_Continuous):
 
 @dataclass(frozen=True)
 class Lognormal(Normal):
-    """Law of a value whose logarithm is normal with mean ``meanlog`` and standard deviation ``sdlog``."""
+    """Lognormal distribution: the logarithm has mean ``meanlog`` and standard deviation ``sdlog``."""
 
     name: str = field(default="lognormal", init=False)
     parameters = (Parameter("meanlog", -np.inf, np.inf), Parameter("sdlog", 0.0, np.inf))
@@ -375,7 +375,7 @@ class Lognormal(Normal):
 
 @dataclass(frozen=True)
 class Exponential(_Continuous):
-    """Exponential law with a mean."""
+    """Exponential distribution with a given mean."""
 
     name: str = field(default="exponential", init=False)
     parameters = (Parameter("mean", 0.0, np.inf),)
@@ -403,7 +403,7 @@ class Exponential(_Continuous):
 
 @dataclass(frozen=True)
 class Gamma(_Continuous):
-    """Gamma law with shape and scale; its mean is their product."""
+    """Gamma distribution with shape and scale; its mean is their product."""
 
     name: str = field(default="gamma", init=False)
     parameters = (Parameter("shape", 0.0, np.inf), Parameter("scale", 0.0, np.inf))
@@ -443,7 +443,7 @@ class Gamma(_Continuous):
 
 @dataclass(frozen=True)
 class Beta(_Continuous):
-    """Beta law on the unit interval, density proportional to ``x**(a - 1) (1 - x)**(b - 1)``."""
+    """Beta distribution on the unit interval, with density proportional to ``x**(a - 1) (1 - x)**(b - 1)``."""
 
     name: str = field(default="beta", init=False)
     parameters = (Parameter("a", 0.0, np.inf), Parameter("b", 0.0, np.inf))
@@ -463,7 +463,7 @@ class Beta(_Continuous):
         return np.array([[1e-3, 1e5], [1e-3, 1e5]])
 
     def _breaks(self, theta: Array) -> Array:
-        """How far to each side of its mode the law has fallen to the panel ends, in logits.
+        """Distance to each side of the mode at which the density has fallen to the panel ends, in logits.
 
         Newton's method on a convex function, from a start beyond the root.
         """
@@ -514,21 +514,21 @@ class _Count(ExponentialFamily):
         return Moments(ends[0] + mean[:, None] * rate, cov, slope[:, None, None] * rate[:, None])
 
     def _moments(self, theta: Array) -> tuple[Array, Array]:
-        """Give the first and second factorial moment."""
+        """Return the first and second factorial moments."""
         raise NotImplementedError
 
     def _below(self, k: float, theta: Array, shift: int = 0) -> Array:
-        """P(X <= k) of the law that ``shift`` factors leave, for any whole k."""
+        """P(X <= k) for the distribution after ``shift`` factors, for any integer k."""
         raise NotImplementedError
 
     def _above(self, k: float, theta: Array) -> Array:
         return 1 - self._below(k, theta)
 
     def _value(self, theta: Array, lower: float, upper: float) -> tuple[Array, Array, Array]:
-        """Mean and mean square of the clamped value above its lower bound, and the mean's derivative, each (R,).
+        """Mean and mean square of the clipped value above its lower bound, and the mean's derivative, each (R,).
 
-        By factorial moments, which are those of the same law, shifted: ``E[X .. (X - j + 1); a <= X <= b]`` is the j-th
-        factorial moment times the probability of ``[a - j, b - j]`` under the law that j factors leave.
+        Uses factorial moments of the same distribution, shifted: ``E[X .. (X - j + 1); a <= X <= b]`` is the j-th
+        factorial moment times the probability of ``[a - j, b - j]`` under the distribution after j factors.
         """
 
         def between(low: float, high: float, shift: int) -> Array:
@@ -545,7 +545,7 @@ class _Count(ExponentialFamily):
 
 @dataclass(frozen=True)
 class Binomial(_Count):
-    """The binomial distribution for `expfam`: successes among a known number of trials.
+    """Binomial distribution for `expfam`: successes among a known number of trials.
 
     Parameters
     ----------
@@ -555,7 +555,7 @@ class Binomial(_Count):
     Raises
     ------
     OptionError
-        If ``trials`` is no such number.
+        If ``trials`` is not an integer of at least 1.
 
     Examples
     --------
@@ -611,7 +611,7 @@ class Binomial(_Count):
 
 @dataclass(frozen=True)
 class Bernoulli(Binomial):
-    """A truth value, or 0 and 1."""
+    """Bernoulli distribution of a Boolean, or of 0 and 1."""
 
     trials: int = field(default=1, init=False, repr=False)
     name: str = field(default="bernoulli", init=False)
@@ -620,7 +620,7 @@ class Bernoulli(Binomial):
 
 @dataclass(frozen=True)
 class Poisson(_Count):
-    """Counts with a constant rate."""
+    """Poisson distribution with a constant rate."""
 
     name: str = field(default="poisson", init=False)
     parameters = (Parameter("rate", 0.0, np.inf),)
@@ -681,30 +681,30 @@ class Family(ExponentialFamily):
     ----------
     name : str
     parameters : mapping of str to (lower, upper)
-        Open ends of each parameter's space; infinite ones allowed.
+        Open ends of each parameter's space; they may be infinite.
     statistics : tuple of str
-        As many as there are parameters: expressions in the letter ``x``, bounded on the column's bounds.
+        One expression in the letter ``x`` per parameter, bounded on the column's bounds.
     log_density : callable
-        ``log_density(x, *theta)`` on arrays that broadcast; it may leave out the normalising constant, which
-        may depend on the parameters.
+        ``log_density(x, *theta)`` on arrays that broadcast. It may omit the normalising constant, even one that depends
+        on the parameters.
     support : (lower, upper)
         Where the density is positive.
     discrete : bool
-        Whether the values are the whole numbers of the support (at most the first `MOST_VALUES`).
+        Whether the values are the integers of the support (at most the first `MOST_VALUES`).
     search : mapping of str to (lower, upper), optional
-        Finite range in which a parameter is looked for; by default four orders of magnitude either way.
+        Finite search range of a parameter; by default four orders of magnitude either way.
 
     Raises
     ------
     OptionError
-        If an argument is wrong.
+        If an argument is invalid.
 
     Notes
     -----
-    A continuous density must have one peak inside the support, in the coordinate that integration uses:
-    the logit of the position in a finite support, the logarithm of the distance from the end of a half
-    line, the inverse hyperbolic sine on the line. The function itself cannot be stored in a file: to infer
-    from a saved release, pass the family again.
+    A continuous density must have one peak inside the support, in the coordinate that integration uses: the logit of
+    the position in a finite support, the logarithm of the distance from the end of a half line, the inverse hyperbolic
+    sine on the line. The function itself is not stored in a release: to infer from a stored release, pass the family
+    again.
 
     Examples
     --------
@@ -783,7 +783,7 @@ class Family(ExponentialFamily):
         return np.array(ends)
 
     def start(self, means: Array, lower: float, upper: float) -> Array:  # noqa: ARG002
-        """See `ExponentialFamily`: unknown, so that the middle of the range and a lattice are tried."""
+        """See `ExponentialFamily`: unknown, so the middle of the range and a lattice are tried."""
         return np.full((len(means), len(self.parameters)), np.nan)
 
     def _log_density(self, x: Array, theta: Array, log_slope: Array | float = 0.0) -> Array:
@@ -801,7 +801,7 @@ class Family(ExponentialFamily):
         return Parameter("x", low, high).from_link(y), slope
 
     def _window(self, theta: Array, centre: float, scale: float) -> tuple[Array, Array]:
-        """Find the range of the coordinate that holds the mass, by zooming in on the peak; each (R, 1)."""
+        """Find the range of the coordinate that contains the mass, by zooming in on the peak; each (R, 1)."""
         reach = 36.0 if np.isinf(self.support).all() else 300.0
         low, high = np.full((len(theta), 1), -reach), np.full((len(theta), 1), reach)
         rows = np.arange(len(theta))
@@ -864,7 +864,7 @@ class Family(ExponentialFamily):
         return self._value(np.interp(uniform, below / below[-1], grid), 0.0, 1.0)[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the name and what is public of the family; the function itself is not stored."""
+        """Return the name and public parts of the family; the function itself is not stored."""
 
         def stored(*ends: float) -> list[float | None]:  # JSON has no infinity
             return [float(end) if np.isfinite(end) else None for end in ends]
@@ -880,7 +880,7 @@ class Family(ExponentialFamily):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Family:
-        """Read back what `to_dict` wrote: a family to compare others with, without its log-density."""
+        """Read what `to_dict` wrote: a family for comparison, without its log-density."""
 
         def ends(lower: float | None, upper: float | None) -> tuple[float, float]:
             return -np.inf if lower is None else lower, np.inf if upper is None else upper
@@ -918,12 +918,12 @@ FAMILIES: dict[str, type[ExponentialFamily]] = {
 
 
 def as_family(family: str | ExponentialFamily) -> ExponentialFamily:
-    """Return a family, or the one of that name.
+    """Return a family, given itself or its name.
 
     Parameters
     ----------
     family : str or ExponentialFamily
-        A name serves for every family that needs no further number (all but the binomial one).
+        A name suffices for every family without a further number (all but the binomial).
 
     Raises
     ------

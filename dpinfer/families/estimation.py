@@ -1,4 +1,4 @@
-"""Estimation of an exponential family from noisy sums of clamped statistics.
+"""Estimation of an exponential family from noisy sums of clipped statistics.
 
 Everything here is a function of arrays, vectorised over releases: the leading axis ``R`` is 1 for one
 release and the number of simulated releases in a study. Parameters are handled on the scale of their links,
@@ -45,7 +45,7 @@ _MOST_DRAWS, _DRAWS_AT_ONCE = 5_000_000, 500_000
 
 @dataclass(frozen=True, eq=False)
 class ClampedProblem:
-    """A family, the bounds of the column, and how its statistics are scaled.
+    """A family, the bounds of the column, and the scaling of its statistics.
 
     Feature j of a row is ``(t_j(clamp(x)) - center_j) / half_j``, in [-1, 1].
 
@@ -83,7 +83,7 @@ class ClampedProblem:
 
     @cached_property
     def lattice(self) -> tuple[list[Array], Moments]:
-        """Points along each parameter, on the scale of its link, and the moments at all combinations of them.
+        """Grid points of each parameter, on the scale of its link, and the moments at all combinations.
 
         Points of a parameter on the whole line are denser towards the middle of its range.
         """
@@ -99,7 +99,7 @@ class ClampedProblem:
         return np.array([parameter.link for parameter in self.family.parameters])
 
     def features(self, values: Array) -> Array:
-        """Scaled statistics (..., k) of clamped values (...)."""
+        """Scaled statistics (..., k) of clipped values (...)."""
         statistics = [one.expression.evaluate({self.column: values}) for one in self.basis.blocks[1:]]
         center, half = self.scaling
         return (np.stack(statistics, axis=-1) - center) / half
@@ -125,17 +125,17 @@ class ClampedProblem:
         return parts[0] if len(parts) == 1 else Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def link_moments(self, eta: Array) -> Moments:
-        """Give the moments at parameters on the scale of their links, with the Jacobian by them."""
+        """Return the moments at parameters on the scale of their links, with the Jacobian on that scale."""
         found = self.moments(self.from_link(eta))
         return found._replace(jacobian=found.jacobian * self.slope(eta)[:, None, :])
 
     def sample(self, theta: Array, size: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw clamped values of this shape at one parameter vector (p,); for simulation only."""
+        """Draw clipped values of this shape at one parameter vector (p,); for simulation only."""
         return np.clip(self.family.sample(theta, size, rng), self.lower, self.upper)
 
 
 def _combined(axes: Sequence[Array]) -> Array:
-    """All combinations (N, p) of points along p axes, the last running fastest."""
+    """All combinations (N, p) of points along p axes, the last varying fastest."""
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
@@ -151,7 +151,7 @@ def clamped_problem(family: ExponentialFamily, column: str, schema: Schema) -> C
     Returns
     -------
     ClampedProblem
-        Its features are those that are measured.
+        With the measured features.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def clamped_problem(family: ExponentialFamily, column: str, schema: Schema) -> C
     SchemaError
         If the column's type or bounds do not suit the family.
     FormulaError
-        If a statistic is not bounded on the bounds, or is the same for all rows.
+        If a statistic is unbounded on the bounds, or constant.
     """
     if column not in schema:
         raise UnknownColumnError(column, schema)
@@ -175,20 +175,20 @@ def clamped_problem(family: ExponentialFamily, column: str, schema: Schema) -> C
 
 @dataclass(frozen=True, slots=True)
 class SumNoise:
-    """Law of the noise in the released sums of scaled features.
+    """Distribution of the noise in the released sums of scaled features.
 
     Attributes
     ----------
     variances : ndarray (k,)
         Variance of the noise of each sum.
     count_variance : float
-        Variance of the noise of the count; 0 where the number of rows is public.
+        Variance of the noise of the count; 0 if the number of rows is public.
     laplace : bool
         Whether the noise is Laplace (else Gaussian).
     population : bool
-        Whether the target is the population; otherwise only the noise counts as error.
+        Whether the target is the population; otherwise errors include only the noise.
     rows_per_unit : int
-        Rows of one independent unit at most: the sampling covariance is multiplied by it.
+        Largest number of rows of one independent unit; it multiplies the sampling covariance.
     """
 
     variances: Array
@@ -219,10 +219,10 @@ class FamilyFit:
     edge : ndarray of bool (R,)
         Whether no parameter inside the space agrees with the sums.
     kappa : ndarray (R,)
-        How far the parameters stand out of the noise: over the parameters, the smallest ratio of a quarter of a unit
-        to the standard deviation that noise alone gives the estimate, on the scale of the link. The unit is 1 under a
-        log or logit link, so that `KAPPA_RELIABLE` means a relative error of a twelfth; under the identity it is the
-        standard deviation that one row alone would give.
+        Signal-to-noise ratio: the minimum over parameters of a quarter of a unit over the standard deviation of the
+        estimate from noise alone, on the scale of the link. The unit is 1 under a log or logit link, so that
+        `KAPPA_RELIABLE` means a relative error of a twelfth; under the identity it is the standard deviation from a
+        single row.
     """
 
     problem: ClampedProblem
@@ -238,12 +238,12 @@ class FamilyFit:
 
     @property
     def params(self) -> Array:
-        """Estimates of the usual parameters (R, p), also where they are `missing` for whoever reads the results."""
+        """Estimates of the conventional parameters (R, p), including those reported as `missing`."""
         return self.problem.from_link(self.eta)
 
     @property
     def slope(self) -> Array:
-        """Derivative of the usual parameters by the linked ones (R, p)."""
+        """Derivative of the conventional parameters in the linked ones (R, p)."""
         return self.problem.slope(self.eta)
 
     @property
@@ -258,10 +258,10 @@ class FamilyFit:
 
     @cached_property
     def _spread(self) -> Array:
-        """Standard errors in units of which one leaves a parameter open, (R, p).
+        """Standard errors (R, p), in units at which a parameter is not identified.
 
-        The unit is 1 under a log link, a quarter of the range under a logit link, and a thirtieth of the range
-        that is searched under the identity.
+        The unit is 1 under a log link, a quarter of the range under a logit link, and a thirtieth of the search range
+        under the identity.
         """
         share = 1 / (1 + np.exp(-np.abs(np.where(self.problem.links == "logit", self.eta, 0.0))))
         unit = np.where(self.problem.links == "identity", self.problem.width / 30, 0.25 / (share * (1 - share)))
@@ -269,20 +269,20 @@ class FamilyFit:
 
     @property
     def missing(self) -> Mask:
-        """Whether the release does not determine a parameter (R, p): it is missing from the estimates."""
+        """Whether a parameter is not identified (R, p) and so missing from the estimates."""
         return np.asarray(
             (self._spread > MOST_SPREAD) | (_at_end(self.problem, self.eta) & (self.problem.links != "logit"))
         )
 
     @property
     def lost(self) -> Mask:
-        """Whether the estimate is no place to look for intervals from (R,), in families of several parameters."""
+        """Whether the estimate is unsuitable as a start for intervals (R,), in families of several parameters."""
         several = len(self.problem.box) > 1
         return np.asarray((self.edge | (self._spread > 1.0).any(axis=1) | self.missing.any(axis=1)) & several)
 
     @property
     def few(self) -> Mask:
-        """Whether the noisy number of rows is not larger than three standard deviations of its noise (R,)."""
+        """Whether the noisy number of rows is at most three standard deviations of its noise (R,)."""
         return np.asarray(self.count <= 3 * np.sqrt(self.noise.count_variance))
 
     @property
@@ -318,7 +318,7 @@ def score_covariance(noise: SumNoise, moments: Moments, size: Array) -> tuple[Ar
 
 
 def influence(jacobian: Array, total: Array, size: Array, width: Array) -> tuple[Array, Array]:
-    """How the score moves the estimates, (R, p, k), and the covariance that this gives them, (R, p, p).
+    """Influence of the score on the estimates, (R, p, k), and their resulting covariance, (R, p, p).
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def influence(jacobian: Array, total: Array, size: Array, width: Array) -> tuple
     size : ndarray (R,)
         Number of rows.
     width : ndarray (p,)
-        Width of the range of each parameter, which bounds the covariance where nothing is learned.
+        Width of the range of each parameter, which bounds the covariance if the data are uninformative.
 
     Notes
     -----
@@ -361,8 +361,8 @@ def _standardised(information: Array, width: Array) -> tuple[Array, Array]:
 def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array) -> FamilyFit:
     """Solve ``sums = count * E[features]`` for the parameters of every release: sums (R, k), count (R,).
 
-    Where there is no solution in a wide but finite range of the parameters, the result is the one that comes closest in
-    units of the standard deviation of the sums, marked as ``edge``. Never NaN.
+    If there is no solution in a wide but finite range of the parameters, the result is the closest in units of the
+    standard deviation of the sums, marked as ``edge``. Never NaN.
     """
     size = np.maximum(count, 1.0)
     eta, distance = _solve(problem, noise, sums / size[:, None], size)
@@ -381,7 +381,7 @@ def estimate(problem: ClampedProblem, noise: SumNoise, sums: Array, count: Array
 
 
 def _first(problem: ClampedProblem, means: Array) -> Array:
-    """Where to start, (R, p): the family's guess, or the point of a lattice whose mean is closer."""
+    """Return starting values (R, p): the family's guess, or the lattice point with a closer mean."""
     center, half = problem.scaling
     raw = np.clip(means, -1.0, 1.0) * half + center
     with np.errstate(all="ignore"):
@@ -396,7 +396,7 @@ def _first(problem: ClampedProblem, means: Array) -> Array:
 
 
 def _solve(problem: ClampedProblem, noise: SumNoise, means: Array, size: Array) -> tuple[Array, Array]:
-    """Levenberg-Marquardt within the box: linked parameters (R, p), and what is left of the distance (R,)."""
+    """Levenberg-Marquardt within the box: linked parameters (R, p), and the remaining distance (R,)."""
     width = problem.width
     longest = np.where(problem.links == "identity", width / 8, np.minimum(_LARGEST_STEP, width / 8))
     with_sampling = SumNoise(noise.variances, noise.count_variance)
@@ -437,12 +437,11 @@ def _solve(problem: ClampedProblem, noise: SumNoise, means: Array, size: Array) 
 def simulated(
     fit: FamilyFit, law: NoiseLaw, steps: Sequence[float], replicates: int, rng: np.random.Generator
 ) -> FamilyFit:
-    """Draw releases from the fitted model of one release, through the same clamping and noise, and fit each of them.
+    """Simulate releases from the fitted model of one release, with the same clipping and noise, and fit each.
 
-    Rows are drawn where that takes at most five million; where there are more, the sums are drawn as normal with the
-    model's moments. For the target "data" the sums are the model's expectation, and only the noise differs. Where a
-    unit may have several rows, all units have so many, and those of a unit are alike: no other dependence makes sums
-    vary more.
+    Up to five million rows are drawn; for more, the sums are drawn as normal with the model's moments. For the target
+    "data" the sums are the model's expectation, and only the noise differs. If a unit may have several rows, all units
+    have the maximum number of identical rows, the dependence that gives sums the largest variance.
     """
     problem, theta, alike = fit.problem, fit.params, fit.noise.rows_per_unit
     units = max(round(float(fit.size[0]) / alike), 1)

@@ -1,9 +1,9 @@
 """Intervals and tests of the parameters of an exponential family: the score method, its profile, and Wald's.
 
-The signed root of the score statistic is inverted from the estimate. A release that leaves a parameter open is fitted
-nearly as well by laws that are far apart: the score's derivatives at the estimate then say nothing about the others,
-and the squared length of the score, ``g' S^-1 g`` with ``g = sums - count m(theta)`` and S its covariance at theta, is
-looked at on a lattice of the whole space.
+The signed root of the score statistic is inverted from the estimate. If a release does not identify a parameter,
+distant distributions fit nearly as well, and the score's derivatives at the estimate are not informative about them.
+Then the squared length of the score, ``g' S^-1 g`` with ``g = sums - count m(theta)`` and S its covariance at theta, is
+evaluated on a lattice over the whole space.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _PROFILE_ROUNDS, _CROSSING_ROUNDS, _CROSSING_SEARCH = 4, 2, 6
 def located(fit: FamilyFit, rows: Array, single: Places) -> inference.Contrasts:
     """Combine the parameters by rows of weights (q, p), with a normal reference: arrays (R, q).
 
-    A row whose ``single`` is not -1 reads that one parameter, which is taken on the scale of its link; any other
-    combines the usual parameters, by the delta method.
+    A row whose ``single`` is not -1 selects that one parameter, on the scale of its link; any other combines the
+    conventional parameters, by the delta method.
     """
     weights = rows[None] * fit.slope[:, None, :]
     error = np.sqrt(np.maximum(np.einsum("rqi,rij,rqj->rq", weights, fit.cov, weights), 1e-300))
@@ -63,7 +63,7 @@ def located(fit: FamilyFit, rows: Array, single: Places) -> inference.Contrasts:
 
 
 def in_units(fit: FamilyFit, rows: Array, single: Places, ends: Array) -> Array:
-    """Map ends (R, q, 2) on the scales of `located` to usual units, and ends of the box to those of the space."""
+    """Map endpoints (R, q, 2) from the scales of `located` to conventional units, and box ends to space ends."""
     found = ends.copy()
     for place in np.flatnonzero(single >= 0):
         parameter, (low, high) = fit.problem.family.parameters[single[place]], fit.problem.box[single[place]]
@@ -88,9 +88,9 @@ def on_scale(fit: FamilyFit, rows: Array, single: Places, values: Array) -> Arra
 def intervals(fit: FamilyFit, rows: Array, single: Places, alpha: float, method: str = "score") -> Array:
     """Intervals (R, q, 2) of level ``1 - alpha`` of combinations (q, p); see `located`.
 
-    Of a single parameter by inversion of the score test; with "wald" by the normal law where the release determines
-    it. An end is the end of the parameter's space where nothing up to there is rejected. Other combinations have the
-    whole line where they read a parameter that the release does not determine.
+    For a single parameter, by inversion of the score test, or with "wald" by a normal approximation if it is
+    identified. An endpoint is the end of the parameter space if nothing up to there is rejected. Other combinations
+    have the whole line if they include a parameter that is not identified.
     """
     ends = located(fit, rows, single).intervals(alpha)
     ends[_open(fit, rows) & (single < 0)] = -np.inf, np.inf
@@ -108,12 +108,12 @@ def intervals(fit: FamilyFit, rows: Array, single: Places, alpha: float, method:
 
 
 def pvalues(fit: FamilyFit, rows: Array, single: Places, values: Array, method: str = "score") -> Array:
-    """Two-sided p-values (R, q) of values (q,) of combinations; otherwise as `intervals`.
+    """Two-sided p-values (R, q) of values (q,) of combinations; otherwise as in `intervals`.
 
-    Far from the estimate, where all rows would be clamped, the root can fall again: a value is as implausible
-    as the least plausible one met on the way to it, so that the values that are not rejected are those of
-    the interval. A value at an end of the parameter's space, or beyond it, is tested at the end of a wide
-    range inside the space; its p-value is small only if the sums exclude what lies before that end.
+    Far from the estimate, where all rows would be clipped, the root can fall again: a value is as implausible as the
+    least plausible one met on the way to it, so that the values that are not rejected are those of the interval. A
+    value at an end of the parameter's space, or beyond it, is tested at the end of a wide range inside the space; its
+    p-value is small only if the sums exclude what lies before that end.
     """
     tested = on_scale(fit, rows, single, values)
     found = located(fit, rows, single).pvalues(tested)
@@ -132,20 +132,20 @@ def pvalues(fit: FamilyFit, rows: Array, single: Places, values: Array, method: 
 
 
 def _by_score(fit: FamilyFit, index: int, method: str) -> tuple[Places, Places]:
-    """Which releases the score serves: by the profile over the whole space, and by the root from the estimate."""
+    """Masks of the releases with score inference: by the profile over the whole space, and by the root."""
     wanted = fit.missing[:, index] | (method != "wald")
     return np.flatnonzero(wanted & fit.lost), np.flatnonzero(wanted & ~fit.lost)
 
 
 def _reference(fit: FamilyFit, index: int) -> tuple[Array, Array, Array | None]:
-    """Root at the estimate (R,), 0 but at the edge of the space; degrees of freedom (R,); shares of Laplace noise."""
+    """Root at the estimate (R,), 0 except at the edge; degrees of freedom (R,); shares of Laplace noise."""
     at = score_root(fit, index, fit.eta[:, index], fit.eta)
     offset = np.where(fit.edge, at.value, 0.0)
     return offset, degrees_of_freedom(fit, index), at.shares if fit.noise.laplace else None
 
 
 def _open(fit: FamilyFit, rows: Array) -> Mask:
-    """Whether each combination reads a parameter that the release does not determine (R, q)."""
+    """Whether each combination includes a parameter that is not identified (R, q)."""
     return np.asarray((fit.missing[:, None] & (rows != 0)).any(axis=2))
 
 
@@ -181,7 +181,7 @@ def oracle(
     alpha: float,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> inference.Oracle:
-    """Say what an oracle's interval would be, and how far noise dominates.
+    """Return an oracle's interval width, and the signal-to-noise ratio kappa.
 
     The fit, to the target "data", is that of the number of rows and the expected noise-free sums; ``sampling`` (q,)
     holds the true sampling variance of every parameter and contrast. ``kappa`` is that at the true parameters.
@@ -202,17 +202,17 @@ def oracle(
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """Signed root of the score statistic, the parameters it was taken at, and the weights behind it.
+    """Signed root of the score statistic, with the parameters and weights at which it was computed.
 
     Attributes
     ----------
     value : ndarray (R,)
     eta : ndarray (R, p)
-        The tested value with the other parameters that suit it best.
+        The tested value with the best-fitting other parameters.
     along : ndarray (R, p)
-        How the parameters that suit a tested value best move with it.
+        Derivative of the best-fitting parameters in the tested value.
     shares : ndarray (R, k + 1)
-        Share of the variance carried by the noise of each sum and of the count.
+        Share of the variance due to the noise of each sum and of the count.
     """
 
     value: Array
@@ -236,16 +236,16 @@ def score_root(fit: FamilyFit, index: int, tested: Array, start: Array | None = 
     tested : ndarray (R,)
         Values on the scale of the link.
     start : ndarray (R, p), optional
-        Where to look for the other parameters; by default where a linear model puts them.
+        Starting values of the other parameters; by default those from a linear model.
 
     Notes
     -----
-    With ``g = sums - count m(theta)`` and S its covariance, ``delta = J^-1 g / n`` points from theta to the
-    estimate; with ``V = J^-1 S J^-T / n^2`` the minimum of ``g' S^-1 g`` over the other parameters is, to first
-    order, ``delta_j^2 / V_jj``, reached at ``delta - V_j delta_j / V_jj``, which a few rounds find. S is taken
-    all the way or `TOWARD_TESTED` of it from the estimate to the tested value: all the way is the score test,
-    and none of it is Wald's; between, the interval has nearly the shape that a variance-stabilising
-    transformation gives it. Where the estimate is at the edge of the space, the score test.
+    With ``g = sums - count m(theta)`` and S its covariance, ``delta = J^-1 g / n`` points from theta to the estimate;
+    with ``V = J^-1 S J^-T / n^2`` the minimum of ``g' S^-1 g`` over the other parameters is, to first order,
+    ``delta_j^2 / V_jj``, reached at ``delta - V_j delta_j / V_jj``, which a few iterations find. S is taken all the way
+    or `TOWARD_TESTED` of it from the estimate to the tested value: all the way is the score test, and none of it is
+    Wald's; between, the interval has nearly the shape that a variance-stabilising transformation gives it. Where the
+    estimate is at the edge of the space, the score test.
     """
     eta = _predicted(fit, index, tested) if start is None else start.copy()
     eta[:, index] = tested
@@ -295,9 +295,9 @@ def _moved(fit: FamilyFit, eta: Array, along: Array, distance: Array) -> Array:
 def degrees_of_freedom(fit: FamilyFit, index: int) -> Array:
     """Degrees of freedom of the variance of one estimate, (R,), after Satterthwaite.
 
-    The variance depends on the other parameters, which are estimated: ``2 / Var(log V)``, where the variance
-    of ``log V`` is that of the others given this one, by the delta method. For the mean of a Normal law
-    without noise this is n; it is infinite in families of one parameter.
+    The variance depends on the other parameters, which are estimated: ``2 / Var(log V)``, where the variance of ``log
+    V`` is that of the others given this one, by the delta method. For the mean of a normal distribution without noise
+    this is n; it is infinite in families of one parameter.
     """
     problem, total = fit.problem, fit.cov
     others = [other for other in range(total.shape[1]) if other != index]
@@ -318,7 +318,7 @@ def degrees_of_freedom(fit: FamilyFit, index: int) -> Array:
 
 
 def _end(fit: FamilyFit, index: int, sign: float, critical: Array, offset: Array) -> Array:
-    """Where the root first leaves ``critical`` on one side of the estimate, on the scale of the link, (R,).
+    """First point at which the root exceeds ``critical`` on one side of the estimate, on the link scale, (R,).
 
     The distance is stretched until the root is beyond, then closed in by the Illinois rule. Infinite where
     the root stays within up to the end of the box.
@@ -356,7 +356,7 @@ def _end(fit: FamilyFit, index: int, sign: float, critical: Array, offset: Array
 
 
 def _largest_root(fit: FamilyFit, index: int, tested: Array, offset: Array) -> Array:
-    """Largest absolute root between the estimate and the tested value, looked for at a few points (R,)."""
+    """Largest absolute root between the estimate and the tested value, over a few points (R,)."""
     largest, passed = np.zeros(len(tested)), np.zeros(len(tested))
     away, error, start = tested - fit.eta[:, index], fit.errors[:, index], fit.eta.copy()
     for multiple in (*_MILESTONES, np.inf):
@@ -377,7 +377,7 @@ def _largest_root(fit: FamilyFit, index: int, tested: Array, offset: Array) -> A
 
 
 class _Profile:
-    """Least squared length of the score at each value of one parameter, for R releases.
+    """Minimum squared length of the score at each value of one parameter, for R releases.
 
     Attributes
     ----------
@@ -388,7 +388,7 @@ class _Profile:
     least : ndarray (R,)
         The least of all.
     place : ndarray of int (R,)
-        Where on the grid that is.
+        Its position on the grid.
     """
 
     def __init__(self, fit: FamilyFit, index: int) -> None:
@@ -424,7 +424,7 @@ class _Profile:
 
 
 def _least_length(fit: FamilyFit, index: int, start: Array, rounds: int) -> tuple[Array, Array]:
-    """Least squared length (R,) near linked parameters, one of them held, and where: Newton's steps that shorten it."""
+    """Minimum squared length (R,) near linked parameters, one of them fixed, and its location, by Newton steps."""
     others = [other for other in range(start.shape[1]) if other != index]
     reach, ends = fit.problem.width[others] / 30, fit.problem.box[others].T
     least, eta, trial = np.full(len(start), np.inf), start, start.copy()
@@ -450,7 +450,7 @@ def _least_length(fit: FamilyFit, index: int, start: Array, rounds: int) -> tupl
 
 
 def _profile_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
-    """Give the ends (R, 2), on the scale of the link, of the values whose squared length is near the least of all.
+    """Return the endpoints (R, 2), on the link scale, of the values whose squared length is near the minimum.
 
     A value is kept where the least squared length that the other parameters allow is at most that of the whole space
     plus the squared critical value; under Laplace noise that is at least the one of one Laplace variable, whatever its
@@ -469,7 +469,7 @@ def _profile_interval(fit: FamilyFit, index: int, alpha: float) -> Array:
 
 
 def _profile_end(profile: _Profile, places: Places, sign: int, bound: Array) -> Array:
-    """Where the root of the least squared length passes a bound, beyond places on the grid, to one side (R,).
+    """Point at which the root of the minimum squared length passes a bound, to one side of grid points (R,).
 
     First along the grid, then between two of its points by the rule of false position, safeguarded.
     """
@@ -502,7 +502,7 @@ def _profile_end(profile: _Profile, places: Places, sign: int, bound: Array) -> 
 
 
 def _profile_pvalue(fit: FamilyFit, index: int, tested: Array) -> Array:
-    """P-values (R,) of values on the scale of the link, that of the most plausible value beyond: as the intervals."""
+    """P-values (R,) of values on the link scale: those of the most plausible value beyond, as for the intervals."""
     profile, rows, here = _Profile(fit, index), np.arange(len(tested)), fit.eta[:, index]
     best = profile.grid[profile.place]
     right = np.clip(np.searchsorted(profile.grid, tested, side="right"), 1, len(profile.grid) - 1)
@@ -520,14 +520,13 @@ def _profile_pvalue(fit: FamilyFit, index: int, tested: Array) -> Array:
 class FamilyInference(inference.Inference):
     """Parameters of an exponential family.
 
-    A single parameter is inferred by the method on the scale of its link; any other combination of the
-    parameters by the delta method, with a normal reference ("simulated": with simulated pivots).
-    A value at or beyond the end of a parameter's space, such as a standard deviation of 0, is tested as the end of
-    a wide range inside the space: its p-value tells whether the sums exclude everything near that end.
-    Where no law agrees with the noisy sums, releases drawn from the closest one say nothing about the others:
-    "simulated" then gives the score interval and p-value of a single parameter.
-    A parameter that the release does not determine is NaN in the estimates and their covariance. It has the score
-    interval and p-value; combinations of it with others have the whole line, and 1.
+    A single parameter is inferred by the method on the scale of its link; any other combination of the parameters by
+    the delta method, with a normal reference ("simulated": with simulated pivots). A value at or beyond the end of a
+    parameter's space, such as a standard deviation of 0, is tested as the end of a wide range inside the space: its
+    p-value shows whether the sums exclude everything near that end. If no distribution agrees with the noisy sums,
+    simulations from the closest one are not informative about the others: "simulated" then uses the score interval and
+    p-value of a single parameter. A parameter that is not identified is NaN in the estimates and their covariance. It
+    has the score interval and p-value; its combinations with others have the whole line, and p-value 1.
 
     Attributes
     ----------
@@ -553,10 +552,10 @@ class FamilyInference(inference.Inference):
         return simulated(self.fit, self.release.law, self.release.steps, self.replicates, rng)
 
     def _read(self, rows: Array) -> tuple[Places, Mask]:
-        """Return the one parameter that each row of weights (k, p) reads or -1, and which have simulated pivots.
+        """Return the one parameter that each row of weights (k, p) selects or -1, and which have simulated pivots.
 
-        Pivots serve no combination with a parameter that is not determined, and no single parameter at the edge or
-        where noise dominates.
+        Pivots are not used for combinations with a parameter that is not identified, or for a single parameter at the
+        edge or where noise dominates.
         """
         single = np.where((rows != 0).sum(axis=1) == 1, (rows != 0).argmax(axis=1), -1)
         unclear = self.fit.edge[0] | self.fit.missing[0].any() | (self.fit.kappa[0] < KAPPA_RELIABLE)
@@ -593,7 +592,7 @@ class FamilyInference(inference.Inference):
         return found
 
     def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
-        """See `Inference`; several restrictions, one of a parameter that is not determined, are never rejected."""
+        """See `Inference`; joint restrictions that include a parameter that is not identified are never rejected."""
         if (rows != 0)[:, self.fit.missing[0]].any():
             return 0.0, 1.0
 
@@ -610,7 +609,7 @@ class FamilyInference(inference.Inference):
 def family_inference(
     release: Release, fit: FamilyFit, method: str, replicates: int, seed: int, notes: tuple[str, ...] = ()
 ) -> FamilyInference:
-    """Return what one release says of a family, with warnings from released numbers and further ones, ``notes``."""
+    """Return the inference on a family from one release, with warnings and further ``notes``."""
     family, noise, missing, kappa = fit.problem.family, fit.noise, fit.missing[0], float(fit.kappa[0])
     slope = np.where(missing, np.nan, fit.slope[0])
     listed = ", ".join(np.array(family.names)[missing])

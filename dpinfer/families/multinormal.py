@@ -1,4 +1,4 @@
-"""The multivariate normal from noisy sums of clamped values, their squares and products."""
+"""The multivariate normal from noisy sums of clipped values, their squares and products."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _POINTS, _STEP = 2**11, 1e-4
 _LARGEST, _BISECTIONS = 0.9999, 40
 _FEW = 5.0
 _BLURRED = 1.0
-"""Standard error, of the logarithm of a standard deviation, from which on the fit tells nothing."""
+"""Standard error of the log standard deviation beyond which the fit is uninformative."""
 
 
 def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:
-    """Compute the expected product of two clamped normals.
+    """Compute the expected product of two clipped normals.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def clamped_product(mean: Array, sd: Array, rho: Array) -> Array:
     Returns
     -------
     ndarray (R,)
-        ``E[clamp(X) clamp(Y)]`` with both clamped to [-1, 1]: the inner expectation in closed form, the outer by
+        ``E[clamp(X) clamp(Y)]`` with both clipped to [-1, 1]: the inner expectation in closed form, the outer by
         Gauss-Legendre quadrature on panels.
     """
     breaks = np.broadcast_to(np.linspace(-8.5, 8.5, 24), (len(mean), 24))
@@ -116,7 +116,7 @@ def estimate_multinormal(sums: MomentSums, *, population: bool) -> Estimates:
 
 
 def _solve(sums: MomentSums, size: Array) -> tuple[Array, Mask]:
-    """Solve the columns one by one, then the correlations: values (R, p), and whether each was moved to an edge."""
+    """Solve the columns one by one, then the correlations: values (R, p), and whether each is at a boundary."""
     problem, noise, values = clamped_problem(Normal(), "u", Schema(u=Real(-1.0, 1.0))), sums.noise, sums.values[:, 0]
     bottom, fits = sums.monomial(), []
     for column in range(sums.columns):
@@ -144,7 +144,7 @@ def _correlation(mean: Array, sd: Array, wanted: Array) -> tuple[Array, Mask]:
 
 
 def _expected(sums: MomentSums, mean: Array, sd: Array, rho: Array) -> Array:
-    """Compute the expected monomials (R, d) of one row of the clamped normal."""
+    """Compute the expected monomials (R, d) of one row of the clipped normal."""
     found = np.ones((len(mean), len(sums.exponents)))
     for column in range(sums.columns):
         m, s = mean[:, column], sd[:, column]
@@ -160,9 +160,9 @@ def _expected(sums: MomentSums, mean: Array, sd: Array, rho: Array) -> Array:
 
 
 def _linearised(sums: MomentSums, mean: Array, sd: Array, rho: Array, size: Array) -> tuple[Array, Array]:
-    """How each noisy sum moves the parameters (R, p, d), and their sampling covariance (R, p, p).
+    """Return derivatives of the parameters in the noisy sums (R, p, d), and the sampling covariance (R, p, p).
 
-    Standard deviations by their logarithms, correlations by their inverse hyperbolic tangents.
+    Standard deviations are on the log scale, correlations on the artanh scale.
     """
     k, bottom = sums.columns, sums.monomial()
     others = [place for place in range(len(sums.exponents)) if place != bottom]

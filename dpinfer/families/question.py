@@ -1,4 +1,4 @@
-"""Exponential families by clamped sufficient statistics: the question."""
+"""Questions about exponential families, from clipped sufficient statistics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STEP = 1e-5
 
 
 class FamilyResults(DescriptionResults):
-    """Parameters of an exponential family, in usual and natural form."""
+    """Estimated parameters of an exponential family, in conventional and natural form."""
 
     def natural_params(self) -> pd.DataFrame:
         """Return the natural parameters with standard errors by the delta method.
@@ -50,12 +50,12 @@ class FamilyResults(DescriptionResults):
         Returns
         -------
         DataFrame
-            Columns "estimate" and "std err" (sampling and noise), a row per natural parameter.
+            Columns "estimate" and "std err" (from sampling and noise), a row per natural parameter.
 
         Raises
         ------
         InferenceError
-            If the family does not say what they are.
+            If the family does not define them.
         """
         inference = self._inference
         assert isinstance(inference, FamilyInference)
@@ -79,15 +79,15 @@ class ExpFam(Estimated):
     where: str | None = None
 
     def problem(self, schema: Schema) -> ClampedProblem:
-        """Return the family on the column's bounds; refuse what does not match or cannot be bounded."""
+        """Return the family on the column's bounds; refuse a mismatch or an unbounded statistic."""
         return clamped_problem(self.family, self.column, schema)
 
     def rows(self, schema: Schema) -> CellSum:
-        """Return the row sum: the sufficient statistics of the clamped column."""
+        """Return the row sum: the sufficient statistics of the clipped column."""
         return CellSum(Features(self.problem(schema).basis, compiled_where(self.where, schema)))
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"{self.family.name} family of {self.column}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
@@ -99,14 +99,14 @@ class ExpFam(Estimated):
         return Stage(Sum(self.rows(context.schema)))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, and set Laplace noise beside Gaussian, before anything is spent.
+        """Describe the measurement, and compare Laplace with Gaussian noise, before any budget is spent.
 
         Returns
         -------
         str
-            What is measured, its bound, noise and guarantee; and what each sum's noise would be under the other law at
-            epsilon 1 and at 1/2-zCDP, which epsilon 1 implies: with d statistics Laplace noise grows as d, Gaussian
-            as the square root of d.
+            The measurement, its bound, noise and guarantee; and the noise of each sum under the other mechanism at
+            epsilon 1 and at 1/2-zCDP, which epsilon 1 implies. With d statistics, Laplace noise grows as d, Gaussian
+            noise as the square root of d.
         """
         spread = []
         for name, price in (("Laplace at PureDP(1)", PureDP(1.0)), ("Gaussian at ZCDP(0.5)", ZCDP(0.5))):
@@ -121,19 +121,19 @@ class ExpFam(Estimated):
     def infer_release(
         cls, release: Release, *, family: ExponentialFamily | None = None, **options: Any
     ) -> FamilyResults:
-        """Infer the parameters; ``family`` is needed for one of the author's own, whose log-density no file holds."""
+        """Infer the parameters; ``family`` is needed if user-defined, as no release stores its log-density."""
         question = cls.from_release(release)
         question = question if family is None else replace(question, family=as_family(family))
         found: FamilyResults = question.with_options(options).infer(release)
         return found
 
     def infer(self, release: Release | None = None) -> FamilyResults:
-        """Infer from a release of this question: free, and without any row.
+        """Infer from a stored release of this question, at no further privacy cost.
 
         Raises
         ------
         InferenceError
-            If the release was made for another question, or for a family of its author's own that was not given.
+            If the release was made for another question, or for a user-defined family that was not given.
         """
         found, _ = self._asked_of(release)
         fit = self._fit(Released.of_release(found, context_of(found), self.rows(found.schema)))
@@ -161,7 +161,7 @@ class ExpFam(Estimated):
         released, alpha, contrasts
             As there.
         pvalues : bool
-            Whether to test that parameters are zero; studies do not ask, since most parameters cannot be.
+            Whether to test that parameters are zero; studies do not, since most parameters cannot be zero.
         """
         refuse_simulated(self.inference)
         fit = self._fit(released)
@@ -170,7 +170,7 @@ class ExpFam(Estimated):
     def oracle(
         self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
-        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        """Return the width of an interval that knew the population; see `OLS.oracle`."""
         noise_alone = replace(self, target="data")._fit(released)
         return oracle(noise_alone, sampling=sampling, alpha=alpha, contrasts=contrasts)
 
@@ -195,11 +195,11 @@ class MultivariateNormal(MomentsQuestion):
     where: str | None = None
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the sums, compiled against a schema."""
+        """Compile the sums against a schema."""
         return SumPlan("multinormal", schema, columns=self.columns, where=self.where, target="data")
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse columns that the schema cannot serve, and truth values."""
+        """Refuse columns that do not suit the schema, and Booleans."""
         super().check(schema, neighbors)
         for expression in self.plan(schema).expressions:
             if expression.boolean:
@@ -209,18 +209,18 @@ class MultivariateNormal(MomentsQuestion):
                 )
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a stored release of this question, at no further privacy cost."""
         found, held = self._release_and_sums(release)
         return infer_sums(found, held, estimated=self._describe, **self._inference_options)
 
     def oracle(
         self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
-        """Say how wide an interval would be that knew the population; see `OLS.oracle`.
+        """Return the width of an interval that knew the population; see `OLS.oracle`.
 
-        Its kappa is, as of one column, the smallest ratio of a quarter of a unit to the standard deviation that noise
-        alone gives the estimate: the unit is one standard deviation for a mean, 1 for the logarithm of a standard
-        deviation and for a correlation's artanh.
+        As for one column, kappa is the smallest ratio of a quarter of a unit to the standard deviation of the estimate
+        from noise alone. The unit is one standard deviation for a mean, and 1 for the logarithm of a standard deviation
+        and the artanh of a correlation.
         """
         estimates, _ = self._describe(released)
         value, noise = estimates.value[0, 0], np.diagonal(estimates.noise[0, 0])
@@ -249,7 +249,7 @@ def expfam(
     replicates: int = 999,
     seed: int = 0,
 ) -> ExpFam | MultivariateNormal | Proportion:
-    """Fit a distribution, such as normal, gamma or Poisson, from noisy sums of its sufficient statistics.
+    """Fit a distribution, such as normal, gamma or Poisson, to noisy sums of sufficient statistics.
 
     Parameters
     ----------
@@ -262,12 +262,12 @@ def expfam(
     where : str, optional
         A condition on declared columns; other rows are ignored.
     target : {"population", "data"}
-        For "data" standard errors include privacy noise only.
+        With "data", standard errors include privacy noise only.
     inference : {"auto", "score", "wald", "simulated"}
-        "auto" is "score": test inversion with the variance evaluated part of the way to the tested value.
-        "simulated" draws releases from the fitted family through the same clamping and noise.
+        "auto" is "score": test inversion with the variance evaluated part of the way to the tested value. "simulated"
+        draws releases from the fitted family, with the same clipping and noise.
     replicates, seed : int
-        Number of simulated releases and their public seed, for ``inference="simulated"``.
+        Number of simulated releases and public seed, for ``inference="simulated"``.
 
     Returns
     -------
@@ -277,7 +277,7 @@ def expfam(
     Raises
     ------
     SchemaError
-        If the column's type or bounds do not suit the family, before anything is spent.
+        If the column's type or bounds do not suit the family, before any budget is spent.
     FormulaError, UnknownColumnError
         If a statistic cannot be bounded on the declared bounds, or the column is not declared.
     OptionError
@@ -285,9 +285,9 @@ def expfam(
 
     Notes
     -----
-    The statistic t is summed over values clamped to their bounds, and the parameter solves
-    ``n E_theta[t(clamp X)] = noisy sum``: the model knows what clamping does, so tight bounds cost no bias. The
-    variance is ``J^-1 (n Cov_theta t(clamp X) + Cov noise) J^-T / n^2`` with ``J = d E_theta[t(clamp X)] / d theta``.
+    The statistic t is summed over values clipped to their bounds, and the parameter solves ``n E_theta[t(clamp X)] =
+    noisy sum``. The model accounts for the clipping, so tight bounds cause no bias. The variance is ``J^-1 (n Cov_theta
+    t(clamp X) + Cov noise) J^-T / n^2`` with ``J = d E_theta[t(clamp X)] / d theta``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rows with a public schema: confidential ones, which only the kernel reads, and public ones for simulation."""
+"""Rows with a public schema: confidential rows, which only the kernel reads, and public rows for simulation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LONGEST_VERSION = 100
 
 
 class Rows(stage.Data):
-    """Rows with a public schema and a neighbour relation, private or public."""
+    """Rows, private or public, with a public schema and a definition of neighbours."""
 
     __slots__ = ("_advice", "_counted", "_kept", "_lock", "_schema", "_source")
 
@@ -84,12 +84,12 @@ class Rows(stage.Data):
 
     @property
     def schema(self) -> Schema:
-        """The public schema, with the people where they are the unit of protection."""
+        """The public schema, including the person id if people are the unit of protection."""
         return self._schema
 
     @property
     def nobs(self) -> int | None:
-        """Number of rows where it is public, that is under replace_one where the unit is a row; else None."""
+        """Number of rows if it is public, that is, under replace_one with rows as the unit; else None."""
         if self.neighbors != "replace_one" or self._schema.people is not None:
             return None
         if self._counted is None:  # before a charge: nothing is said of a row but what the source says itself
@@ -108,25 +108,26 @@ class Rows(stage.Data):
         return self._counted
 
     def _repr_html_(self) -> str:
-        """Show what is public as HTML in a notebook: no row, and not how many there are."""
+        """Show the public facts as HTML in a notebook, without any row or the number of rows."""
         from dpinfer.schema.schema import rows_report  # noqa: PLC0415  (no part of a private run)
 
         return rows_report(type(self).__name__, self._schema, self.neighbors, getattr(self, "ledger", None)).html()
 
     def cite(self, release: Release) -> None:
-        """Let later releases of these rows note what a release of their quality advises on the columns that they read.
+        """Attach the advice of a data-quality release to later releases of these rows.
 
-        That is done by itself for a release that was made from this object. Nothing is read or spent.
+        Later releases then note the advice on the columns that they read. A quality release made from this object is
+        attached automatically. Nothing is read or spent.
 
         Parameters
         ----------
         release : Release
-            Of `dpinfer.quality`. What it says of columns that were declared otherwise is left out.
+            A release of `dpinfer.quality`. Its advice on columns with a different declaration is omitted.
 
         Raises
         ------
         OptionError
-            If it is something else.
+            If ``release`` is anything else.
         """
         advice = getattr(release, "advice", None) if getattr(release, "kind", None) == "quality" else None
         if not isinstance(advice, tuple):
@@ -137,10 +138,10 @@ class Rows(stage.Data):
         )
 
     def _noted(self, release: Release) -> Release:
-        """Return a release with what an earlier one advises on its columns; keep what one of quality advises.
+        """Return a release with earlier advice on its columns; store the advice of a quality release.
 
-        All of it is a function of releases. What a procedure of a user's own wrote instead of one is returned as it is:
-        it is paid for.
+        All of it is a function of releases. A user's procedure may return something else, which is returned unchanged,
+        since it has been charged.
         """
         try:
             if release.kind == "quality":
@@ -152,7 +153,7 @@ class Rows(stage.Data):
 
     @contextmanager
     def _open(self) -> Iterator[Source]:
-        """Give the rows of one run, of people those that count; for the kernel alone, after the charge."""
+        """Open the rows of one run, after bounding contributions; for the kernel alone, after the charge."""
         if self._schema.people is None:
             with self._source.opened() as rows:
                 yield rows
@@ -169,7 +170,7 @@ class Rows(stage.Data):
                 yield kept
 
     def _ready(self, measured: Plan) -> None:
-        """Refuse, before a charge, a plan that the source of the rows does not serve."""
+        """Refuse, before a charge, a plan that the source of the rows does not support."""
         people, asked = self._schema.people is not None, [one.rows for one in measured.stages]
         weights = next((one.weights for one in asked if isinstance(one, ReplicateSum)), None)
         blocks = any(isinstance(one, BlockSum) for one in asked)
@@ -190,46 +191,47 @@ class Rows(stage.Data):
 
 
 class PrivateData(Rows):
-    """Confidential rows, read only by measurements that are charged to a privacy budget.
+    """Confidential rows, which only measurements charged to a privacy budget can read.
 
     Parameters
     ----------
     source : DataFrame, path, query or engine
-        The rows: a pandas or Polars DataFrame, a pyarrow Table; the path of a Parquet or CSV file, a folder or a glob
-        of such; a pyarrow Dataset or RecordBatchReader; a Polars LazyFrame; a DuckDB relation, or a DuckDB connection
-        and a query; an Ibis table; a Dask or Spark DataFrame; or anything with ``__arrow_c_stream__``. Column names
-        are public, everything else is confidential. Not copied: leave it unchanged.
+        The rows: a pandas or Polars DataFrame, or a pyarrow Table; the path of a Parquet or CSV file, or a folder or
+        glob of such files; a pyarrow Dataset or RecordBatchReader; a Polars LazyFrame; a DuckDB relation, or a DuckDB
+        connection and a query; an Ibis table; a Dask or Spark DataFrame; or any object with ``__arrow_c_stream__``.
+        Column names are public; everything else is confidential. The source is not copied: leave it unchanged.
     schema : Schema
-        Columns and their bounds, declared and not looked up in the rows.
+        Columns and their bounds, declared rather than derived from the rows.
     ledger : Ledger
-        Where every release of these rows is charged; it also says which neighbours are protected.
+        The ledger that every release of these rows is charged to. It also sets the definition of neighbours.
     id : str, optional
-        The column that tells people apart, where one person may have several rows: the unit of protection is then a
-        person with all of their rows. It is not declared in the schema. Rows without an id are dropped. See
-        `dpinfer.kernel.people.person_codes` for what is one id.
+        The column that identifies people, if one person may have several rows. The unit of protection is then a person
+        with all of their rows. It is not declared in the schema. Rows without an id are dropped. See
+        `dpinfer.kernel.people.person_codes` for which values are one id.
     max_rows : int, optional
-        With ``id``: rows of one person that count at most, from 1 to 4,096; the others are dropped by a public hash.
-        All noise is in proportion to it.
+        With ``id``, the largest number of rows kept per person, from 1 to 4,096. A public hash chooses the rows to
+        drop. All noise is proportional to it.
     types : "declared", mapping of str to type, pyarrow.Schema or Schema, optional
-        Types that were fixed before the rows were collected, which the schema has to go with: ``"declared"`` where the
-        source has the types of a database, or what `Schema.check` takes. By default storage types decide nothing, for
-        one row can change them.
+        Types that were fixed before the rows were collected and that the schema must match: ``"declared"`` if the
+        source has the types of a database, or an argument of `Schema.check`. By default storage types are ignored,
+        since one row can change them.
     version : str, optional
-        What you call this state of the rows, such as ``"2026-03"``: public, and recorded in releases and charges. A
-        kept release of another version is not read back. Rows are never compared: change it when they change.
+        Your name for this version of the rows, such as ``"2026-03"``. It is public, and recorded in releases and
+        charges. A stored release of another version is not reused. Rows are never compared, so change the name when
+        they change.
 
     Raises
     ------
     UnknownColumnError
         If a declared column is not among the source's columns.
     SchemaError
-        If the schema does not go with declared types.
+        If the schema does not match the declared types.
     DataError
         If the source is of an unknown type, or cannot be opened.
     OptionError
-        If ``schema`` or ``ledger`` is something else; if ``id`` is no column of the source, or a declared one; if only
-        one of ``id`` and ``max_rows`` is given, or one has no such value; if ``types`` are none; if ``version`` is no
-        short text.
+        If ``schema`` or ``ledger`` has another type; if ``id`` is not a column of the source, or is a declared column;
+        if only one of ``id`` and ``max_rows`` is given, or one is invalid; if ``types`` are invalid; or if ``version``
+        is not a short text.
 
     Examples
     --------
@@ -269,35 +271,35 @@ class PrivateData(Rows):
 
     @property
     def ledger(self) -> Ledger:
-        """Where every release of these rows is charged."""
+        """The ledger that every release of these rows is charged to."""
         return self._ledger
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbouring relation: that of the ledger, whose charges are all under it."""
+        """The definition of neighbouring data sets: that of the ledger and all its charges."""
         return self._account.neighbors
 
     @property
     def public(self) -> bool:
-        """These rows are confidential."""
+        """False: these rows are confidential."""
         return False
 
     @property
     def version(self) -> str | None:
-        """What this state of the rows was declared to be called."""
+        """The declared name of this version of the rows."""
         return self._version
 
     def run(
         self, procedure: Any, privacy: Privacy, *, charge_id: str | None = None, seen: int | None = None
     ) -> Release:
-        """Price a procedure, charge the ledger, measure, and store what was released if the ledger keeps it.
+        """Charge the ledger for a procedure, measure, and store the release if the ledger keeps releases.
 
         See `dpinfer.kernel.run.run`, and `dpinfer.kernel.stage.Data.run` for the options.
 
         Raises
         ------
         ReleaseNotSavedError
-            If the ledger keeps releases and cannot store this one; the error carries it.
+            If the ledger stores releases but cannot store this one; the error carries it.
         """
         if not (charge_id is None or (type(charge_id) is str and _CHARGE_ID.fullmatch(charge_id))):
             raise OptionError("charge_id", type_of(charge_id), "32 hexadecimal digits")
@@ -348,7 +350,7 @@ class PrivateData(Rows):
 
 
 def _check_types(schema: Schema, source: Source, types: object) -> None:
-    """Refuse a schema that does not go with declared types; a type that says nothing of its cells goes with any."""
+    """Refuse a schema that contradicts declared types; an uninformative type matches any column."""
     if isinstance(types, str) and types != "declared":
         raise OptionError("types", types, '"declared", or declared types by column')
     declared: dict[str, object] = {}
@@ -363,7 +365,7 @@ def _check_types(schema: Schema, source: Source, types: object) -> None:
 
 
 class PublicData(Rows):
-    """Rows that need no protection: the same procedures, with seeded noise, for simulation and tests.
+    """Public rows for the same procedures with seeded noise, for simulation and tests.
 
     Parameters
     ----------
@@ -373,14 +375,14 @@ class PublicData(Rows):
     rng : numpy.random.Generator
         Source of the simulated noise.
     neighbors : {"add_remove", "replace_one"}
-        The relation that is simulated.
+        The definition of neighbouring data sets to simulate.
     id, max_rows : optional
         As in `PrivateData`.
 
     Raises
     ------
     UnknownColumnError, DataError, OptionError
-        As `PrivateData`.
+        As for `PrivateData`.
 
     Examples
     --------
@@ -416,21 +418,21 @@ class PublicData(Rows):
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbouring relation that is simulated."""
+        """The definition of neighbouring data sets that is simulated."""
         return self._neighbors
 
     @property
     def rng(self) -> np.random.Generator:
-        """Source of the simulated noise."""
+        """The generator of the simulated noise."""
         return self._rng
 
     @property
     def public(self) -> bool:
-        """These rows need no protection."""
+        """True: these rows need no protection."""
         return True
 
     def with_rows(self, source: object, rng: np.random.Generator) -> PublicData:
-        """Return other rows, declared alike, for simulation: what was planned for these serves those, too.
+        """Return other public rows with the same declarations, reusing the plans made for these.
 
         Parameters
         ----------
@@ -445,14 +447,14 @@ class PublicData(Rows):
         Raises
         ------
         UnknownColumnError, DataError, OptionError
-            As `PublicData`.
+            As for `PublicData`.
         """
         found = PublicData(source, self.schema, rng=rng, neighbors=self._neighbors)
         found._plans = self._plans
         return found
 
     def frame(self) -> pd.DataFrame:
-        """Return the rows, with the column that tells people apart where they are the unit: they need no protection."""
+        """Return the rows, with the id column if people are the unit of protection."""
         people = self.schema.people
         names = (*self.schema, *(() if people is None else (people.id,)))
         with self._source.opened() as rows:
@@ -473,7 +475,7 @@ class PublicData(Rows):
         charge_id: str | None = None,  # noqa: ARG002
         seen: int | None = None,  # noqa: ARG002
     ) -> Release:
-        """Price a procedure and measure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
+        """Measure a procedure with simulated noise, without a charge; see `dpinfer.kernel.run.run`."""
         draws = SimulatedDraws(self._rng)
         return self._noted(
             run(
@@ -493,7 +495,7 @@ class PublicData(Rows):
 
 
 def plain_cells(cells: Any) -> NDArray[Any]:
-    """Return cells of any storage as an array; coded ones as objects, None where one is missing."""
+    """Return cells of any storage as an array; coded ones as objects, with None for a missing one."""
     if not isinstance(cells, Coded):
         return np.asarray(cells)
     listed, codes = np.array([*cells.values, None], dtype=object), np.asarray(cells.codes)  # noqa: PD011

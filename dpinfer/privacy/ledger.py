@@ -1,4 +1,4 @@
-"""The ledger: the one place where a privacy budget is kept and spent, as its users see it."""
+"""The ledger, the one place where a privacy budget is stored and spent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _readers: list[Callable[[str], Any]] = []
 
 
 def read_releases_with(reader: Callable[[str], Any]) -> None:
-    """Set what makes a release of its text; for the layer of releases, which is above this one."""
+    """Set the function that reads a release from text; called by the layer of releases above this one."""
     _readers[:] = [reader]
 
 
@@ -33,55 +33,55 @@ _COLUMNS = ("id", "time", "description", "price", "amount", "reserve")
 
 
 class Ledger:
-    """A privacy budget for one set of confidential data, kept in a file that every process shares.
+    """A privacy budget for one confidential data set, stored in a file that all processes share.
 
-    Opens the file if it is a ledger with exactly these properties, and makes it where none ever was.
+    Opens the file if it is a ledger with exactly these properties, and creates it if there never was one.
 
     Parameters
     ----------
     path : str or os.PathLike
         The file. Its folder must exist, on a local disk (network file systems may not lock).
     dataset : str
-        The name of the confidential data; it guards against a ledger of other data. Public.
+        The public name of the confidential data. It guards against the use of another data set's ledger.
     budget : PureDP, ZCDP, GDP or ApproxDP
-        All that may ever be spent on these data.
+        The total budget for these data.
     neighbors : {"add_remove", "replace_one"}
-        The neighbouring relation of every charge.
+        The definition of neighbouring data sets, for every charge.
     currency : str, optional
-        For an `ApproxDP` budget ``"gdp"`` (default: adds mu squared, best for Gaussian noise) or ``"basic"``
-        (adds epsilon and delta, for mostly pure mechanisms). Other units have one each: ``"epsilon"``,
+        For an `ApproxDP` budget ``"gdp"`` (the default; adds mu squared, best for Gaussian noise) or ``"basic"`` (adds
+        epsilon and delta, for mostly pure mechanisms). The other units have one currency each: ``"epsilon"``,
         ``"rho"``, ``"mu_squared"``.
     create : bool, optional
-        True makes a new ledger, and refuses a file that is there. False opens one that is there, and refuses to make
-        one: safest for every run but the first. By default a ledger is opened where one is and made where none ever
-        was; `created` says which.
+        True creates a new ledger, and refuses an existing file. False opens an existing one and refuses to create one,
+        which is safest for every run but the first. By default an existing ledger is opened, and a new one is created
+        if there never was one; `created` tells which.
     keep : bool
-        True has the ledger store every release from now on, whoever opens it: `releases` lists them, and ``reuse=True``
-        of a fit reads them. False leaves a ledger as it is.
+        True makes the ledger store every release from now on, whoever opens it. `releases` lists them, and
+        ``reuse=True`` of a fit reads them. False leaves the ledger unchanged.
 
     Raises
     ------
     LedgerMismatchError
-        If the file is the ledger of another study.
+        If the file is a ledger with other properties.
     LedgerError
-        If the file is empty, damaged or no ledger; if it is gone, though its marker is there; if ``create`` does not
-        allow what is found.
+        If the file is empty, damaged or not a ledger; if it is missing though its marker exists; or if ``create`` does
+        not allow the action.
     OptionError
-        If an argument is not valid.
+        If an argument is invalid.
 
     Notes
     -----
-    The ledger is a privacy filter: charges may be chosen adaptively, and together never exceed the budget. A
-    charge is on disk before `charge` returns, so a crash afterwards never gives budget back. Sums are exact.
-    ``PureDP``: sum of epsilon. ``ZCDP``: sum of rho. ``GDP``: sum of mu^2; guaranteed is mu-GDP within the
-    total variation `tau`. ``ApproxDP``, currency gdp: sum of mu^2, while (1 + e^epsilon) times the
-    summed total variation stays within a thousandth of delta. Sources: Rogers, Roth, Ullman & Vadhan 2016;
-    Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023; Smith & Thakurta 2022.
+    The ledger is a privacy filter: charges may be chosen adaptively, and together never exceed the budget. A charge is
+    on disk before `charge` returns, so a later crash never restores budget. Sums are exact. ``PureDP``: sum of epsilon.
+    ``ZCDP``: sum of rho. ``GDP``: sum of mu^2; the guarantee is mu-GDP up to the total variation `tau`. ``ApproxDP``,
+    currency gdp: sum of mu^2, while (1 + e^epsilon) times the summed total variation stays within a thousandth of
+    delta. Sources: Rogers, Roth, Ullman & Vadhan 2016; Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023;
+    Smith & Thakurta 2022.
 
-    A ledger file that is emptied or lost has forgotten what was spent, and a new one would grant the whole budget
-    again. So an empty file is refused, and beside a new ledger stands a marker, the file's name with ``.marker``: where
-    the marker is and the ledger is not, none is made. If both are deleted, the default makes a new ledger and only
-    ``create=False`` notices. Every charge is checked when it is read: its amount must be that of its cost.
+    If a ledger file is emptied or lost, the record of spending is lost, and a new ledger would grant the whole budget
+    again. So an empty file is refused. A new ledger also gets a marker file, its name with ``.marker``: if the marker
+    exists without the ledger, no new one is created. If both are deleted, the default creates a new ledger, and only
+    ``create=False`` detects it. Every charge is checked when it is read: its amount must match its cost.
 
     Threads and forked processes may share a ledger file. A ledger in memory is for one process.
 
@@ -115,7 +115,7 @@ class Ledger:
         store = FileStore(path)
         made = create is not False and store.make(header)
         if create and not made:
-            raise LedgerError(f"{store} is there already: create=False opens a ledger")
+            raise LedgerError(f"{store} already exists: create=False opens it")
         self._bind(store, found_header(store), created=made)
         if (found := self._account.header)[1:] != header[1:]:
             there = (repr(found.dataset), str(self.budget), found.neighbors, found.currency)
@@ -136,7 +136,7 @@ class Ledger:
         currency: str | None = None,
         keep: bool = False,
     ) -> Self:
-        """Create a ledger that lives in this process only, and is forgotten with it.
+        """Create a ledger in memory, which is lost when the process ends.
 
         Parameters
         ----------
@@ -146,12 +146,12 @@ class Ledger:
         Returns
         -------
         Ledger
-            It refuses to be copied, pickled or used in a forked process: a copy would double the budget.
+            It cannot be copied, pickled or used in a forked process: a copy would double the budget.
 
         Raises
         ------
         OptionError
-            If an argument is not valid.
+            If an argument is invalid.
         """
         ledger = cls.__new__(cls)
         store, header = MemoryStore(), _header(dataset, budget, neighbors, currency, keep)
@@ -162,7 +162,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open an existing ledger file with the properties that it has.
+        """Open an existing ledger file, with the properties stored in it.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class Ledger:
 
     @property
     def account(self) -> Account:
-        """What `PrivateData` charges."""
+        """The account that `PrivateData` charges."""
         if type(self) is not Ledger:  # one that might charge less
             raise OptionError("ledger", type_of(self), "a dpinfer Ledger: Ledger(...) or Ledger.in_memory(...)")
         return self._account
@@ -199,12 +199,12 @@ class Ledger:
 
     @property
     def created(self) -> bool:
-        """Whether this object made the ledger: False where it opened one that was there."""
+        """Whether this object created the ledger; False if it opened an existing one."""
         return self._created
 
     @property
     def path(self) -> str | None:
-        """The file, or None for a ledger in memory."""
+        """The path of the file, or None for a ledger in memory."""
         store = self._account.store
         return str(store.path) if isinstance(store, FileStore) else None
 
@@ -215,80 +215,80 @@ class Ledger:
 
     @property
     def budget(self) -> Privacy:
-        """All that may ever be spent."""
+        """The total budget."""
         return self._account.filter.budget
 
     @property
     def neighbors(self) -> Neighbors:
-        """The neighbouring relation of every charge."""
+        """The definition of neighbouring data sets, for every charge."""
         return self._account.neighbors
 
     @property
     def currency(self) -> str:
-        """What is added up: "epsilon", "rho", "mu_squared", or for ApproxDP "gdp" or "basic"."""
+        """The quantity that charges add: "epsilon", "rho", "mu_squared", or for ApproxDP "gdp" or "basic"."""
         return self._account.filter.currency
 
     @property
     def spent(self) -> Privacy:
-        """What was spent, in the unit of the budget, rounded up.
+        """The budget spent, in the unit of the budget, rounded up.
 
-        On a basic ledger that has spent no delta it is a `PureDP`.
+        For a basic ledger that has spent no delta it is a `PureDP`.
         """
         return self._account.filter.spent(self._read()[0])
 
     @property
     def remaining(self) -> Privacy:
-        """What can still be asked for, in the unit of the budget, rounded down so that it is granted.
+        """The remaining budget, in the unit of the budget, rounded down so that it can be spent.
 
-        On a basic ledger whose delta is all spent it is a `PureDP`.
+        For a basic ledger with no delta left it is a `PureDP`.
         """
         return self._account.filter.remaining(self._read()[0])
 
     @property
     def tau(self) -> float:
-        """Summed total variation of the charges on a ledger that adds mu squared (GDP, ApproxDP), else 0."""
+        """Summed total variation of the charges if the ledger adds mu squared (GDP, ApproxDP), else 0."""
         return float(self._read()[0].reserve) if self.currency in {"mu_squared", "gdp"} else 0.0
 
     def charge(self, cost: Cost, description: str, *, unit: str | None = None) -> str:
-        """Spend budget; to be called before the mechanism draws anything.
+        """Spend budget, before the mechanism draws any noise.
 
         Parameters
         ----------
         cost : Cost
-            What the mechanism costs.
+            The privacy cost of the mechanism.
         description : str
-            What it measures; stored, and public.
+            What it measures; stored and public.
         unit : str, optional
-            Whom it protects: rows, or people told apart by a column. The first charge that says so decides it for the
-            ledger.
+            The unit of protection: rows, or people identified by a column. The first charge that states it fixes it for
+            the ledger.
 
         Returns
         -------
         str
-            The unique id of the charge, which is on disk now.
+            The unique id of the charge, which is then on disk.
 
         Raises
         ------
         BudgetExceededError
-            If it does not fit in what remains; nothing is stored.
+            If it exceeds the remaining budget; nothing is stored.
         NotProvedError
             If the cost has no guarantee in the currency of this ledger.
         LedgerMismatchError
             If the ledger's charges protect another unit: amounts for rows and for people do not add up.
         LedgerError
-            If the ledger cannot be written; draw nothing.
+            If the ledger cannot be written; then draw nothing.
         OptionError
-            If an argument is not valid.
+            If an argument is invalid.
         """
         return self._account.charge(cost, description, unit=unit)
 
     def can_afford(self, cost: Cost) -> None:
-        """Check that a charge would be granted now, without making it.
+        """Check that the remaining budget covers a charge, without making it.
 
         Parameters
         ----------
         cost : Cost
-            What the mechanism costs.
+            The privacy cost of the mechanism.
 
         Raises
         ------
@@ -300,14 +300,14 @@ class Ledger:
             self._account.check(connection, cost, entry)
 
     def charges(self) -> pd.DataFrame:
-        """List the charges.
+        """Return all charges as a table.
 
         Returns
         -------
         DataFrame
-            One row a charge, in order: ``id``, ``time`` (UTC), ``description``, ``price`` (as asked for, a
-            privacy amount), ``amount`` (in the currency of the ledger) and ``reserve`` (total variation on a
-            ledger that adds mu squared, delta on a basic one, otherwise 0).
+            One row per charge, in order: ``id``, ``time`` (UTC), ``description``, ``price`` (the privacy parameters
+            requested), ``amount`` (in the currency of the ledger) and ``reserve`` (total variation if the ledger adds
+            mu squared, delta if it is basic, otherwise 0).
         """
         _, made = self._read()
         rows = [
@@ -321,16 +321,16 @@ class Ledger:
 
     @property
     def identifier(self) -> str:
-        """A random name that no other ledger has."""
+        """A random name, unique to this ledger."""
         return self._account.header.identifier
 
     @property
     def keeps(self) -> bool:
-        """Whether it stores every release; see ``keep``."""
+        """Whether the ledger stores every release; see ``keep``."""
         return self._account.keeps
 
     def charged(self, id: str) -> bool:
-        """Whether a charge of this id was made.
+        """Return whether the ledger holds a charge with this id.
 
         Parameters
         ----------
@@ -343,14 +343,14 @@ class Ledger:
         return any(charge.id == id for charge in self._read()[1])
 
     def releases(self) -> pd.DataFrame:
-        """List what was released since the ledger keeps releases: free, for they were paid for.
+        """List the releases since the ledger began to store them, at no privacy cost.
 
         Returns
         -------
         DataFrame
-            One row a charge, in order: ``id`` of the charge, ``time`` (UTC), ``description``, ``price``, ``dataset``,
-            ``version`` (that of the data, or None), and ``stored``: False where a release was paid for and is lost, or
-            is being measured. Empty if the ledger keeps none.
+            One row per charge, in order: ``id`` of the charge, ``time`` (UTC), ``description``, ``price``, ``dataset``,
+            ``version`` (that of the data, or None), and ``stored``: False if the release was charged but lost, or is
+            still being measured. Empty if the ledger stores no releases.
 
         Raises
         ------
@@ -368,7 +368,7 @@ class Ledger:
         )
 
     def release(self, id: str) -> Any:
-        """Return a release that the ledger keeps: free, and without any row.
+        """Return a stored release, at no privacy cost and without reading a row.
 
         Parameters
         ----------
@@ -382,9 +382,9 @@ class Ledger:
         Raises
         ------
         ReleaseLostError
-            If it was paid for and not stored.
+            If it was charged but not stored.
         OptionError
-            If the ledger keeps no release of this charge.
+            If the ledger stores no release for this charge.
         ReleaseFormatError
             If it is damaged.
         """
@@ -399,7 +399,7 @@ class Ledger:
         return _readers[0](found.release)
 
     def kept(self) -> list[StoredRelease]:
-        """Return what the ledger keeps as texts, the oldest first; `releases` lists it for people."""
+        """Return the stored releases as text, oldest first; `releases` lists them in readable form."""
         return self._account.kept()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -444,7 +444,7 @@ class Ledger:
 
 
 def _header(dataset: str, budget: Privacy, neighbors: Neighbors, currency: str | None, keep: bool) -> Header:
-    """Check what describes a ledger, and write it as text."""
+    """Check the properties of a ledger, and write them as text."""
     TRUTH.check("keep", keep)
     named("a name for the confidential data").check("dataset", dataset)
     if type(neighbors) is not str or neighbors not in NEIGHBORS:
@@ -458,7 +458,7 @@ _SHOWN = 20
 
 
 def ledger_facts(ledger: Ledger) -> tuple[tuple[str, str], ...]:
-    """Return what is kept and spent; where the file cannot be read, why."""
+    """Return the budget and spending; if the file cannot be read, the reason."""
     where = "in memory" if ledger.path is None else str(ledger.path)
     try:
         spent, remaining, made = str(ledger.spent), str(ledger.remaining), len(ledger.charges())

@@ -1,9 +1,9 @@
-"""Units of privacy: how much a mechanism may cost, what a ledger may spend, what a release guarantees.
+"""Units of privacy loss: of a mechanism's cost, a ledger's budget and a release's guarantee.
 
-Amounts are frozen values. Floats mean the decimals that they print as, so that 0.1 + 0.2 == 0.3, and every
-rounding goes toward less claimed privacy: what a composition costs is rounded up, a share is rounded down. So it is
-with conversions: an epsilon or a mu that a guarantee *implies* is rounded up, a mu that a price *buys* is rounded down,
-by a relative `OUTWARD` that covers the error of the evaluation.
+Amounts are frozen values. Floats mean the decimals that they print as, so that 0.1 + 0.2 == 0.3. Every rounding is
+conservative: the cost of a composition is rounded up, a share is rounded down. In conversions, an epsilon or a mu that
+a guarantee *implies* is rounded up, and a mu that privacy parameters *allow* is rounded down, by a relative `OUTWARD`
+that covers the error of the evaluation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def log_gaussian_delta(epsilon: float, mu: float) -> float:
 
     delta = Phi(-x) - e^epsilon Phi(-y) with x = epsilon/mu - mu/2 and y = x + mu (Balle & Wang 2018, theorem 8; Dong,
     Roth & Su 2022, corollary 2.13). With M the Mills ratio this is phi(x)(M(x) - M(y)), whose difference is integrated
-    where mu is small, so that no digits cancel.
+    if mu is small, to avoid cancellation.
     """
     x = epsilon / mu - 0.5 * mu
     y = x + mu
@@ -86,7 +86,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down to 12 digits.
 
-    At epsilon 0 the answer is 0: an epsilon of zero buys nothing here.
+    At epsilon 0 the answer is 0: an epsilon of zero allows no release here.
     """
     if epsilon == 0:
         return 0.0
@@ -110,7 +110,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """Smallest epsilon with which rho-zCDP is known to imply (epsilon, delta)-DP, rounded up.
 
     Canonne, Kamath & Steinke (2020), proposition 12: for every order alpha > 1, epsilon = alpha rho + log(1 - 1/alpha)
-    - log(delta alpha)/(alpha - 1) is enough; the least is taken. Any order gives a valid epsilon, so that an inexact
+    - log(delta alpha)/(alpha - 1) suffices; the smallest is taken. Any order gives a valid epsilon, so an inexact
     minimum is still safe.
     """
     if rho == 0:
@@ -154,9 +154,9 @@ class Privacy(ABC):
 
     Notes
     -----
-    ``a + b`` is what two mechanisms cost together, ``a - b`` what is left of ``a`` after ``b``. For a number
-    k < 1, ``k * a`` is a share: 1/k of them compose to ``a``, and it is rounded down. For k > 1 it is the
-    cost of k mechanisms, rounded up. For `GDP` that makes it sqrt(k) mu. Amounts compare within a unit only.
+    ``a + b`` is the privacy loss of two mechanisms together, ``a - b`` what remains of ``a`` after ``b``. For a number
+    k < 1, ``k * a`` is a share, rounded down: 1/k such shares compose to ``a``. For k > 1 it is the privacy loss of k
+    mechanisms, rounded up. For `GDP` it is sqrt(k) mu. Amounts compare only within a unit.
     """
 
     __slots__ = ()
@@ -177,29 +177,29 @@ class Privacy(ABC):
 
     @property
     def composable(self) -> tuple[Fraction, ...]:
-        """The exact quantities that add up when mechanisms are composed: the parameters, for GDP mu squared."""
+        """The exact quantities that add under composition: the parameters, or mu squared for GDP."""
         return tuple(decimal(value) ** self._power for value in self.parameters.values())
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing can be bought for this amount (for ApproxDP: its epsilon is 0)."""
+        """Whether this amount allows no release (for ApproxDP, whether its epsilon is 0)."""
         return self.composable[0] == 0
 
     @classmethod
     def rounded(cls, parts: tuple[Fraction, ...], *, up: bool) -> Self:
-        """Return the amount of given composable quantities, rounded up or down."""
+        """Return the amount with given composable quantities, rounded up or down."""
         root = (float_below, sqrt_below, float_above, sqrt_above)[cls._power - 1 + 2 * up]
         return cast("Any", cls)(*map(root, parts))  # type: ignore[no-any-return]
 
     def epsilon_at(self, delta: float) -> float:
-        """Return an epsilon with which this amount implies (epsilon, delta)-DP, rounded up.
+        """Return an epsilon, rounded up, for which this amount implies (epsilon, delta)-DP.
 
-        Of a `PureDP` it is epsilon itself, of an `ApproxDP` too, for any delta that is not smaller than its own.
+        For a `PureDP` it is epsilon itself; so it is for an `ApproxDP`, for any delta that is not smaller than its own.
 
         Parameters
         ----------
         delta : float
-            Between 0 and 1, both excluded.
+            Strictly between 0 and 1.
 
         Returns
         -------
@@ -208,16 +208,16 @@ class Privacy(ABC):
         Raises
         ------
         PrivacyUnitError
-            If delta is out of range or, for an `ApproxDP`, smaller than its own: nothing is known about smaller ones.
+            If delta is out of range or, for an `ApproxDP`, smaller than its own, for which nothing is known.
         """
         return self._epsilon_at(_number("delta", delta))
 
     @abstractmethod
     def _epsilon_at(self, delta: float) -> float:
-        """Do so for a valid delta."""
+        """Return `epsilon_at` for a valid delta."""
 
     def describe(self, delta: float = 1e-6) -> str:
-        """Say in words what this amount guarantees, for `ZCDP` and `GDP` with the (epsilon, delta) that follows."""
+        """Describe the guarantee in words, for `ZCDP` and `GDP` with the implied (epsilon, delta)."""
         stated = self._written.format(*map(_short, self.parameters.values()))
         if "epsilon" in self.parameters:
             return stated
@@ -226,7 +226,7 @@ class Privacy(ABC):
         return f"{stated}, which implies ({epsilon:g}, {_short(float(delta))})-DP"
 
     def to(self, unit: type[P]) -> P:
-        """Convert to another unit, in the directions that are proved; rounded up.
+        """Convert to another unit, rounded up, in the directions that are proved.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Privacy(ABC):
         Returns
         -------
         Privacy
-            A guarantee that this one implies, never the other way round.
+            A guarantee that this one implies; the converse need not hold.
 
         Raises
         ------
@@ -264,7 +264,7 @@ class Privacy(ABC):
         Parameters
         ----------
         delta : float
-            Between 0 and 1, both excluded.
+            Strictly between 0 and 1.
 
         Returns
         -------
@@ -278,11 +278,11 @@ class Privacy(ABC):
         return ApproxDP(self.epsilon_at(delta), delta)
 
     def to_dict(self) -> dict[str, str | float]:
-        """Return a JSON-ready form that `privacy_from_dict` reads back without loss."""
+        """Return a JSON-ready mapping that `privacy_from_dict` reads without loss."""
         return {"unit": type(self).__name__, **self.parameters}
 
     def _repr_html_(self) -> str:
-        """Show as HTML in a notebook, with what it guarantees."""
+        """Show as HTML in a notebook, with the guarantee."""
         from dpinfer.display.report import Report  # noqa: PLC0415  (no part of a private run)
 
         return Report(str(self), (("guarantees", self.describe()),)).html()
@@ -334,7 +334,7 @@ class Privacy(ABC):
         return self >= other and self.composable != other.composable
 
     def _pairs(self, other: object, done: str) -> list[tuple[Fraction, Fraction]]:
-        """Return the quantities that add up of both; refuse another unit."""
+        """Return the composable quantities of both; refuse another unit."""
         if not isinstance(other, Privacy) or type(other) is not type(self):
             given = str(other) if isinstance(other, Privacy) else shown(other)
             raise PrivacyUnitError(
@@ -345,7 +345,7 @@ class Privacy(ABC):
 
 @dataclass(frozen=True, slots=True)
 class PureDP(Privacy):
-    """Price epsilon: no row changes the probability of any released answer by more than a factor e^epsilon.
+    """Pure DP: no row changes the probability of any released answer by more than a factor e^epsilon.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ class PureDP(Privacy):
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(Privacy):
-    """Price rho: a row is about as hard to see as a shift of normal noise by sqrt(2 rho) standard deviations.
+    """Zero-concentrated DP: detecting a row is about as hard as a normal shift of sqrt(2 rho) SDs.
 
     Parameters
     ----------
@@ -392,8 +392,8 @@ class ZCDP(Privacy):
 
     Notes
     -----
-    Composes by adding rho (Bun & Steinke 2016). Implies (epsilon, delta)-DP by Canonne, Kamath & Steinke
-    (2020), and neither PureDP nor GDP: a zCDP mechanism need not be Gaussian.
+    Composes by adding rho (Bun & Steinke 2016). It implies (epsilon, delta)-DP (Canonne, Kamath & Steinke 2020), but
+    neither PureDP nor GDP: a zCDP mechanism need not be Gaussian.
 
     Examples
     --------
@@ -410,7 +410,7 @@ class ZCDP(Privacy):
 
 @dataclass(frozen=True, slots=True)
 class GDP(Privacy):
-    """Price mu: a row is at least as hard to see as a shift of normal noise by mu standard deviations.
+    """Gaussian DP: detecting a row is at least as hard as detecting a normal shift of mu SDs.
 
     Parameters
     ----------
@@ -424,9 +424,9 @@ class GDP(Privacy):
 
     Notes
     -----
-    Composes by adding mu^2. Implies (epsilon, delta)-DP exactly (Dong, Roth & Su 2022). It is not converted
-    to ZCDP: amounts of GDP are stated here within a total variation (the noise is discrete), which bounds no
-    Renyi divergence. The Gaussian mechanisms carry their own rho in their `Cost`.
+    Composes by adding mu^2. Implies (epsilon, delta)-DP exactly (Dong, Roth & Su 2022). It is not converted to ZCDP:
+    the noise is discrete, so GDP holds here up to a total variation, which does not bound a Renyi divergence. Gaussian
+    mechanisms carry their own rho in their `Cost`.
 
     Examples
     --------
@@ -444,14 +444,14 @@ class GDP(Privacy):
 
 @dataclass(frozen=True, slots=True)
 class ApproxDP(Privacy):
-    """Price epsilon and delta: as `PureDP`, but for a small probability delta.
+    """Approximate DP: as `PureDP`, except with small probability delta.
 
     Parameters
     ----------
     epsilon : float
         Finite, at least 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Strictly between 0 and 1.
 
     Raises
     ------
@@ -460,8 +460,9 @@ class ApproxDP(Privacy):
 
     Notes
     -----
-    ``+`` is basic composition: both numbers add. A ledger in the currency ``"gdp"`` composes better. Amounts
-    are ordered only partially: both numbers must be at most the other's. It implies no other unit.
+    ``+`` is basic composition: both numbers add. A ledger with the currency ``"gdp"`` composes more tightly. Amounts
+    are only partially ordered: ``a <= b`` if both numbers of ``a`` are at most those of ``b``. It implies no other
+    unit.
 
     Examples
     --------
@@ -483,9 +484,9 @@ _UNITS: dict[str, type[Privacy]] = {unit.__name__: unit for unit in (PureDP, ZCD
 
 
 def privacy_from_dict(stored: Mapping[str, Any]) -> Privacy:
-    """Read back what `Privacy.to_dict` wrote, such as ``{"unit": "ZCDP", "rho": 0.1}``.
+    """Read the output of `Privacy.to_dict`, such as ``{"unit": "ZCDP", "rho": 0.1}``.
 
-    `PrivacyUnitError` if it names no unit, or not exactly the unit's parameters.
+    Raises `PrivacyUnitError` if it names no unit, or not exactly the unit's parameters.
     """
     unit = _UNITS.get(stored.get("unit", ""))
     if unit is None:
@@ -499,7 +500,7 @@ def privacy_from_dict(stored: Mapping[str, Any]) -> Privacy:
 
 
 def _number(name: str, given: object) -> float:
-    """Return a parameter as a float; `PrivacyUnitError`, in its name, for what it cannot be."""
+    """Return a parameter as a float; `PrivacyUnitError`, naming it, if it is invalid."""
     try:
         value = float(given) if isinstance(given, Real) and not isinstance(given, bool) else math.nan
     except OverflowError:
@@ -514,5 +515,5 @@ def _number(name: str, given: object) -> float:
 
 
 def _short(value: float) -> str:
-    """Print a parameter with all its digits, without a trailing ``.0``."""
+    """Format a parameter with all its digits, without a trailing ``.0``."""
     return repr(value).removesuffix(".0")

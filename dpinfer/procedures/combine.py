@@ -1,4 +1,4 @@
-"""Several releases about the same data, combined by generalised least squares.
+"""Combination of several releases about the same data by generalised least squares.
 
 Counts are combined over the joint table of all their columns: every measured quantity is a sum over its cells.
 """
@@ -67,7 +67,7 @@ class _Part:
     name : str
     labels : tuple
     places : dict of axis key to ndarray of int (atoms,)
-        Where each atom is in each axis; -1 where it is in no part.
+        Index of each atom in each axis; -1 if it is in no part.
     """
 
     name: str
@@ -76,7 +76,7 @@ class _Part:
 
 
 class JointTable:
-    """The cells that several releases of counts are sums of.
+    """The cells whose sums several releases of counts measure.
 
     Parameters
     ----------
@@ -87,10 +87,10 @@ class JointTable:
     Attributes
     ----------
     parts : tuple
-        One for each axis, or for all axes that read the same column and nothing else: their common refinement.
-        Rows that may be in no part of an axis, such as those with a missing value, have a label of their own.
+        One for each axis, or the common refinement of all axes that read only one and the same column. Rows that may be
+        in no part of an axis, such as those with a missing value, have their own label.
     touched : ndarray of int (G,)
-        Cells of the product of all parts that some release counts.
+        Cells of the product of all parts that at least one release counts.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class JointTable:
         self.touched = np.flatnonzero(counted)
 
     def _places(self, one: MeasuredCounts) -> NDArray[np.intp]:
-        """Cell of one release's table for each cell of the product of parts; -1 where it is in none."""
+        """Cell of one release's table for each cell of the product of parts; -1 if none."""
         index = np.zeros(self.shape, dtype=np.intp)
         inside = np.ones(self.shape, dtype=bool)
         for axis in one.axes:
@@ -130,7 +130,7 @@ class JointTable:
 
     @cached_property
     def designs(self) -> tuple[Array, ...]:
-        """For each release its measured quantities as sums of the touched cells, (m, G)."""
+        """Each release's measured quantities as sums of the touched cells, (m, G)."""
         found = []
         for one in self.measured:
             places = self._places(one)[self.touched]
@@ -163,7 +163,7 @@ def _key(axis: Axis) -> str:
 
 
 def _grouped(axes: Iterable[Axis], schema: Schema) -> list[list[Axis]]:
-    """Put axes together that are functions of one column whose values can be gone through."""
+    """Group axes that are functions of one column whose values can be enumerated."""
     groups: dict[str, list[Axis]] = {}
     for axis in axes:
         simple = len(axis.columns) == 1 and (bool(axis.cuts) or _finite(axis.columns[0], schema))
@@ -177,7 +177,7 @@ def _finite(name: str, schema: Schema) -> bool:
 
 
 def _refined(axes: list[Axis], schema: Schema) -> _Part:
-    """Refine axes of one group: an atom for each combination of parts that some value is in."""
+    """Refine axes of one group: an atom for each combination of parts that occurs for a value."""
     drops = any(schema[name].may_drop for axis in axes for name in axis.columns)
     if len(axes) == 1:
         (axis,) = axes
@@ -201,7 +201,7 @@ def _refined(axes: list[Axis], schema: Schema) -> _Part:
 
 
 def _representatives(axes: list[Axis], schema: Schema) -> Array:
-    """Values of a column among which is one for each combination of parts that a value can have."""
+    """Values of a column that cover every possible combination of parts."""
     (name,) = axes[0].columns
     lower, upper = schema[name].limits
     if _finite(name, schema):
@@ -211,7 +211,7 @@ def _representatives(axes: list[Axis], schema: Schema) -> Array:
 
 
 def _finest(atoms: NDArray[np.intp]) -> int | None:
-    """Return the axis that tells all atoms apart, if there is one."""
+    """Return the axis that distinguishes all atoms, if there is one."""
     for place, row in enumerate(atoms):
         if len(set(row.tolist())) == len(row):
             return place
@@ -241,41 +241,42 @@ _KNOWN = 1e-9
 
 @suggests
 def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedResults:
-    """Combine releases about the same data: free, and without any row.
+    """Combine releases about the same data, at no privacy cost and without reading a row.
 
     Parameters
     ----------
     releases : sequence of Release
-        Either counts of any kind (`count`, `table`, `histogram`, `proportion`, `linear_queries`) of any columns; or
-        the same question of another kind (`mean`, `total`, `variance`, `cov`, `corr`) released several times.
+        Either counts of any kind (`count`, `table`, `histogram`, `proportion`, `linear_queries`) of any columns, or
+        several releases of one question of another kind (`mean`, `total`, `variance`, `cov`, `corr`).
     inference : str
-        For counts "auto" or "wald": intervals come from the exact law of the noise. Otherwise as for the question.
+        For counts "auto" or "wald": intervals use the exact distribution of the noise. Otherwise as for the question.
 
     Returns
     -------
     CombinedResults
-        For counts of the cells of the joint table of all columns, if the releases determine them; otherwise of all
-        measured quantities, labelled by release and quantity. With the full covariance, so that ``t_test`` holds.
+        For counts, estimates of the cells of the joint table of all columns if the releases identify them; otherwise of
+        all measured quantities, labelled by release and quantity. They have the full covariance, so that ``t_test`` is
+        valid.
 
     Raises
     ------
     OptionError
-        If these are no releases, or ``inference`` has no such value.
+        If ``releases`` are not releases, or ``inference`` is invalid.
     InferenceError
         If releases differ in data set or its version, neighbours, declared columns, ``where``, number of rows or
-        privacy; if one is given twice; if their kinds cannot be combined; or if their joint table is too large (4,096
-        cells).
+        privacy; if one is given twice; if their kinds cannot be combined; or if their joint table is too large (more
+        than 4,096 cells).
     ReleaseFormatError
         If a release is damaged.
 
     Notes
     -----
-    Measurements y = A x + e of unknown cells x, with known independent noise e, give by generalised least squares the
-    linear unbiased estimate of least variance; inverse-variance weighting is the case of one cell. Estimates are kept
-    unbiased: one of a small count may be negative. A public number of rows (replace_one, every row in some cell) is an
-    exact constraint. Columns that several releases cut differently are refined. Rows that may be in no part of an axis
-    are cells of their own, labelled "(none)": a table of g and h leaves out rows without h, which a table of g
-    counts, unless the schema declares constants for missing and impossible values of h.
+    For measurements y = A x + e of unknown cells x with known independent noise e, generalised least squares gives the
+    best linear unbiased estimate; with one cell it is inverse-variance weighting. Estimates stay unbiased, so that of a
+    small count may be negative. A public number of rows (replace_one, every row in some cell) is an exact constraint.
+    Columns that releases bin differently are refined. Rows that may be in no part of an axis form their own cells,
+    labelled "(none)": a table of g and h excludes rows without h, which a table of g counts, unless the schema declares
+    constants for missing and impossible values of h.
 
     Examples
     --------
@@ -307,7 +308,7 @@ def combine(releases: Sequence[Release], inference: str = "auto") -> CombinedRes
 
 
 def _check_together(releases: tuple[Release, ...]) -> None:
-    """Refuse releases that do not belong together.
+    """Refuse releases that cannot be combined.
 
     Raises
     ------
@@ -370,7 +371,7 @@ def _joint_schema(releases: tuple[Release, ...]) -> Schema:
 
 
 def _each(releases: tuple[Release, ...], read: Callable[[Release], Read]) -> list[Read]:
-    """Read something from each release; refuse one that is damaged.
+    """Apply a reader to each release; refuse one that is damaged.
 
     Raises
     ------
@@ -432,7 +433,7 @@ def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedRe
 
 
 def _held(release: Release, what: str) -> Any:
-    """Return what counts or sums a release holds."""
+    """Return the counts or sums that a release holds."""
     asked = read_question(release)
     found = asked.counted() if what == "counts" else asked.summed()
     if found is None:
@@ -496,7 +497,7 @@ def _together(releases: tuple[Release, ...]) -> CombinedRelease:
 
 
 def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResults:
-    """Average the sums of releases of one question by inverse variances, and infer as from one release."""
+    """Average the sums of one question's releases by inverse variances, and infer as from one release."""
     plans: list[SumPlan] = _each(releases, lambda release: _held(release, "sums"))
     _check_same("where", [plan.where for plan in plans])
     for place, plan in enumerate(plans[1:], 2):
@@ -510,9 +511,7 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
     asked = read_question(merged)
     assert isinstance(asked, SumsQuestion)
     if not hasattr(asked.described, "inference"):
-        raise InferenceError(
-            f"releases of {asked.procedure} are not combined: one release at the whole price serves better"
-        )
+        raise InferenceError(f"releases of {asked.procedure} cannot be combined: use one release with the whole budget")
     found: DescriptionResults = asked.described.with_options({"inference": inference}).infer(merged)
     return CombinedResults(
         found.inference,
@@ -529,7 +528,7 @@ def _combine_sums(releases: tuple[Release, ...], inference: str) -> CombinedResu
 
 
 def _merged(releases: tuple[Release, ...]) -> tuple[Release, Consistency, NDArray[np.bool_]]:
-    """Return the merged release, how the releases agree on its noisy sums, and which these are."""
+    """Return the merged release, the consistency of its noisy sums, and their names."""
     values = np.stack([release.array for release in releases])
     variances = np.stack([release.noise_variances for release in releases])
     noisy: NDArray[np.bool_] = np.asarray((variances > 0).all(axis=0))

@@ -1,4 +1,4 @@
-"""What every procedure is: a frozen question that measures when bound to data, and infers from releases."""
+"""The base of all procedures: a frozen question that measures data and infers from releases."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LARGEST = 1e150
 
 
 def check_stage(asked: Stage, held: StageRelease) -> None:
-    """Refuse a stage of a release whose settings or sums are not those that its question asks for.
+    """Refuse a stage of a release whose settings or sums do not match its question.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def check_stage(asked: Stage, held: StageRelease) -> None:
 
 
 def context_of(release: Release) -> Context:
-    """Return what is public about the run that made a release."""
+    """Return the public facts of the run that made a release."""
     return Context(release.schema, release.neighbors, release.cost.price, release.nobs, release.public)
 
 
@@ -88,7 +88,7 @@ def read_question(release: Release) -> Procedure:
     Raises
     ------
     InferenceError
-        If its procedure is not known.
+        If its procedure is unknown.
     ReleaseFormatError
         If the question is damaged.
     """
@@ -115,16 +115,16 @@ _HEADS = ("test", "replicates", "balance", "instead", "ranks", "error", "region"
 
 
 class Explanation(str):
-    """A measurement in words, before anything is spent; equal to its text, and a text in every way.
+    """A description of a measurement, before any budget is spent; it behaves as a string.
 
-    A notebook shows it as tables. Nothing of it comes from a row.
+    A notebook shows it as tables. It contains nothing from the rows.
 
     Parameters
     ----------
     text : str
-        What is printed.
+        The printed text.
     measurement : Measurement
-        What it tells of.
+        The measurement that it describes.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class Explanation(str):
 
     @property
     def measurement(self) -> Measurement:
-        """Everything that would be done to the rows, in the kernel's own terms."""
+        """The planned measurement, in the kernel's own terms."""
         return self._measurement
 
     @property
@@ -163,22 +163,22 @@ class Explanation(str):
 
     @property
     def privacy(self) -> Privacy:
-        """The price that was asked about."""
+        """The privacy parameters."""
         return self._measurement.context.privacy
 
     @property
     def neighbors(self) -> Neighbors:
-        """The relation that is protected."""
+        """The definition of neighbouring data sets."""
         return self._measurement.neighbors
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that are read."""
+        """The columns that are read."""
         return self._measurement.columns
 
     @property
     def stages(self) -> pd.DataFrame:
-        """A row for each stage: "measures", "share" of the price, "adaptive", "bound", "noise", "numbers" released."""
+        """A row per stage: "measures", "share" of the budget, "adaptive", "bound", "noise", "numbers" released."""
         told = self._measurement
         rows = [
             (measured_in_words(stage), float(slot.share), slot.adaptive, told.bound_of(stage), noise_in_words(stage),
@@ -190,9 +190,9 @@ class Explanation(str):
 
     @property
     def noise(self) -> pd.DataFrame:
-        """A row for each number that is released: "family" of its noise, "scale" and "std dev" in units of the number.
+        """A row per released number: "family" of its noise, and "scale" and "std dev" in its units.
 
-        "std dev" is empty for a choice, of which the noise is not released.
+        "std dev" is empty for a choice, since its noisy scores are not released.
         """
         frames = []
         for place, stage in enumerate(self._measurement.stages, 1):
@@ -221,7 +221,7 @@ class Explanation(str):
 
 
 def _read(lines: list[str]) -> tuple[list[str], list[Table]]:
-    """Read what is to be expected: sentences, and tables below lines that end with a colon."""
+    """Read the expected results: sentences, and tables below lines that end with a colon."""
     notes: list[str] = []
     tables: list[Table] = []
     started = False  # whether the last note goes on in the next line
@@ -244,7 +244,7 @@ def _read(lines: list[str]) -> tuple[list[str], list[Table]]:
 
 
 def _table(heading: str, rows: list[list[str]]) -> Table:
-    """Make a table of rows; the first is that of the heads where it lacks the name that others have."""
+    """Make a table of rows; the first is the header if it lacks the name that the others have."""
     width = max(map(len, rows))
     heads = [""] * (width - len(rows[0])) + rows.pop(0) if len(rows) > 1 and len(rows[0]) < width else [""] * width
     cells = tuple(tuple(row) for row in rows)
@@ -252,27 +252,27 @@ def _table(heading: str, rows: list[list[str]]) -> Table:
 
 
 def sizes_shown(nobs: int | None) -> tuple[int, ...]:
-    """Return numbers of rows to show noise for: the public one, or several."""
+    """Return the numbers of rows to show noise for: the public one, or several."""
     return (1_000, 10_000, 100_000) if nobs is None else (nobs,)
 
 
 def first_error(priced: Measurement | PricedStage) -> float:
-    """Return the standard deviation of the noise of the first sum that is released."""
+    """Return the noise standard deviation of the first released sum."""
     return float(np.sqrt(priced.law.variances[0])) * priced.steps[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Procedure(ABC):
-    """A question about columns, free of data; every option is on its constructor.
+    """A question about columns, independent of data; its constructor takes every option.
 
-    Its fields are the question: those that the user sets are those that a release stores and that JSON holds. A
-    subclass says in which stages rows are asked (`slots`, `stage`) and how it infers (`infer`). It never sees a row, a
-    noise scale or a cost: those are the kernel's. `docs/extending.md` makes one.
+    The fields that the user sets define the question; a release stores them as JSON. A subclass defines the stages of
+    measurement (`slots`, `stage`) and the inference (`infer`). It never sees a row, a noise scale or a cost, which only
+    the kernel handles. `docs/extending.md` builds an example.
 
     Attributes
     ----------
     source : Data, Release or None
-        What it is bound to: data to measure, a release to infer from, or nothing yet.
+        Data to measure, a release to infer from, or None if not bound.
     """
 
     procedures: ClassVar[tuple[str, ...]] = ()
@@ -287,13 +287,13 @@ class Procedure(ABC):
     source: Data | Release | None = unstored(None)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Make the class known to releases."""
+        """Register the class for releases."""
         super().__init_subclass__(**options)
         for name in cls.__dict__.get("procedures", ()):
             register(name, cls.infer_release)
 
     def __post_init__(self) -> None:
-        """Refuse options that have no such value, and a source that is neither data nor a release."""
+        """Refuse invalid options, and a source that is neither data nor a release."""
         check_values(self)
         self.check_options()
         right = "PrivateData, PublicData or a Release"
@@ -303,14 +303,14 @@ class Procedure(ABC):
 
     @classmethod
     def asking(cls, given: Mapping[str, Any], /, **read: Any) -> Self:
-        """Return the question that a public function was asked.
+        """Return the question that a call of a public function describes.
 
         Parameters
         ----------
         given : mapping
-            The arguments of the function, its ``locals()``: those that are fields are taken as they are.
+            The arguments of the function, its ``locals()``; those that are fields are used unchanged.
         **read
-            The fields that are not, as the function read them from its arguments.
+            Further fields, as the function derived them from its arguments.
         """
         as_given = {one.name: given[one.name] for one in fields(cls) if one.name in given}
         return cls(**{"source": given["data"], **as_given, **read})
@@ -318,7 +318,7 @@ class Procedure(ABC):
     # The question
 
     def check_options(self) -> None:  # noqa: B027  (a hook)
-        """Refuse options that do not go together.
+        """Refuse options that contradict each other.
 
         Raises
         ------
@@ -327,7 +327,7 @@ class Procedure(ABC):
 
     @property
     def procedure(self) -> str:
-        """Name under which a release of this question knows the class."""
+        """The name of the class in a release of this question."""
         return self.procedures[0]
 
     @abstractmethod
@@ -335,7 +335,7 @@ class Procedure(ABC):
         """Return the question in one line."""
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: B027  (a hook)
-        """Refuse what the schema or the relation cannot serve, before a price is known.
+        """Refuse a question that the schema or neighbours do not allow, before privacy is chosen.
 
         Raises
         ------
@@ -343,7 +343,7 @@ class Procedure(ABC):
         """
 
     def resolve(self, context: Context) -> Self:  # noqa: ARG002
-        """Return the same question with every "auto" that the context decides replaced."""
+        """Return the same question with every "auto" that depends on the context replaced."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -354,14 +354,14 @@ class Procedure(ABC):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote.
+        """Read the output of `to_dict`.
 
         Raises
         ------
         ReleaseFormatError
-            If a field is missing or of a wrong type: the message names it.
+            If a field is missing or has the wrong type; the message names it.
         OptionError
-            If a field has no such value.
+            If a field has an invalid value.
         """
         expected = hints(cls)
         read = [one for one in stored_fields(cls) if one.name in stored or not one.metadata.get("later")]
@@ -371,7 +371,7 @@ class Procedure(ABC):
         return cls(**{one.name: decode(one.name, stored[one.name], expected[one.name]) for one in read})
 
     def question(self, context: Context) -> dict[str, Any]:
-        """Return what a release stores: fields, text, schema, and the columns read where that has others too."""
+        """Return what a release stores: fields, text, schema, and the columns read if others are stored."""
         read, stored = self.columns_read(context), self.columns_stored(context)
         kept = [name for name in context.schema if name in stored] or list(context.schema)[:1]
         return {
@@ -383,63 +383,63 @@ class Procedure(ABC):
         }
 
     def columns_read(self, context: Context) -> tuple[str, ...]:
-        """Columns of the data that are read; by default those of the first stage, or of the blocks."""
+        """Return the columns of the data that are read, by default those of the first stage or of the blocks."""
         blocks = self.units(context)
         return tuple(self.stage(0, context, ()).measure.rows.columns if blocks is None else blocks.columns)
 
     def columns_stored(self, context: Context) -> tuple[str, ...]:
-        """Columns whose declarations a release holds; by default those that are read."""
+        """Return the columns whose declarations a release holds, by default those that are read."""
         return self.columns_read(context)
 
     # What is measured
 
     @abstractmethod
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask the rows one question.
+        """Return what one stage measures.
 
         Parameters
         ----------
         place : int
-            Which stage, from 0.
+            Index of the stage, from 0.
         context : Context
-            What is public about the run.
+            The public facts of the run.
         released : tuple of StageRelease
-            What earlier stages released, where the slot is adaptive; else empty.
+            The releases of earlier stages if the slot is adaptive; else empty.
         """
 
     def slots(self, context: Context) -> tuple[Slot, ...]:  # noqa: ARG002
-        """Return what each stage may take of the price; by default one stage takes it all."""
+        """Return the share of the budget for each stage; by default one stage takes all of it."""
         return (Slot(),)
 
     def units(self, context: Context) -> Blocks | None:  # noqa: ARG002
-        """Return the blocks that are summed, where rows are dealt into secret ones; by default none."""
+        """Return the secret blocks of rows that are summed; by default none."""
         return None
 
     def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:  # noqa: ARG002
-        """Return the number of secret blocks, where `units` leaves it to what was released before the first of them."""
+        """Return the number of secret blocks if `units` lets it depend on earlier releases."""
         raise NotProvedError(f"{type(self).__name__} does not say how many blocks there are")
 
     def release_kind(self, context: Context) -> str:  # noqa: ARG002
-        """Return what is measured, which other procedures may read too: by default `released_as`."""
+        """Return the kind of release, which other procedures may also read; by default `released_as`."""
         return self.released_as or self.procedure
 
     def measurement(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
     ) -> Measurement:
-        """Say what would be done to the rows at a price: bounds, noise and cost, all of it public.
+        """Return the planned measurement with its bounds, noise and cost, all of it public.
 
         Parameters
         ----------
         privacy : PureDP, ZCDP, GDP or ApproxDP
         schema : Schema, optional
-            Needed where the procedure is not bound to data.
+            Required if the procedure is not bound to data.
         neighbors : {"add_remove", "replace_one"}, optional
-            As ``schema``.
+            Used if the procedure is not bound to data.
 
         Raises
         ------
         DPInferError
-            If it cannot be measured at this price.
+            If it cannot be measured with these privacy parameters.
         """
         context = self._context(privacy, schema, neighbors)
         return price_procedure(self.resolve(context), context)
@@ -447,37 +447,37 @@ class Procedure(ABC):
     def explain(
         self, privacy: Privacy, *, schema: Schema | None = None, neighbors: Neighbors | None = None
     ) -> Explanation:
-        """Describe the measurement and the noise it would bring, before anything is spent; see `measurement`."""
+        """Describe the measurement and its noise before any budget is spent; see `measurement`."""
         planned = self.measurement(privacy, schema=schema, neighbors=neighbors)
         return Explanation(self.describe(planned), planned)
 
     def describe(self, measured: Measurement) -> str:
-        """Say what `explain` prints of a measurement: bound, noise, guarantee, and what is to be expected."""
+        """Return the text of `explain` for a measurement: bound, noise, guarantee and expected precision."""
         return measured.describe()
 
     @property
     def unidentified(self) -> str:
-        """What a release does not hold in full of the question, in words; empty where it holds all."""
+        """The parts of the question that a release lacks, in words; empty if it holds all."""
         return ""
 
     def to_release(self, **measured: Any) -> Release:
-        """Return what the kernel measured, given by the names of a release's fields, as a release."""
+        """Return the kernel's measurements, given by the field names of a release, as a release."""
         return Release(**measured)
 
     @suggests
     def measure(self, privacy: Privacy, *, save: str | os.PathLike[str] | None = None, reuse: bool = False) -> Release:
-        """Measure the data it is bound to, and pay; what was kept is read back instead, free.
+        """Measure the bound data and charge the ledger, or reuse a stored release at no privacy cost.
 
         Parameters
         ----------
         privacy : PureDP, ZCDP, GDP or ApproxDP
-            The price.
+            The privacy parameters.
         save : path-like, optional
-            A file to keep the release in. If it is there, and answers this question of these data at this price, it is
-            read and nothing is paid. Public rows are measured anew, and nothing is written.
+            A file for the release. If it exists and answers this question on these data with these privacy parameters,
+            it is read and nothing is charged. Public rows are always measured anew, and nothing is written.
         reuse : bool
-            True takes the last release of the same question from a ledger that keeps them (``Ledger(keep=True)``), if
-            there is one. By default a second call pays again, for new noise.
+            True takes the last release of the same question, if there is one, from a ledger that stores releases
+            (``Ledger(keep=True)``). By default a second call spends budget again, for new noise.
 
         Returns
         -------
@@ -486,44 +486,44 @@ class Procedure(ABC):
         Raises
         ------
         BudgetExceededError
-            If the ledger has too little left; nothing is then drawn.
+            If the remaining budget is too small; no noise is then drawn.
         OptionError
-            If the procedure is not bound to data, or ``save`` is no file that can be written, or ``reuse`` has no such
-            value or the ledger keeps no releases.
+            If the procedure is not bound to data, ``save`` is not a writable file, ``reuse`` is invalid, or the ledger
+            does not store releases.
         ReleaseMismatchError
-            If the file answers another question; nothing is then paid. Likewise:
+            If the file answers another question; nothing is then charged. The same holds for:
         ReleaseFormatError, ReleaseVersionError
-            If the file is no release, or one of a newer dpinfer.
+            If the file is not a release, or was written by a newer dpinfer.
         ReleaseLostError
-            If the price was paid in an earlier run and the release is lost.
+            If an earlier run was charged and its release is lost.
         ReleaseNotSavedError
-            If the release was drawn and cannot be stored: the error carries it.
+            If the release was drawn but cannot be stored; the error carries it.
         """
         return keep(self, self._data(), privacy, save=save, reuse=reuse)
 
     @suggests
     def fit(self, privacy: Privacy, *, save: str | os.PathLike[str] | None = None, reuse: bool = False) -> Any:
-        """Measure and infer; parameters and errors as `measure`."""
+        """Measure and infer; parameters and errors are those of `measure`."""
         return self.infer(self.measure(privacy, save=save, reuse=reuse))
 
     def bind(self, source: Data | Release) -> Self:
-        """Return the same question about other data or another release."""
+        """Return the same question, bound to other data or another release."""
         return replace(self, source=source)
 
     # scikit-learn's protocol: what `sklearn.base.clone` and searches over parameters ask of an estimator
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """Return what the question was made with, by the names of its fields.
+        """Return the options of the question, by field name.
 
         Parameters
         ----------
         deep : bool
-            Taken for scikit-learn's sake: no field is an estimator.
+            Accepted for scikit-learn and ignored: no field is an estimator.
 
         Returns
         -------
         dict
-            Options, and ``source``: the data or the release it is bound to, themselves and not copies.
+            Options, and ``source``: the bound data or release itself, not a copy.
 
         Examples
         --------
@@ -534,9 +534,9 @@ class Procedure(ABC):
         return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
 
     def set_params(self, **params: Any) -> Self:
-        """Return the question with other options, checked as those of a new one are; this one stays as it is.
+        """Return a copy of the question with other options, which are validated; this one is unchanged.
 
-        It is frozen, where scikit-learn's estimators change themselves.
+        The question is frozen, unlike scikit-learn's estimators.
 
         Parameters
         ----------
@@ -551,7 +551,7 @@ class Procedure(ABC):
         Raises
         ------
         OptionError
-            If there is no such option, or it has no such value.
+            If there is no such option, or its value is invalid.
         """
         for name, given in params.items():
             known = list(self.get_params())
@@ -559,15 +559,15 @@ class Procedure(ABC):
         return replace(self, **params)
 
     def __sklearn_clone__(self) -> Self:
-        """Return an equal question about the same data: rows and ledgers are never copied."""
+        """Return an equal question about the same data; rows and ledgers are never copied."""
         return self.set_params()
 
     # What is inferred
 
     def infer(self, release: Release | None = None) -> Any:
-        """Infer from a release (by default the one it is bound to): free, and without any row.
+        """Infer from a release, by default the bound one, at no privacy cost and without reading a row.
 
-        A procedure that defines `estimate` alone gets its estimates as they are.
+        A procedure that defines only `estimate` returns its estimates.
 
         Raises
         ------
@@ -581,28 +581,28 @@ class Procedure(ABC):
 
     @property
     def about(self) -> object:
-        """What is measured, in comparable form; by default the measured fields."""
+        """Return the measured fields by default, in a form to compare with other questions."""
         measured = [one.name for one in stored_fields(type(self)) if one.metadata.get("role") != "inferred"]
         return type(self), encode([getattr(self, name) for name in measured])
 
     def reads(self, other: Procedure) -> bool:
-        """Whether a release of another question serves this one: by default if both are `about` the same."""
+        """Return whether a release of another question serves this one, by default if `about` agrees."""
         return bool(self.about == other.about)
 
     def summed(self) -> Any:
-        """Return the sums in cells that its release holds, a `SumPlan`; None if bound to none, or it holds others."""
+        """Return the `SumPlan` of its release; None without a release, or if it holds other sums."""
         return None
 
     def counted(self) -> Any:
-        """Return what its release counts of the cells of a table, `MeasuredCounts`; None if it holds no counts."""
+        """Return the `MeasuredCounts` of its release; None if it holds no counts."""
         return None
 
     def marginal_tables(self) -> Any:
-        """Return the marginals that its release holds; None if it holds none."""
+        """Return the marginals of its release; None if it holds none."""
         return None
 
     def estimate(self, released: Released, *, alpha: float = 0.05, contrasts: Contrasts = None) -> BatchEstimates:  # noqa: ARG002
-        """Infer from many releases at once; equal to `infer` one by one.
+        """Infer from many releases at once, with the results of `infer` for each.
 
         Parameters
         ----------
@@ -616,13 +616,13 @@ class Procedure(ABC):
         Raises
         ------
         NotProvedError
-            If the inference asked for has no form for many releases at once.
+            If the requested inference cannot handle many releases at once.
         """
         raise NotProvedError(f"{type(self).__name__} has no form for many releases at once; use .infer one by one")
 
     @property
     def estimates_many(self) -> bool:
-        """Whether `estimate` serves this question."""
+        """Whether `estimate` is available for this question."""
         simulated = getattr(self, "inference", "") == "simulated"
         return type(self).estimate is not Procedure.estimate and not simulated
 
@@ -633,7 +633,7 @@ class Procedure(ABC):
         Raises
         ------
         ReleaseFormatError
-            If the question is damaged, or does not fit the sums that the release holds.
+            If the question is damaged, or does not match the sums in the release.
         """
         try:
             known = {"procedure", "text", "schema", "read"} | {one.name for one in stored_fields(cls)}
@@ -647,7 +647,7 @@ class Procedure(ABC):
         return replace(asked, source=release)
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release whose sums are not those that the question asks for.
+        """Refuse a release whose sums do not match the question.
 
         Raises
         ------
@@ -665,24 +665,24 @@ class Procedure(ABC):
 
     @classmethod
     def infer_release(cls, release: Release, **options: Any) -> Any:
-        """Infer what a release was made for, with other options of the inference.
+        """Infer from a release for its own question, with other inference options.
 
         Raises
         ------
         OptionError
-            If the procedure has no such option of inference.
+            If the procedure has no such inference option.
         """
         return cls.from_release(release).with_options(options).infer(release)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return the same question with other options of the inference; None leaves one. Errors as `infer_release`."""
+        """Return the same question with other inference options; None keeps one; errors as `infer_release`."""
         known = [one.name for one in stored_fields(type(self)) if one.metadata.get("role") == "inferred"]
         for name, given in options.items():
             require(name in known, name, given, f"an option of the inference: {', '.join(known) or 'it has none'}")
         return replace(self, **{name: value for name, value in options.items() if value is not None})
 
     def _asked_of(self, release: Release | None) -> tuple[Release, Procedure]:
-        """Return the release to infer from and its own question; refuse one that does not serve this question."""
+        """Return the release to infer from and its own question; refuse one unsuitable for this question."""
         chosen = self._release(release)
         theirs = read_question(chosen)
         if not self.reads(theirs):
@@ -709,7 +709,7 @@ class Procedure(ABC):
         return of_type(Release, "release", chosen, right, hidden=True)
 
     def _context(self, privacy: Privacy, schema: Schema | None = None, neighbors: Neighbors | None = None) -> Context:
-        """Return what is public about a run: of the data it is bound to, or as given."""
+        """Return the public facts of a run, from the bound data or as given."""
         if not isinstance(self.source, Data):
             unchecked: Any = schema  # which the context refuses where there is none
             return Context(unchecked, neighbors or "add_remove", privacy)
@@ -720,7 +720,7 @@ class Procedure(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Estimated(Procedure):
-    """A question that is answered by estimates, with intervals and tests by several methods."""
+    """A question answered by estimates, with several methods for intervals and tests."""
 
     target: str = inferred("population", TARGET)
     inference: str = inferred("auto", one_of(METHODS))
@@ -729,5 +729,5 @@ class Estimated(Procedure):
 
     @property
     def _inference_options(self) -> dict[str, Any]:
-        """How it is inferred."""
+        """The inference options."""
         return {name: getattr(self, name) for name in ("target", "inference", "replicates", "seed")}

@@ -1,4 +1,4 @@
-"""Regressions of one response, by noisy Newton rounds: `logit`, `probit`, `poisson`, `glm`, `rlm`, `quantreg`."""
+"""Regressions by noisy Newton iterations: `logit`, `probit`, `poisson`, `glm`, `rlm`, `quantreg`."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def logit(
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     weights : str, optional
-        A bounded column of survey weights, not negative, or an expression of such: estimates solve
-        sum w x (y - mean) = 0, with the robust standard errors of statsmodels' ``var_weights``. The noise is
-        proportional to the ratio of the declared upper bound to a typical weight.
+        A bounded, nonnegative column of survey weights, or an expression of such columns: estimates solve sum w x (y -
+        mean) = 0, with the robust standard errors of statsmodels' ``var_weights``. The noise is proportional to the
+        ratio of the declared upper bound to a typical weight.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows are ignored.
     ranges : bool, optional
@@ -71,13 +71,13 @@ def logit(
         lie, as by default. ``False`` saves it if the declared bounds are tight.
     margins : bool
         Whether to spend 5% of the privacy budget on sums from which ``get_margeff`` computes average marginal effects
-        of dummy variables and factors (``dummy=True``) and of whole numbers (``count=True``).
+        of dummy variables and factors (``dummy=True``) and of integers (``count=True``).
     groups : str, optional
         Column whose levels are clusters, as in `ols`. By default standard errors are HC1, or clustered by person.
     inference : {"auto", "wald", "score"}
         Method of intervals, p-values and tests; "auto" is "wald", and "score" where privacy noise dominates.
     target : {"population", "data"}
-        For "data" the rows are the whole population, and standard errors include privacy noise only.
+        "data" treats the rows as the whole population: standard errors include privacy noise only.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def logit(
     Raises
     ------
     FormulaError, UnknownColumnError, CollinearDesignError
-        If the formula cannot be bounded from the schema, or the response is not binary, before anything is spent.
+        If the formula cannot be bounded from the schema, or the response is not binary, before any budget is spent.
     OptionError
         If an argument has an invalid value.
 
@@ -166,7 +166,7 @@ def poisson(
     Parameters
     ----------
     formula, data, where, ranges, margins, groups, inference, target
-        As in `logit`. The response has declared bounds from 0 up.
+        As in `logit`. The declared bounds of the response must be nonnegative.
     offset : str, optional
         A bounded expression of declared columns that is added to the linear predictor.
     exposure : str, optional
@@ -175,12 +175,12 @@ def poisson(
     Returns
     -------
     Newton
-        As `logit`.
+        As in `logit`.
 
     Raises
     ------
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
-        As `logit`; also for an offset that is not bounded, and an exposure that may be 0.
+        As in `logit`; also for an offset that is not bounded, and an exposure that may be 0.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def glm(
     Parameters
     ----------
     formula, data, weights, where, ranges, margins, groups, inference, target
-        As in `logit`; weights are served for binary responses and ``Gaussian()``. Average effects of a negative
+        As in `logit`; weights are available for binary responses and ``Gaussian()``. Average effects of a negative
         binomial and a Gamma regression all need ``margins=True``, and those of ``Gaussian()`` are its coefficients.
     family : statsmodels family
         ``sm.families.Binomial()`` (links Logit, Probit, CLogLog), ``Poisson()``, ``NegativeBinomial(alpha=)``,
@@ -228,14 +228,14 @@ def glm(
     Returns
     -------
     Newton
-        As `logit`.
+        As in `logit`.
 
     Raises
     ------
     NotProvedError
-        For another family or link, and for weights of one that takes none.
+        For another family or link, and for weights with a family that does not support them.
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
-        As `logit`.
+        As in `logit`.
 
     Examples
     --------
@@ -304,12 +304,12 @@ def quantreg(
     Returns
     -------
     Newton
-        As `logit`.
+        As in `logit`.
 
     Raises
     ------
     FormulaError, UnknownColumnError, CollinearDesignError, OptionError
-        As `logit`; also for a quantile that is none.
+        As in `logit`; also if ``q`` is not between 0 and 1.
 
     Examples
     --------
@@ -340,5 +340,5 @@ def _read_family(family: object) -> tuple[str, float | None]:
 
 
 def _given(family: object) -> object:
-    """Return what is shown of what is no family."""
+    """Describe an argument that is not a family."""
     return family if isinstance(family, str | type) else type_of(family)

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import optimize, special, stats
 
-from dpinfer.regression.clipping import folded_quantile, folded_tail
+from dpinfer.regression.clipping import LOST, folded_quantile, folded_tail
 from dpinfer.regression.iterations import floored
 from dpinfer.statistics.inference import Inference, wald_lengths
 
@@ -409,6 +409,7 @@ def solved(
     robust: bool = True,
     groups: int = 0,
     curved: bool = False,
+    clipped: float = 0.0,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
 
@@ -442,6 +443,8 @@ def solved(
         Of whose scores the products are, if they are not those of units.
     curved : bool
         Whether the Hessians of the last two iterations tell how it changes along the step.
+    clipped : float
+        What clipping took from the trace of the products.
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -473,7 +476,10 @@ def solved(
     lost = lost * (longest / np.array(reach))
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
-    products = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * ((vectors * kept) @ vectors.T)
+    even = (vectors * kept) @ vectors.T
+    products = (
+        _filled(floored(values_of, 0.0), even, clipped, noise) if robust else max(float(values_of[0]), noise) * even
+    )
     return Fit(
         last.point,
         last.point + whiten @ step,
@@ -494,6 +500,19 @@ def solved(
         raised=raised,
         groups=groups,
     )
+
+
+def _filled(products: Array, even: Array, clipped: float, noise: float) -> Array:
+    """Return products of scores (k, k) with what clipping took where they fall short of those of equal errors.
+
+    Its trace is known and its direction is not: long scores are mostly those of long rows. Products of equal errors are
+    a multiple of the Hessian ``even`` (k, k). A difference that may be noise is left.
+    """
+    equal = even * (np.trace(products) / max(float(np.trace(even)), 1e-300))
+    values, vectors = np.linalg.eigh(equal - products)
+    short = np.where(values > LOST * noise * np.sqrt(len(even)), values, 0.0)
+    short *= min(1.0, clipped / max(float(short.sum()), 1e-300))
+    return np.asarray(products + (vectors * short) @ vectors.T)
 
 
 def _about(unit: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Instrumental variables: `iv`, two-stage least squares and limited information from noisy cross-products."""
+"""Instrumental variables: two-stage least squares and LIML from noisy cross-products."""
 
 from __future__ import annotations
 
@@ -52,26 +52,27 @@ def iv(
     clamped_share: float = 0.0,
     inference: Literal["auto", "anderson-rubin", "wald"] = "auto",
 ) -> IV:
-    """Linear regression by instrumental variables under differential privacy.
+    """Linear regression with instrumental variables under differential privacy.
 
     Parameters
     ----------
     formula : str
         Such as ``"lwage ~ 1 + exper + [educ ~ nearc4 + nearc2]"``: exogenous regressors, and in brackets the endogenous
-        ones before, the instruments after the tilde, as linearmodels writes it. Terms are those of `ols`; an intercept
-        is there unless the formula has ``0``.
+        regressors before and the instruments after the tilde, as in linearmodels. Terms are those of `ols`; there is an
+        intercept unless the formula has ``0``.
     data : PrivateData, PublicData, Release or Gram, optional
-        Rows to measure, or a release of cross-products that spans the columns. Nothing is read or spent here.
+        Rows to measure, or a stored release of cross-products that spans the columns. Nothing is read or spent here.
     method : {"2sls", "liml"}
-        Two-stage least squares, or limited information maximum likelihood. Free to change.
+        Two-stage least squares, or limited information maximum likelihood. Changing it has no privacy cost.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows are ignored.
     clamped_share : float
-        Share of the price, below one half, spent on a noisy count of rows with a value outside its bounds.
+        Share of the budget, below one half, spent on a noisy count of rows with a value outside its bounds.
     inference : {"auto", "anderson-rubin", "wald"}
-        "anderson-rubin", which "auto" stands for with one endogenous regressor, holds however weak the instruments are
-        and however large the noise is; its intervals may be unbounded or empty. With several endogenous regressors
-        there is Wald's alone, which weak instruments make too short. Free to change: ``with_inference``.
+        "anderson-rubin", the default for one endogenous regressor, is valid however weak the instruments and however
+        large the noise; its intervals may be unbounded or empty. For several endogenous regressors only "wald" is
+        available, whose intervals are too short under weak instruments. ``with_inference`` changes the method at no
+        privacy cost.
 
     Returns
     -------
@@ -82,9 +83,9 @@ def iv(
     Raises
     ------
     FormulaError, UnknownColumnError, CollinearDesignError
-        Before anything is spent: if the formula has not one bracket ``[x ~ z]``, has fewer instruments than endogenous
-        regressors, names a term twice or the response in the bracket, or says there whether there is an intercept; or
-        if a column cannot be bounded from the schema.
+        If the formula does not have exactly one bracket ``[x ~ z]``, has fewer instruments than endogenous regressors,
+        names a term twice, or has the response or an intercept in the bracket; or if a column cannot be bounded from
+        the schema. They are raised before any budget is spent.
     MissingFromReleaseError
         On ``infer``, if a release lacks a column.
     OptionError
@@ -94,14 +95,14 @@ def iv(
 
     Notes
     -----
-    One release of noisy cross-products of all columns serves the estimates, the first stage, the test of
-    overidentification, and any regression among the columns by `ols`. Exogenous regressors are partialled out of the
-    instruments Z, the response y and the endogenous x. At the true coefficient b the moments ``g(b) = Z'(y - x b)``
-    have mean zero and covariance ``V(b) = s(b)^2 Z'Z + N(b)``, N from the known noise of every cross-product, and
-    ``g' V^-1 g`` is compared with k times an F variable, of k instruments and the degrees of freedom of s^2 (Anderson &
-    Rubin 1949). Without noise that is the usual F test. Where noise has a share in V the degrees of freedom grow
-    (Satterthwaite 1946), towards a chi-squared variable of k. The errors are taken to have one variance, and
-    intervals are about the population.
+    One release of noisy cross-products of all columns gives the estimates, the first stage, the overidentification
+    test, and any regression among the columns by `ols`. Exogenous regressors are partialled out of the instruments Z,
+    the response y and the endogenous x. At the true coefficient b the moments ``g(b) = Z'(y - x b)`` have mean zero and
+    covariance ``V(b) = s(b)^2 Z'Z + N(b)``, where N follows from the known noise of every cross-product. The reference
+    distribution of ``g' V^-1 g`` is k times an F distribution with k (the number of instruments) and the degrees of
+    freedom of s^2 (Anderson & Rubin 1949). Without noise this is the usual F test. As the share of noise in V grows, so
+    do the degrees of freedom (Satterthwaite 1946), towards a chi-squared distribution with k. Errors are assumed
+    homoskedastic, and intervals are for the population coefficients.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def iv(
 
 @dataclass(frozen=True, eq=False)
 class IVDesign(GramDesign):
-    """The columns of a regression with a bracket: exogenous ones, instruments, endogenous ones, and the response."""
+    """The columns of the regression: exogenous regressors, instruments, endogenous regressors, response."""
 
     @cached_property
     def parts(self) -> tuple[tuple[DesignColumn, ...], tuple[DesignColumn, ...], tuple[DesignColumn, ...]]:
@@ -160,7 +161,7 @@ class IVDesign(GramDesign):
 
     @cached_property
     def compiled(self) -> CompiledFormula:
-        """All columns: what is measured."""
+        """All measured columns."""
         exogenous, instruments, endogenous = self.parts
         before, inside, after = _split(str(self.formula))
         whole = two_sided(f"{before}({' + '.join(inside)}){after}", self.schema)
@@ -169,7 +170,7 @@ class IVDesign(GramDesign):
 
 
 def _split(formula: str) -> tuple[str, tuple[str, str], str]:
-    """Return what is before the bracket, both sides of its tilde, and what is after it.
+    """Return the text before the bracket, both sides of its tilde, and the text after it.
 
     Raises
     ------
@@ -199,7 +200,7 @@ def _terms(side: str, response: DesignColumn | None, schema: Schema) -> set[str]
     Raises
     ------
     FormulaError
-        If it says something of the intercept, or has the response among them.
+        If it has an intercept term or the response.
     """
     compiled = compile_formula(f"0 + {side}", schema)
     if compiled.has_intercept or not compile_formula(side, schema).has_intercept:
@@ -212,7 +213,7 @@ def _terms(side: str, response: DesignColumn | None, schema: Schema) -> set[str]
 
 @dataclass(frozen=True, eq=False)
 class IV(OfFormula):
-    """Private instrumental variables. See `iv`."""
+    """A linear regression with instrumental variables. See `iv`."""
 
     procedures = ("iv",)
 
@@ -222,35 +223,35 @@ class IV(OfFormula):
     inference: Literal["auto", "anderson-rubin", "wald"] = inferred("auto", one_of(METHODS))
 
     def check_options(self) -> None:
-        """Refuse a formula without its bracket, and a condition that differs from that of a release."""
+        """Refuse a formula without a bracket, and a condition that differs from the release's."""
         _split(self.formula)
         super().check_options()
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse a formula that the schema cannot bound, and an inference that does not serve it."""
+        """Refuse a formula that the schema cannot bound, and an unsuitable inference."""
         super().check(schema, neighbors)
         refuse_several(self.inference, len(self.design(schema).parts[2]))
 
     def design(self, schema: Schema) -> IVDesign:
-        """Return the columns, compiled against a schema."""
+        """Compile the columns against a schema."""
         return IVDesign(schema, formula=self.formula, where=self.where, clamped_share=self.clamped_share)
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement; of the noise of estimates bounds alone say nothing."""
+        """Describe the measurement; the bounds alone do not determine the noise of the estimates."""
         return (
             f"{measured.describe()}\nHow wide intervals will be depends on the first stage, of which bounds say "
             "nothing: dpi.plan(question, pilot=...) forecasts it from similar public rows."
         )
 
     def infer(self, release: Release | None = None) -> IVResults:
-        """Infer from a release of its own, or of cross-products that span its columns.
+        """Infer from a stored release of this question, or of cross-products that span its columns.
 
         Raises
         ------
         MissingFromReleaseError
             If the release lacks a column.
         NotProvedError
-            If its rows were weighted by their regressors, endogenous ones among them.
+            If its rows were weighted by their regressors, including endogenous ones.
         """
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, OfProducts)  # `reads` refuses other questions
@@ -297,19 +298,19 @@ class IV(OfFormula):
 
 
 class IVResults(PrivateResults):
-    """Coefficients by instrumental variables; what `PrivateResults` has is here too.
+    """Instrumental-variables coefficients, with all members of `PrivateResults`.
 
-    Intervals and p-values of one endogenous coefficient invert the Anderson-Rubin test; those of exogenous coefficients
-    and other combinations invert the same test after the endogenous coefficient is taken where the statistic is least.
-    Joint tests of several coefficients are Wald's.
+    Intervals and p-values of one endogenous coefficient invert the Anderson-Rubin test. Those of exogenous coefficients
+    and other combinations invert the same test, minimised over the endogenous coefficient. Joint tests of several
+    coefficients are Wald tests.
     """
 
     @property
     def first_stage(self) -> pd.DataFrame:
         """Strength of the instruments for each endogenous regressor.
 
-        "F" tests all instruments in the first stage with the noise counted, "P>F" is its p-value. "F without noise"
-        estimates what the same rows would give. "weak" says whether F is below 10 (Staiger & Stock 1997).
+        "F" tests all instruments in the first stage and allows for the noise; "P>F" is its p-value. "F without noise"
+        estimates the F of the same rows without noise. "weak" is whether F is below 10 (Staiger & Stock 1997).
         """
         inference = self._iv
         rows = []
@@ -321,16 +322,16 @@ class IVResults(PrivateResults):
 
     @property
     def sargan(self) -> OveridentificationTest:
-        """Test whether all instruments agree on the coefficients: the least Anderson-Rubin statistic.
+        """Test the overidentifying restrictions by the minimum Anderson-Rubin statistic.
 
-        It is Sargan's test in Basmann's form, at the limited-information estimate, with the noise of the release in
-        the covariance of the moments. It has as many degrees of freedom as there are instruments beyond the endogenous
+        This is Sargan's test in Basmann's form, at the limited-information estimate, with the noise of the release in
+        the covariance of the moments. Its degrees of freedom are the number of instruments minus that of endogenous
         regressors.
 
         Raises
         ------
         InferenceError
-            If there are no more instruments than endogenous regressors.
+            If there are not more instruments than endogenous regressors.
         """
         inference = self._iv
         beyond = inference.fit.count - len(inference.endogenous)
@@ -353,24 +354,25 @@ class IVResults(PrivateResults):
         )
 
     def confidence_set(self, alpha: float = 0.05) -> tuple[str, tuple[tuple[float, float], ...]]:
-        """Return the Anderson-Rubin set of the endogenous coefficient.
+        """Return the Anderson-Rubin confidence set of the endogenous coefficient.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
 
         Returns
         -------
         kind : {"bounded", "unbounded", "whole line", "empty"}
-            An empty set is one where instruments disagree: there are more than endogenous regressors.
+            A set can be empty only if overidentifying instruments disagree.
         pieces : tuple of pairs
-            Ends of its parts, of which there may be two; ``conf_int`` shows the smallest interval that holds them.
+            Endpoints of its pieces, of which there may be two; ``conf_int`` gives the smallest interval that contains
+            them.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         InferenceError
             If there are several endogenous regressors.
         """
@@ -387,7 +389,7 @@ class IVResults(PrivateResults):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OveridentificationTest(TestResults):
-    """Whether all instruments agree on the coefficients, with the first stage below.
+    """A test of the overidentifying restrictions, together with the first stage.
 
     Attributes
     ----------
@@ -398,5 +400,5 @@ class OveridentificationTest(TestResults):
     strengths: pd.DataFrame = field(repr=False)
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:  # noqa: ARG002
-        """Return the strength of the instruments, without which the test has little power."""
+        """Return the strength of the instruments; the test has little power if they are weak."""
         return self.strengths.drop(columns="weak")

@@ -1,4 +1,4 @@
-"""Linear regression: `ols`, and noisy cross-products from which many regressions are read, `gram`."""
+"""Linear regression: `ols`, and `gram`, whose noisy cross-products give many regressions."""
 
 from __future__ import annotations
 
@@ -102,18 +102,18 @@ def ols(
     Parameters
     ----------
     formula : str
-        Such as ``"income ~ age + C(race)"``, in the grammar of statsmodels formulas. Transforms of a row are
-        allowed (``log(1 + income)``, ``I(age**2)``, ``I(age > 30)``); functions of a whole column are refused.
-        Outside of ``I()`` the signs ``+ - * : / **`` join terms, as in ``(age + educ)**2``. Where the data have people
-        with several rows (``id=``), the term ``EntityEffects`` gives each person an intercept of their own: the
-        within estimator of panel data. ``C(year)`` beside it gives each period one.
+        Such as ``"income ~ age + C(race)"``, in the grammar of statsmodels formulas. Transforms of a row are allowed
+        (``log(1 + income)``, ``I(age**2)``, ``I(age > 30)``); functions of a whole column are refused. Outside ``I()``
+        the operators ``+ - * : / **`` combine terms, as in ``(age + educ)**2``. If the data have people with several
+        rows (``id=``), the term ``EntityEffects`` gives each person a separate intercept: the within estimator for
+        panel data. Adding ``C(year)`` gives each period one as well.
     data : PrivateData, PublicData, Release or Gram, optional
-        Rows to measure, or a release that spans the columns. Nothing is read or spent here.
+        Rows to measure, or a stored release that spans the columns. Nothing is read or spent here.
     method : {"auto", "newton", "gram"}
         "newton" releases noisy Newton iterations for this one regression, with robust standard errors. "gram" releases
-        noisy cross-products, which serve many regressions; their noise grows with the declared bounds, and standard
-        errors assume homoskedasticity. "auto", or None, uses what a release holds; for rows it uses cross-products if
-        an option of "gram" is set, and iterations otherwise: see Notes.
+        noisy cross-products, which can be used for many regressions; their noise grows with the declared bounds, and
+        standard errors assume homoskedasticity. "auto", or None, uses what a release holds; for rows it uses
+        cross-products if an option of "gram" is set, and iterations otherwise: see Notes.
     cov_type : {"HC1", "nonrobust", "cluster"}, optional
         For "newton" it is chosen before the rows are read. "HC1", the default, gives heteroskedasticity-robust standard
         errors. "nonrobust" assumes a correctly specified model with homoskedastic errors, and spends their share of the
@@ -124,21 +124,21 @@ def ols(
         distribution with at most G - 1 degrees of freedom for G clusters, and fewer if noise dominates the variance
         between them.
     weights : str, optional
-        For "newton": a bounded column of survey weights, not negative, or an expression of such. Estimates solve
+        For "newton": a bounded, nonnegative column of survey weights, or an expression of such columns. Estimates solve
         sum w x (y - x'b) = 0, with the robust standard errors of statsmodels' WLS. See `logit`.
     absorb : str, optional
-        Column of levels, which are public, such as the industry: each level has an intercept of its own, which is not
-        shown. Slopes and nonrobust standard errors are those of ``C(industry)`` in the formula, from noisy sums by
-        level and cross-products. It serves hundreds of levels; with "gram", but without its other options.
+        Column of public levels, such as the industry: each level has its own intercept, which is not reported. Slopes
+        and nonrobust standard errors are those of ``C(industry)`` in the formula, from noisy sums by level and
+        cross-products. Hundreds of levels are feasible. It needs "gram", without its other options.
     where : str, optional
         A condition on declared columns, such as ``"age >= 18"``; other rows are ignored.
     ranges : bool
         For "newton": whether to spend a small share of the privacy budget on the ranges in which most values of the
         numeric columns lie.
     row_norm : float, optional
-        For "gram", as are ``norm``, ``split``, ``clamped_share``, ``replicates`` and ``seed``.
-        Bound on the norm of a row of scaled regressors, the constant included. Rows with a larger norm (high leverage)
-        are downweighted, which reduces the noise. Weights depend on regressors only: a linear model stays consistent.
+        For "gram", as are ``norm``, ``split``, ``clamped_share``, ``replicates`` and ``seed``. Bound on the norm of a
+        row of scaled regressors, the constant included. Rows with a larger norm (high leverage) are downweighted, which
+        reduces the noise. Weights depend on regressors only: a linear model stays consistent.
     norm : {"l2", "l1"}
         Norm of ``row_norm``; ``"l1"`` with `PureDP` is the classical form with bounds C1 on the regressors'
         absolute sum and C2 (the response's declared bound).
@@ -147,12 +147,12 @@ def ols(
     clamped_share : float
         Share of the privacy budget, below one half, spent on a noisy count of rows with a value outside its bounds.
     inference : {"auto", "wald", "score", "simulated"}
-        Method of intervals, p-values and tests. "auto" is "score" for a Gram; for iterations it is "wald", and "score"
-        where privacy noise dominates. It can be changed later for free: `with_inference`.
+        Method of intervals, p-values and tests. "auto" is "score" for a Gram; for iterations it is "wald", or "score"
+        where privacy noise dominates. `with_inference` changes it later at no privacy cost.
     target : {"population", "data"}
-        For "data" the rows are the whole population, and standard errors include privacy noise only.
+        "data" treats the rows as the whole population: standard errors include privacy noise only.
     replicates, seed : int
-        Number of simulated releases and their public seed, for ``inference="simulated"``.
+        Number of simulated releases and public seed, for ``inference="simulated"``.
 
     Returns
     -------
@@ -162,26 +162,26 @@ def ols(
     Raises
     ------
     FormulaError, UnknownColumnError, CollinearDesignError
-        If the formula cannot be bounded from the schema, before anything is spent.
+        If the formula cannot be bounded from the schema, before any budget is spent.
     MissingFromReleaseError
         On ``infer``, if a release lacks a column.
     OptionError
         If an argument has an invalid value.
     NotProvedError
-        For ``cov_type="nonrobust"`` with ``weights``, or where a person may have several rows.
+        For ``cov_type="nonrobust"`` with ``weights``, or if a person may have several rows.
 
     Notes
     -----
-    The noisy cross-products of bounded features are released with discrete Gaussian noise (discrete Laplace
-    under `PureDP`); the estimate solves the noisy normal equations, and its covariance is
-    ``s^2 S^-1 + S^-1 Cov(E a) S^-1`` with ``a = (-b, 1)`` (Vu & Slavkovic 2009; Sheffet 2017).
+    The cross-products of bounded features are released with discrete Gaussian noise (discrete Laplace under `PureDP`).
+    The estimate solves the noisy normal equations, and its covariance is ``s^2 S^-1 + S^-1 Cov(E a) S^-1`` with ``a =
+    (-b, 1)`` (Vu & Slavkovic 2009; Sheffet 2017).
 
     Which method has the shorter intervals depends on the rows, so "auto" does not guess. Privacy noise inflates the
     variances of both by a factor that tends to 1 at rate 1/n. Which factor is smaller depends little on n or on the
     privacy budget, and mainly on how much of their declared range the columns and the errors use: iterations adapt to
     that, cross-products do not. If the data fill their bounds, regressions with few columns have shorter intervals from
     cross-products; otherwise iterations do. The two also make different assumptions: if the bounds are tight and errors
-    are homoskedastic, compare what `explain` says of each.
+    are homoskedastic, compare the output of `explain` for each.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def ols(
             method = "gram" if (of_gram or inference == "simulated") and not of_newton else "newton"
     if method == "gram":
         if isinstance(formula, str) and EFFECTS.search(formula):
-            raise OptionError("method", "gram", '"newton": the effects of people are taken out by iterations alone')
+            raise OptionError("method", "gram", '"newton": only iterations have individual effects')
         for name in of_newton:
             raise OptionError(name, asked[name], _NEWTON_ONLY[name])
         return OLS.asking(asked, source=source)
@@ -225,7 +225,7 @@ def ols(
 
 
 def _absorbing(asked: Mapping[str, Any], source: Any, others: Sequence[str]) -> AbsorbedOLS:
-    """Refuse what is not available beside absorbed levels."""
+    """Refuse options that are not available with absorbed levels."""
     if asked["method"] == "newton":
         raise OptionError("method", "newton", '"gram" or "auto": absorb= is not available for iterations')
     for name in others:
@@ -237,19 +237,19 @@ def _absorbing(asked: Mapping[str, Any], source: Any, others: Sequence[str]) -> 
 def first_difference(
     formula: str, data: Data | Release | None = None, *, time: str, where: str | None = None
 ) -> Newton:
-    """Regression of each person's changes from row to row, which takes what is fixed of a person out.
+    """First-difference regression for panel data, which removes time-invariant individual effects.
 
     Parameters
     ----------
     formula : str
-        As `ols` takes it. Every column is replaced by its change since the person's row before; there is no intercept.
+        As in `ols`. Every column is replaced by its change since the person's previous row; there is no intercept.
     data : PrivateData, PublicData or Release, optional
         People with several rows: data with ``id=`` and ``max_rows=``.
     time : str
-        Column of numbers or dates that orders a person's rows. Rows that lack it are left out, as are first rows; a gap
-        is no reason to leave one out.
+        Column of numbers or dates that orders a person's rows. Rows without it are omitted, as are first rows; rows
+        after a gap are kept.
     where : str, optional
-        As in `ols`; the row before is the last one that meets it.
+        As in `ols`; the previous row is the last one that meets the condition.
 
     Returns
     -------
@@ -259,13 +259,12 @@ def first_difference(
     Raises
     ------
     FormulaError, UnknownColumnError
-        If the formula or the order cannot be read, or the data have no people with several rows.
+        If the formula or the order is invalid, or the data have no people with several rows.
 
     Notes
     -----
-    The estimate is that of ``FirstDifferenceOLS`` of linearmodels where no row of a person is missing; changes that
-    span a gap are left out there (Wooldridge 2010, *Econometric Analysis of Cross Section and Panel Data*, section
-    10.6).
+    If no row of a person is missing, the estimate is that of ``FirstDifferenceOLS`` in linearmodels, which omits
+    changes that span a gap (Wooldridge 2010, *Econometric Analysis of Cross Section and Panel Data*, section 10.6).
 
     Examples
     --------
@@ -292,7 +291,7 @@ def gram(
     where: str | None = None,
     clamped_share: float = 0.0,
 ) -> Gram:
-    """Measure the cross-products of columns once, and fit every regression among them from it.
+    """Measure the cross-products of columns once, and fit any regression among them.
 
     Parameters
     ----------
@@ -307,7 +306,7 @@ def gram(
     Returns
     -------
     Gram
-        After ``.fit(privacy)`` its ``.release`` serves ``dpi.ols(formula, release).infer()`` without new cost.
+        After ``.fit(privacy)``, ``dpi.ols(formula, release).infer()`` uses its ``.release`` at no further privacy cost.
 
     Raises
     ------
@@ -337,13 +336,13 @@ def gram(
 
 @dataclass(frozen=True, eq=False)
 class OfProducts(Procedure):
-    """A question that is answered from noisy cross-products."""
+    """A question answered from noisy cross-products."""
 
     released_as = "gram"
 
     @abstractmethod
     def design(self, schema: Schema) -> GramDesign:
-        """Return the columns, compiled against a schema."""
+        """Compile the columns against a schema."""
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse columns, or a formula, that the schema cannot bound."""
@@ -356,7 +355,7 @@ class OfProducts(Procedure):
 
 @dataclass(frozen=True, eq=False)
 class Gram(OfProducts):
-    """The noisy cross-products of some columns: one price, every regression among them. See `gram`."""
+    """Noisy cross-products of columns: one release for every regression among them. See `gram`."""
 
     procedures = ("gram",)
 
@@ -365,11 +364,11 @@ class Gram(OfProducts):
     clamped_share: float = measured(0.0, SHARE)
 
     def design(self, schema: Schema) -> GramDesign:
-        """Return the columns, compiled against a schema."""
+        """Compile the columns against a schema."""
         return GramDesign(schema, terms=self.terms, where=self.where, clamped_share=self.clamped_share)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return "gram of " + ", ".join(self.terms)
 
     @suggests
@@ -379,7 +378,7 @@ class Gram(OfProducts):
 
     @property
     def release(self) -> Release:
-        """The release that it is bound to, after `fit`.
+        """The release to which it is bound, after `fit`.
 
         Raises
         ------
@@ -397,7 +396,7 @@ class Gram(OfProducts):
         formula : str
             A regression among the measured columns.
         **options
-            As `ols` takes them: ``inference``, ``target``, ``replicates``, ``seed``.
+            As in `ols`: ``inference``, ``target``, ``replicates``, ``seed``.
 
         Raises
         ------
@@ -406,8 +405,8 @@ class Gram(OfProducts):
         """
         if formula is None:
             raise InferenceError(
-                'a Gram serves many regressions: say which, as in dpinfer.ols("y ~ x", release).infer(); it holds '
-                + ", ".join(self.terms)
+                'a Gram serves many regressions: name one, as in dpinfer.ols("y ~ x", release).infer(); its columns '
+                f"are {', '.join(self.terms)}"
             )
         return OLS(formula=formula, **options).infer(self._release(release))
 
@@ -419,12 +418,12 @@ class Gram(OfProducts):
 
 @dataclass(frozen=True, eq=False)
 class OfFormula(OfProducts):
-    """A regression, by its formula, that is read from cross-products which span its columns."""
+    """A regression, given by a formula, that is computed from cross-products spanning its columns."""
 
     formula: str = measured("", FORMULA)
 
     def check_options(self) -> None:
-        """Refuse options that differ from what a release has measured."""
+        """Refuse options that differ from those of a release."""
         if not isinstance(self.source, Release):
             return
         stored, asked = self.source.question, self.to_dict()
@@ -435,7 +434,7 @@ class OfFormula(OfProducts):
                 )
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return self.formula
 
     def reads(self, other: Procedure) -> bool:
@@ -460,7 +459,7 @@ class OfFormula(OfProducts):
 
 @dataclass(frozen=True, eq=False)
 class OLS(OfFormula, Estimated):
-    """Private ordinary least squares. See `ols`."""
+    """A linear regression from noisy cross-products. See `ols`."""
 
     procedures = ("ols",)
 
@@ -473,13 +472,13 @@ class OLS(OfFormula, Estimated):
     inference: str = inferred("auto", one_of(METHODS))
 
     def check_options(self) -> None:
-        """Refuse an invalid norm, and options that differ from what a release has measured."""
+        """Refuse an invalid norm, and options that differ from those of a release."""
         if self.row_norm is None and self.norm not in NORMS:
             raise OptionError("norm", self.norm, NORMS)
         super().check_options()
 
     def design(self, schema: Schema) -> GramDesign:
-        """Return the columns, compiled against a schema."""
+        """Compile the columns against a schema."""
         return GramDesign(
             schema,
             formula=self.formula,
@@ -490,19 +489,19 @@ class OLS(OfFormula, Estimated):
         )
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for the cross-products that the regression is read from."""
+        """Ask for the cross-products of the regression."""
         return self.design(context.schema).stage(self.split)
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, and the noise that each coefficient would carry, before anything is spent.
+        """Describe the measurement, and the noise in each coefficient, before any budget is spent.
 
         Returns
         -------
         str
-            What is measured, its bound, noise and guarantee; the standard error that privacy noise alone would give
-            each coefficient if the rows were spread evenly over their declared bounds, and by how much noise would
-            make standard errors of slopes larger; and a value of ``row_norm`` that would save noise, with what it
-            does, from the bounds alone.
+            The measurement, its bound, noise and guarantee; for rows spread evenly over their declared bounds, the
+            standard error of each coefficient from privacy noise alone, and the factor by which noise inflates standard
+            errors of slopes; and a value of ``row_norm`` that would reduce the noise, with its effect, from the bounds
+            alone.
         """
         context, sizes = measured.context, sizes_shown(measured.context.nobs)
         question = self.design(context.schema)
@@ -522,7 +521,7 @@ class OLS(OfFormula, Estimated):
         return told if advice is None else f"{told}\n{advice}"
 
     def _row_norm(self, planned: Measurement, privacy: Privacy) -> str | None:
-        """Suggest a ``row_norm``, or say what the one asked for does; None where none is proved."""
+        """Suggest a ``row_norm``, or describe the effect of the given one; None if none is proved."""
         context, question = planned.context, self.design(planned.context.schema)
         if not question.has_plain_response:
             return None
@@ -540,7 +539,7 @@ class OLS(OfFormula, Estimated):
     # Inference
 
     def infer(self, release: Release | None = None) -> PrivateResults:
-        """Infer this regression from a release of its own, or of a Gram that spans its columns.
+        """Infer this regression from its stored release, or from that of a Gram that spans its columns.
 
         Raises
         ------
@@ -602,28 +601,28 @@ class OLS(OfFormula, Estimated):
         alpha: float = 0.05,
         contrasts: Contrasts = None,
     ) -> Oracle:
-        """Say how wide an interval would be that knew the population; for studies.
+        """Return the width of an interval that knew the population; for studies.
 
         Parameters
         ----------
         released : Released
             One release, R = 1: of the expected sums, without noise.
         sampling : ndarray (q,)
-            True sampling variance, in the population drawn from, of every estimate and then of every contrast: never
-            what the model says of it.
+            True sampling variance in the population of every estimate and then of every contrast, not the model-based
+            one.
         alpha, contrasts
             As in `estimate`.
 
         Returns
         -------
         Oracle
-            Half widths from ``sampling`` and the law of the noise, and kappa from the expected sums.
+            Half widths from ``sampling`` and the distribution of the noise, and kappa from the expected sums.
         """
         problem, names = self._posed(released)
         return linear_oracle(problem, released.values[0], names, sampling=sampling, alpha=alpha, contrasts=contrasts)
 
     def _posed(self, released: Released) -> tuple[GramProblem, tuple[str, ...]]:
-        """Return the regression on what was released, and the names of its coefficients."""
+        """Return the regression on the released sums, and the names of its coefficients."""
         of_type(GramSum, "released", released.rows, "releases of cross-products", hidden=True)
         columns = self.design(released.schema).columns
         weights = represent(released.rows.features.basis, columns)
@@ -636,7 +635,7 @@ class OLS(OfFormula, Estimated):
 
 
 def clamped_notes(release: Release) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return notes and warnings from the noisy count of clamped rows."""
+    """Return notes and warnings from the noisy count of clipped rows."""
     if release.names[-1] != "clamped rows":
         return (), ()
     count, error = float(release.array[-1]), float(np.sqrt(release.noise_variances[-1]))

@@ -1,12 +1,12 @@
-"""Sums for average marginal effects: one more round, at the estimate, of slopes and of changes of the mean.
+"""Sums for average marginal effects: one more stage, at the estimate, of slopes and of changes of the mean.
 
-A row adds the slope of the mean at its linear predictor, and for each term that is 0 or 1, each level of a factor and
-each whole number what the mean changes by where the term does. All of these are functions of one number, the linear
-predictor without the term, and lie between 0 and a largest value; over it they are masses of size 1 at most, so that
-prices that add up to 1 leave no row out. No weight of outlying regressors enters.
+A row contributes the slope of the mean at its linear predictor, and for each 0/1 term, each level of a factor and each
+integer, the change of the mean when the term changes. All of these are functions of one number, the linear predictor
+without the term, and lie between 0 and a largest value. Divided by it they are at most 1, so that shares that add up to
+1 omit no row. Rows with outlying regressors are not downweighted.
 
-The mean of a logarithmic link has no bound. Linear predictors are cut at 4 standard deviations above their middle, as
-released moments have them.
+The mean under a logarithmic link is unbounded. Linear predictors are clipped at 4 standard deviations above their
+centre, according to released moments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["MARGINS", "Margins"]
 
 MARGINS = Fraction(5, 100)
-"""Share of the price."""
+"""Share of the budget."""
 
 _ROWS, _SLOPE = 0.1, 0.3
 """Prices of the number of rows and of the slope; changes share what is left."""
@@ -54,13 +54,13 @@ _SPAN, _BESIDE = 25.0, 8.0
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """The round of one regression."""
+    """The stage of one regression."""
 
     plan: Plan
 
     @cached_property
     def changes(self) -> list[Change]:
-        """Changes that are summed."""
+        """The summed changes."""
         columns = self.plan.columns
         return lone_changes(FormulaDesign(columns.schema, columns.compiled.design))
 
@@ -71,7 +71,7 @@ class Margins:
         return self.plan.model.response
 
     def slots(self) -> tuple[Slot, ...]:
-        """Return what each stage may take of the price, the last of which is this round."""
+        """Return each stage's share of the budget, ending with this stage."""
         before = [replace(one, share=one.share * (1 - MARGINS)) for one in self.plan.slots()]
         return (*before, Slot(MARGINS, len(self.changes) + 2, adaptive=True))
 
@@ -123,7 +123,7 @@ class Margins:
         return slope, tuple(changes)
 
     def _terms(self, settings: Mapping[str, Any]) -> list[tuple[Term, float]]:
-        """Return what is summed, with the number that 1 stands for; the number of rows first."""
+        """Return the summed terms, with the number that 1 represents; the number of rows first."""
         point, ends = (np.array(settings[name]) for name in ("point", "ends"))
         price = _SLOPE if self.changes else 1 - _ROWS
         found = [(Term("rows", "mass", _ROWS, constant(1.0)), 1.0)]
@@ -150,7 +150,7 @@ class Margins:
         return Interpolant(low, high, values, float(values[0]), float(values[-1])), unit
 
     def _laws(self, params: Array, mean: Array, cov: Array) -> list[tuple[Array, Array]]:
-        """Mean (p,) and covariance (p, p) of regressors as they are, then without the term of each change."""
+        """Mean (p,) and covariance (p, p) of all regressors, then without the term of each change."""
         found = [(mean, cov)]
         for one in self.changes:
             kept = np.ones(len(params))

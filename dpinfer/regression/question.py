@@ -301,11 +301,12 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
     start, last = plan.begun(stages["start"]), stages["second"]
     iterations = plan.iterations(stages)
     meat, noise = plan.products(last)
-    settings = last.settings
+    settings, clipped = last.settings, 0.0
     if plan.robust:
         curves = plan.curves(settings)
         least = 0.3 * float(settings["spread"]) * start.size * len(meat) * (1.0 if curves is None else curves.size**2)
-        factor = (1 + float(settings["lost"]) / max(float(np.trace(meat)), least)) * float(settings.get("meat", 1.0))
+        clipped = float(settings["lost"])
+        factor = (1 + clipped / max(float(np.trace(meat)), least)) * float(settings.get("meat", 1.0))
         meat, noise = meat * factor, noise * factor
     else:
         meat, noise = meat / start.size, noise / start.size
@@ -326,6 +327,7 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         raised=float(settings.get("lacks", 0.0)),
         robust=plan.robust,
         groups=plan.groups,
+        clipped=clipped,
         curved=plan.model.kind in ("binary", "choice", "log") and not plan.once and len(iterations) > 1,
     )
 

@@ -46,31 +46,31 @@ _AT = ("overall", "mean", "median", "zero", "all")
 
 
 _DIFFERENCE = "a difference of means"
-"""Why an average effect is no coefficient times one average."""
+"""Why an average effect is not a coefficient times one average."""
 
 
 class GLMResults(PrivateResults):
     """Coefficients of a generalized linear model, with predicted means, ratios and marginal effects.
 
-    Everything that `PrivateResults` has is here too.
+    All members of `PrivateResults` are available too.
 
     Parameters
     ----------
     inference, release, model_name, response, notes, design
         As in `PrivateResults`.
     link : statsmodels link
-        Such as ``sm.families.links.Logit()``: it gives the mean and its derivatives.
+        Such as ``sm.families.links.Logit()``; it defines the mean and its derivatives.
     counts : bool
-        Whether the response is a number of events, so that exponentiated coefficients are rate ratios.
+        Whether the response is a count, so that exponentiated coefficients are rate ratios.
     average_slope : AverageSlope, optional
-        For average marginal effects; by default ``inference.average_slope``, where there is one.
+        For average marginal effects; by default ``inference.average_slope``, if there is one.
     average_changes : sequence of AverageChange
-        For average effects of terms that are 0 or 1, of factors and of whole numbers.
+        For average effects of 0/1 terms, factors and integers.
 
     Raises
     ------
     InferenceError
-        As `PrivateResults`.
+        As in `PrivateResults`.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class GLMResults(PrivateResults):
         exog : DataFrame, dict or array (m, p)
             As in ``PrivateResults.get_prediction``.
         offset : float or array (m,), optional
-            Added to the linear predictor; 0 by default, whatever the rows had.
+            Added to the linear predictor; 0 by default, whatever the offset of the rows.
         exposure : float or array (m,), optional
             Positive; its logarithm is added to the linear predictor.
 
@@ -131,12 +131,12 @@ class GLMResults(PrivateResults):
         -------
         MeanPrediction
             ``predicted_mean``, ``se_mean``, ``conf_int(alpha)``, ``summary_frame(alpha)``. Intervals are those of the
-            linear predictor, put through the inverse link.
+            linear predictor, transformed by the inverse link.
 
         Raises
         ------
         UnknownColumnError, OptionError, FormulaError
-            As ``PrivateResults.get_prediction``; where ``offset`` or ``exposure`` are no such numbers.
+            As in ``PrivateResults.get_prediction``; also if ``offset`` or ``exposure`` is invalid.
         """
         rows, index = design_rows(exog, self._inference.names, self._design)
         added = _numbers("offset", offset, len(rows), 0.0) + np.log(_numbers("exposure", exposure, len(rows), 1.0))
@@ -163,12 +163,12 @@ class GLMResults(PrivateResults):
         Returns
         -------
         Series (m,)
-            Labelled as the rows of ``exog``.
+            With the row labels of ``exog``.
 
         Raises
         ------
         UnknownColumnError, OptionError, FormulaError
-            As ``get_prediction``.
+            As in ``get_prediction``.
         """
         if which not in ("mean", "linear"):
             raise OptionError("which", which, ("mean", "linear"))
@@ -178,23 +178,23 @@ class GLMResults(PrivateResults):
     # Ratios
 
     def exponentiated(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return exponentials of the coefficients: odds ratios of a logit, rate ratios of counts with a log link.
+        """Return exponentiated coefficients: odds ratios for a logit, rate ratios for counts with a log link.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
 
         Returns
         -------
         DataFrame (p, 3)
-            Columns "odds ratio", "rate ratio" or else "exp(coef)", and the ends of the interval: the exponentials of
-            those of the coefficients, 0 or infinite where these are infinite.
+            Column "odds ratio", "rate ratio" or else "exp(coef)", and the endpoints of the interval: those of the
+            coefficient, exponentiated, 0 or infinite if it is unbounded.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         rate = self._mean.is_log and self._counts
         label = "odds ratio" if self._mean.is_logit else "rate ratio" if rate else "exp(coef)"
@@ -216,25 +216,25 @@ class GLMResults(PrivateResults):
         *,
         terms: Sequence[str] | None = None,
     ) -> MarginalEffects:
-        """Return marginal effects on the mean, by the delta method.
+        """Return marginal effects on the mean, with standard errors by the delta method.
 
         Parameters
         ----------
         at : {"overall", "mean", "median", "zero", "all"}
-            As in statsmodels: the average of effects over points, the effects at the mean or the median of the design,
-            at a design of zeros, or at every point. Without ``atexog`` the points are the confidential rows, of which
-            only "overall" can have been released; "zero" needs none.
+            As in statsmodels: effects averaged over points, at the mean or the median of the design, at a design of
+            zeros, or at every point. Without ``atexog`` the points are the confidential rows, for which only "overall"
+            can have been released; "zero" needs no points.
         method : {"dydx", "eyex", "dyex", "eydx"}
-            Derivatives of the mean ("dy") or its logarithm ("ey") by a term ("dx") or its logarithm ("ex").
+            Derivative of the mean ("dy") or its logarithm ("ey") with respect to a term ("dx") or its logarithm ("ex").
         atexog : DataFrame, dict or array (m, p), optional
-            Public points that take the place of the rows, as in ``predict``: columns that the formula reads.
+            Public points that replace the rows, as in ``predict``: the columns of the formula.
         dummy : bool
-            Whether terms that are 0 or 1 change from 0 to 1, and factors from their reference level to each other.
-            False, as in statsmodels, takes the derivative by every column.
+            Whether 0/1 terms change from 0 to 1, and factors from their reference level to each other level. False, as
+            in statsmodels, takes the derivative with respect to every column.
         count : bool
-            Whether whole numbers from 0 on change by one: half the difference between one more and one less.
+            Whether nonnegative integers change by one: half the difference between one more and one less.
         terms : sequence of str, optional
-            Which effects, by name; all by default.
+            Names of the effects; all by default.
 
         Returns
         -------
@@ -245,22 +245,21 @@ class GLMResults(PrivateResults):
         Raises
         ------
         MissingFromReleaseError
-            Where an average over rows is needed that was not released. It names the effects.
+            If a required average over rows was not released. The message names the effects.
         UnknownColumnError, FormulaError
-            As ``predict``; where a term of ``terms`` does not exist.
+            As in ``predict``; also if a name in ``terms`` does not exist.
         OptionError
-            Where an option has no such value, or does not go with the others.
+            If an option has an invalid value, or is incompatible with the others.
 
         Notes
         -----
-        The effects are those of the terms, as in statsmodels, but for columns that take part in several terms: ``age``
-        with ``age + I(age**2)`` has one effect through both. With ``dummy=True`` the levels of a factor exclude each
-        other, where statsmodels changes one column at a time.
+        Effects are those of the terms, as in statsmodels, except for columns in several terms: ``age`` with ``age +
+        I(age**2)`` has one effect through both. With ``dummy=True`` the levels of a factor are mutually exclusive,
+        whereas statsmodels changes one column at a time.
 
-        The average effect of a continuous term is its coefficient times the released average slope of the mean, which
-        binary and Poisson regressions release anyhow. Differences of means, and slopes of other models, are
-        released where the question asks for ``margins=True``. Like statsmodels, the standard error takes the rows'
-        regressors as fixed.
+        The average effect of a continuous term is its coefficient times the average slope of the mean, which binary and
+        Poisson regressions always release. Differences of means, and slopes of other models, are released only with
+        ``margins=True``. As in statsmodels, standard errors treat the rows' regressors as fixed.
         """
         _check_margins(at, method, dummy=dummy, count=count)
         if atexog is None and at != "zero":
@@ -281,7 +280,7 @@ class GLMResults(PrivateResults):
         return MarginalEffects(self, labels, values.mean(axis=0), gradients, at=at, method=method, notes=notes)
 
     def _points(self, at: str, atexog: object) -> Points:
-        """Read the points, and put their mean, median or zero in their place where asked."""
+        """Read the points, and replace them by their mean, median or zero if requested."""
         names = self._inference.names
         if at == "zero":
             return Points(np.array([[float(name in CONSTANTS) for name in names]]))
@@ -326,7 +325,7 @@ class GLMResults(PrivateResults):
         variance: float,
         covariance: Array | None,
     ) -> dict[str, Any]:
-        """Return effects with derivatives and errors: of changes, and of slopes, which share the average ``value``."""
+        """Return effects of changes, and of slopes with the common average ``value``, with derivatives and errors."""
         params = np.asarray(self._inference.params)
         total = np.asarray(self._inference.cov_sampling + self._inference.cov_noise)
         places = [simple.get(name, 0) for name in wanted]
@@ -348,13 +347,13 @@ class GLMResults(PrivateResults):
         return {"margeff": effects, "gradients": gradients, "margeff_se": errors, "margeff_cov": spread}
 
     def _released_changes(self, method: str, other: Mapping[str, str]) -> dict[str, AverageChange]:
-        """Return the released averages of what terms among ``other`` change, by name of the effect."""
+        """Return the released average changes of terms among ``other``, by name of the effect."""
         if method != "dydx":
             return {}
         return {one.name: one for one in self._average_changes if one.term in other}
 
     def _on_factors(self, *, dummy: bool) -> tuple[str, ...]:
-        """Say what is done with terms that are 0 or 1 and with factors, where there are any."""
+        """Describe the treatment of 0/1 terms and factors, if there are any."""
         columns = () if self._design is None else self._design.columns
         discrete = any(one.codings or (one.expression.boolean and one.expression.columns) for one in columns)
         if dummy or not discrete:
@@ -362,7 +361,7 @@ class GLMResults(PrivateResults):
         return ("Dummy variables are treated as continuous, as in statsmodels; dummy=True takes differences.",)
 
     def _released_slope(self, method: str) -> tuple[float, float, Array | None]:
-        """Return what a coefficient is multiplied with: 1 by the link's form, or the released average slope."""
+        """Return the factor of a coefficient: 1 if the link allows, or the released average slope."""
         nothing = np.zeros(len(self._inference.names))
         if (self._mean.is_identity and method == "dydx") or (self._mean.is_log and method == "eydx"):
             return 1.0, 0.0, nothing
@@ -377,7 +376,7 @@ class GLMResults(PrivateResults):
 
 
 def _refuse_missing(reasons: Mapping[str, str]) -> None:
-    """Refuse effects for which there is no sum: of differences one may be released, of others none can."""
+    """Refuse effects without a released sum; one can be released only for differences."""
     if not reasons:
         return
     missing = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
@@ -426,14 +425,14 @@ def effects_at(
 ) -> list[Effect]:
     """List the effects at public points, in the order of the design.
 
-    A term with columns of its own has the effect of each column, as in statsmodels. Where a column of the schema takes
-    part in several terms, as ``age`` and ``I(age**2)``, it has one effect through all of them.
+    A term with separate columns has an effect for each column, as in statsmodels. A column of the schema in several
+    terms, as ``age`` and ``I(age**2)``, has one effect through all of them.
 
     Raises
     ------
     OptionError
-        Where an effect through several terms is asked for at a design that was not given by columns of the schema, or
-        discrete changes without a formula.
+        If an effect through several terms is requested at a design not given by columns of the schema, or discrete
+        changes without a formula.
     """
     if design is None:
         if dummy or count:
@@ -454,7 +453,7 @@ def effects_at(
 
 
 def lone_terms(design: FormulaDesign, *, dummy: bool, count: bool) -> tuple[dict[str, int], dict[str, str]]:
-    """Tell effects that are a coefficient times one average, by position, from others, with the reason."""
+    """Separate effects that are a coefficient times one average, by position, from others, with the reason."""
     simple: dict[str, int] = {}
     other: dict[str, str] = {}
     for group in _groups(design):
@@ -472,9 +471,9 @@ def lone_terms(design: FormulaDesign, *, dummy: bool, count: bool) -> tuple[dict
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a term of its own: columns at ``places`` are replaced by ``lower`` (p,), and by ``upper`` (p,).
+    """A discrete change of a separate term: columns at ``places`` become ``lower`` (p,) and ``upper`` (p,).
 
-    Columns of whole numbers are not replaced, but ``lower`` and ``upper`` are added.
+    For columns of integers, ``lower`` and ``upper`` are added instead.
     """
 
     name: str
@@ -487,7 +486,7 @@ class Change:
 
 
 def lone_changes(design: FormulaDesign) -> list[Change]:
-    """List the discrete changes of terms that share no column with others."""
+    """List the discrete changes of terms that share no columns with others."""
     found: list[Change] = []
     eye = np.eye(len(design.names))
     zero = np.zeros(len(design.names))
@@ -520,7 +519,7 @@ def _level_changes(design: FormulaDesign, term: str, places: tuple[int, ...]) ->
 
 
 def _groups(design: FormulaDesign) -> list[list[str]]:
-    """Terms that share columns of the schema, directly or by way of others."""
+    """Terms that share columns of the schema, directly or through other terms."""
     groups: list[tuple[set[str], list[str]]] = []
     for term, places in design.terms.items():
         read = {name for place in places for name in design.columns[place].columns}
@@ -535,7 +534,7 @@ def _groups(design: FormulaDesign) -> list[list[str]]:
 
 
 def _crossed(design: FormulaDesign, places: Sequence[int]) -> bool:
-    """Whether a term is an interaction that has a factor in it."""
+    """Whether a term is an interaction with a factor."""
     codings = [design.columns[place].codings for place in places]
     return any(len(one) > 1 for one in codings) or any(
         one and design.columns[place].expression.constant != 1.0 for place, one in zip(places, codings, strict=True)
@@ -548,7 +547,7 @@ def _variables(design: FormulaDesign, group: Sequence[str]) -> list[str]:
 
 
 def _discrete(design: FormulaDesign, place: int, *, dummy: bool, count: bool) -> str:
-    """Say how a term of its own changes: "dummy", "count", "factor", or "" for a continuous change."""
+    """Return the type of change of a separate term: "dummy", "count", "factor", or "" for a continuous change."""
     column = design.columns[place]
     if column.codings:
         return "factor" if dummy else ""
@@ -576,7 +575,7 @@ def _column_effect(points: Points, design: FormulaDesign, place: int, kind: str)
 
 
 def _level_differences(points: Points, design: FormulaDesign, places: Sequence[int]) -> list[Difference]:
-    """Differences of a factor's levels to its reference level."""
+    """List the changes of a factor from its reference level to each other level."""
     variable = design.columns[places[0]].codings[0][0]
     coding = np.array([design.columns[place].codings[0][1] for place in places])
     reference = reference_level(design, variable)
@@ -593,7 +592,7 @@ def _level_differences(points: Points, design: FormulaDesign, places: Sequence[i
 def _joint_effects(
     points: Points, design: FormulaDesign, group: Sequence[str], *, dummy: bool, count: bool
 ) -> list[Effect]:
-    """Effects of columns of the schema through all terms in which they take part."""
+    """Effects of columns of the schema through all terms that contain them."""
     variables = _variables(design, group)
     values = points.numbers
     if values is None:

@@ -1,4 +1,4 @@
-"""A release: noisy integers that remember how they were made; its JSON, and that of the fields of its question."""
+"""A release: noisy integers with a record of how they were made, and its JSON form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,399}(/[0-9]{1,399})?")  # an exponent could f
 
 
 def encode(value: Any) -> Any:
-    """Write a value of a question as JSON can hold it.
+    """Return a value of a question in JSON-ready form.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def encode(value: Any) -> Any:
     Raises
     ------
     TypeError
-        If it is of another type.
+        If it has another type.
     """
     match value:
         case None | bool() | int() | float() | str():
@@ -74,12 +74,12 @@ def encode(value: Any) -> Any:
 
 
 def decode(name: str, stored: Any, expected: Any) -> Any:
-    """Read what `encode` wrote.
+    """Read the output of `encode`.
 
     Parameters
     ----------
     name : str
-        What the value is called, for messages.
+        Name of the value, for messages.
     stored : object
     expected : type
         ``None``, ``bool``, ``int``, ``float``, ``str``, ``Fraction``, ``ndarray``, ``Any``, a ``Literal``, a union,
@@ -92,7 +92,7 @@ def decode(name: str, stored: Any, expected: Any) -> Any:
     Raises
     ------
     ReleaseFormatError
-        If it is of another type: the message names the field.
+        If it has another type; the message names the field.
     """
     origin, members = get_origin(expected), get_args(expected)
     if origin in (Union, UnionType):
@@ -116,7 +116,7 @@ def decode(name: str, stored: Any, expected: Any) -> Any:
 
 
 def _plain(stored: Any, expected: Any) -> Any:
-    """Read what has no parts; `ValueError`, or what ``from_dict`` raises, where it is of another type."""
+    """Read a scalar; raises `ValueError`, or what ``from_dict`` raises, for another type."""
     exact = type(stored) is expected and expected in (bool, int, str)
     nothing = stored is None and expected in (None, NoneType)
     if exact or nothing or expected is Any or stored in get_args(expected):
@@ -135,7 +135,7 @@ def _plain(stored: Any, expected: Any) -> Any:
 
 
 class Advice(NamedTuple):
-    """A sentence on the quality of data, and the columns that it is about."""
+    """A sentence on the quality of data, and the columns that it concerns."""
 
     columns: tuple[str, ...]
     text: str
@@ -148,7 +148,7 @@ _INFERENCES: dict[str, Callable[..., Any]] = {}
 
 
 def register(name: str, infer: Callable[..., Any]) -> None:
-    """Keep what turns releases of a procedure into results: ``infer(release, **options)``.
+    """Register the inference for releases of a procedure: ``infer(release, **options)``.
 
     A release names the procedure in its question.
     """
@@ -156,7 +156,7 @@ def register(name: str, infer: Callable[..., Any]) -> None:
 
 
 def find_inference(procedure: object) -> Callable[..., Any]:
-    """Return the inference for the procedure that a release was asked by; `InferenceError` names those known."""
+    """Return the inference for the procedure of a release; `InferenceError` lists those known."""
     if isinstance(procedure, str) and (procedure in _INFERENCES or procedure in _loaded(_INFERENCES)):
         return _INFERENCES[procedure]
     known = ", ".join(sorted(_INFERENCES)) or "none"
@@ -164,7 +164,7 @@ def find_inference(procedure: object) -> Callable[..., Any]:
 
 
 def _loaded(registry: dict[str, _T]) -> dict[str, _T]:
-    """Return a registry after every topic has entered its part: a release may be read before its topic is used."""
+    """Return a registry after loading every topic, since a release may be read before its topic is used."""
     package = import_module("dpinfer")
     for name in package.__all__:
         getattr(package, name)
@@ -178,31 +178,31 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Release:
-    """What may be published: noisy sums, with all that inference from them needs and nothing confidential.
+    """Noisy sums that may be published, with all that inference needs and nothing confidential.
 
     Attributes
     ----------
     kind : str
-        What it holds, e.g. "gram".
+        Kind of contents, e.g. "gram".
     question : mapping
-        The public question that was asked, with the schema.
+        The public question, with the schema.
     stages : tuple of StageRelease
-        What each stage released, in turn.
+        The release of each stage, in order.
     cost : Cost
-        What they cost.
+        Their privacy cost.
     neighbors : {"add_remove", "replace_one"}
     nobs : int or None
-        Number of rows where it is public (replace_one, the unit one row), else None.
+        Number of rows if public (replace_one, with rows as the unit), else None.
     charge_ids : tuple of str
-        The ledger's records of the price, one for each charge; empty for a simulated release.
+        Ids of the charges in the ledger; empty for a simulated release.
     public : bool
-        True if made from public data with simulated noise: it then protects nobody.
+        True if made from public data with simulated noise, which protects nobody.
     dataset : str or None
-        What the ledger calls the data; None for a simulated release.
+        Name of the data in the ledger; None for a simulated release.
     dataset_version : str or None
-        The declared version of the data, ``PrivateData(..., version=)``; None where none was declared.
+        The declared version of the data, ``PrivateData(..., version=)``; None if none was declared.
     notes : tuple of str
-        What an earlier release of the same data, of their quality, advises on the columns that are read.
+        Advice on the columns read, from an earlier quality release of the same data.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class Release:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Say what was asked, what it cost, and what each stage released."""
+        """Return the question, the privacy cost and the release of each stage as text."""
         return release_report(self).text()
 
     def _repr_html_(self) -> str:
@@ -243,17 +243,17 @@ class Release:
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        """Columns that were read for it: those of its schema, or fewer where it holds the schema of others too."""
+        """The columns that were read: all those of its schema, or some of them."""
         return tuple(self.question.get("read", self.schema))
 
     @property
     def unit(self) -> str:
-        """The unit of protection in words: "one row", or a person with how many rows."""
+        """The unit of protection in words: "one row", or a person with a number of rows."""
         return self.schema.unit
 
     @property
     def sums(self) -> tuple[StageRelease, ...]:
-        """The stages that released noisy numbers; of a release of choices alone these."""
+        """The stages that released noisy numbers, or choices if it holds nothing else."""
         return tuple(stage for stage in self.stages if stage.law.family not in CHOICES) or self.stages
 
     @property
@@ -268,17 +268,17 @@ class Release:
 
     @property
     def steps(self) -> tuple[float, ...]:
-        """Size of one integer step of each."""
+        """The size of one integer step of each noisy sum."""
         return tuple(chain.from_iterable(stage.steps for stage in self.sums))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each is."""
+        """The name of each noisy sum."""
         return tuple(chain.from_iterable(stage.names for stage in self.sums))
 
     @property
     def law(self) -> NoiseLaw:
-        """The noise they carry."""
+        """The distribution of the noise in the sums."""
         if len(self.sums) == 1:
             return self.sums[0].law
         first = self.sums[0].law
@@ -297,22 +297,22 @@ class Release:
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        """What it says of the quality of data, if that was asked: sentences with their columns, beyond noise alone."""
+        """The significant findings of a data-quality release: sentences with their columns."""
         advise = ADVICE.get(self.kind) or _loaded(ADVICE).get(self.kind)
         return () if advise is None else advise(self)
 
     def with_notes(self, advice: Iterable[Advice]) -> Release:
-        """Return the release with the sentences that are about columns that were read for it."""
+        """Return the release with those of the given sentences that concern columns it read."""
         read = set(self.columns_read)
         return replace(self, notes=tuple(one.text for one in advice if set(one.columns) <= read))
 
     def infer(self, **options: Any) -> Any:
-        """Infer from the release: free, repeatable, without any row.
+        """Infer from the release: repeatable, at no privacy cost and without reading a row.
 
         Parameters
         ----------
         **options
-            Options of the inference, such as ``inference="wald"`` or ``target="data"``.
+            Inference options, such as ``inference="wald"`` or ``target="data"``.
         """
         return find_inference(self.question.get("procedure"))(self, **options)
 
@@ -323,37 +323,38 @@ class Release:
         return replace(self, stages=stages, charge_ids=(), public=True)
 
     def to_json(self) -> str:
-        """Return the release as readable JSON, without loss."""
-        return json.dumps(
-            {
-                "format": MAGIC,
-                "version": FORMAT_VERSION,
-                "kind": self.kind,
-                "guarantee": "none (public data)" if self.public else self.cost.describe(),
-                "neighbors": self.neighbors,
-                "nobs": self.nobs,
-                "dataset": self.dataset,
-                **({} if self.dataset_version is None else {"dataset_version": self.dataset_version}),
-                "charge_ids": list(self.charge_ids),
-                "public": self.public,
-                "cost": self.cost.to_dict(),
-                "question": dict(self.question),
-                "stages": [stage.to_dict() for stage in self.stages],
-                **({"notes": list(self.notes)} if self.notes else {}),
-            },
-            indent=1,
-        )
+        """Return the release as readable, lossless JSON; `ReleaseFormatError` if a field cannot be stored."""
+        stored = {
+            "format": MAGIC,
+            "version": FORMAT_VERSION,
+            "kind": self.kind,
+            "guarantee": "none (public data)" if self.public else self.cost.describe(),
+            "neighbors": self.neighbors,
+            "nobs": self.nobs,
+            "dataset": self.dataset,
+            **({} if self.dataset_version is None else {"dataset_version": self.dataset_version}),
+            "charge_ids": list(self.charge_ids),
+            "public": self.public,
+            "cost": self.cost.to_dict(),
+            "question": dict(self.question),
+            "stages": [stage.to_dict() for stage in self.stages],
+            **({"notes": list(self.notes)} if self.notes else {}),
+        }
+        try:
+            return json.dumps(stored, indent=1)
+        except (TypeError, ValueError, RecursionError) as error:  # whose notes may hold what was given
+            raise ReleaseFormatError(f"the release cannot be stored: {error}") from None
 
     @classmethod
     def from_json(cls, text: str) -> Release:
-        """Read what `to_json` wrote.
+        """Read the output of `to_json`.
 
         Raises
         ------
         ReleaseFormatError
-            If the text is no release, or is damaged.
+            If the text is not a release, or is damaged.
         ReleaseVersionError
-            If another version of the format, older or newer, is written in it.
+            If it states another version of the format, older or newer.
         """
         try:
             stored = json.loads(text)
@@ -388,7 +389,7 @@ class Release:
         return release
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_json` to a file, whole or not at all.
+        """Write `to_json` to a file, atomically.
 
         Parameters
         ----------
@@ -397,7 +398,7 @@ class Release:
         Raises
         ------
         OSError
-            If nothing can be written there, such as where the folder does not exist.
+            If the file cannot be written, for example because the folder does not exist.
         """
         write_whole(path, self.to_json().encode("utf-8"))
 
@@ -411,7 +412,7 @@ _PLAIN = {
 
 
 def _check_parts(plain: Mapping[str, Any], stages: object, question: object) -> None:
-    """Refuse parts that do not go together, by the name of one."""
+    """Refuse parts that contradict each other, naming one of them."""
     nobs, fields = plain["nobs"], question if isinstance(question, dict) else {}
     schema, read = fields.get("schema"), fields.get("read", [])
     of_people = isinstance(schema, dict) and schema.get("people") is not None  # their number of rows is never public
@@ -429,12 +430,12 @@ def _check_parts(plain: Mapping[str, Any], stages: object, question: object) -> 
 
 
 def read_release(path: str | os.PathLike[str]) -> Release:
-    """Read a saved release, to infer from it without any row.
+    """Read a saved release, from which inference needs no rows.
 
     Parameters
     ----------
     path : path-like
-        A file that `Release.save` wrote, or that was saved from a page of `report`; it may be compressed by gzip.
+        A file written by `Release.save`, or saved from a page of `report`; it may be compressed with gzip.
 
     Returns
     -------
@@ -443,9 +444,9 @@ def read_release(path: str | os.PathLike[str]) -> Release:
     Raises
     ------
     ReleaseFormatError
-        If there is no such file, or it is no release, or damaged.
+        If the file does not exist, is not a release, or is damaged.
     ReleaseVersionError
-        If another version of the format, older or newer, is written in it.
+        If it states another version of the format, older or newer.
 
     Examples
     --------
@@ -474,7 +475,7 @@ _NAMED = 5
 
 
 def release_report(release: Release) -> Report:
-    """Return what was asked, what it cost, and what each stage released."""
+    """Return a report of the question, the privacy cost and the release of each stage."""
     facts = {
         "question": str(release.question.get("text", release.kind)),
         "price": str(release.cost.price),
@@ -493,7 +494,7 @@ def release_report(release: Release) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class SeveralCosts:
-    """Prices in different units, which have no sum.
+    """Costs in different units, which have no sum.
 
     Attributes
     ----------
@@ -504,7 +505,7 @@ class SeveralCosts:
 
     @property
     def price(self) -> str:
-        """Every price that was asked for."""
+        """The privacy parameters of every part."""
         return " and ".join(str(cost.price) for cost in self.parts)
 
     def describe(self) -> str:
@@ -514,12 +515,12 @@ class SeveralCosts:
 
 @dataclass(frozen=True, slots=True)
 class CombinedRelease:
-    """What results print of several releases.
+    """The facts about several releases that results print.
 
     Attributes
     ----------
     cost : Cost or SeveralCosts
-        The sum of all costs, where their units agree.
+        The sum of all costs, if their units agree.
     neighbors : {"add_remove", "replace_one"}
     charge_ids : tuple of str
         All charges, in the order of the releases.
@@ -527,9 +528,9 @@ class CombinedRelease:
     unit : str
         The unit of protection in words.
     dataset : str or None
-        What the ledger calls the data, where that is known.
+        Name of the data in the ledger, if known.
     releases : tuple of Release
-        The releases, where they are known.
+        The releases, if known.
     """
 
     cost: Cost | SeveralCosts

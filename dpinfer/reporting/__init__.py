@@ -1,1 +1,1 @@
-"""Pages for publication, each one HTML file, and tables of results side by side; no row is ever read."""
+"""HTML pages for publication, and tables that compare results; no row is ever read."""

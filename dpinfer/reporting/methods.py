@@ -1,4 +1,4 @@
-"""The methods of a page as prose with its sources: what was paid, declared, measured, estimated and inferred.
+"""The methods section of a page: privacy, declarations, measurements, estimates, inference and references.
 
 All of it comes from releases and results. The sentences, and the works that they cite, are those of
 `dpinfer.results.citing`.
@@ -49,7 +49,7 @@ _SHOWN = 10
 def methods_paragraphs(
     entries: Sequence[Entry], releases: Sequence[Release], schemas: Sequence[Schema], cite: Citations
 ) -> list[str]:
-    """Return the paragraphs, which cite what was really used; ``releases`` are numbered in this order."""
+    """Return the paragraphs, which cite the methods used; ``releases`` are numbered in this order."""
     found = [
         _privacy(entries, releases, cite),
         _declared(schemas),
@@ -62,7 +62,7 @@ def methods_paragraphs(
 
 
 def unprotected(entries: Sequence[Entry]) -> list[str]:
-    """Say which columns of tables are ordinary results, which no guarantee covers; nothing where there are none."""
+    """Name the table columns with ordinary results, which no guarantee covers; empty if there are none."""
     names = [f"“{name}”" for entry in entries for name in getattr(entry.given, "ordinary", ())]
     if not names:
         return []
@@ -71,7 +71,7 @@ def unprotected(entries: Sequence[Entry]) -> list[str]:
 
 
 def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citations) -> str:
-    """Say what was protected, what was paid and what that means, and what is not protected."""
+    """Describe the protection, the privacy loss and its meaning, and what is not protected."""
     sums = totals([one for entry in entries for one in entry.releases])
     if not sums and releases:
         return SAID["simulated"]
@@ -98,7 +98,7 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
 
 
 def _declared(schemas: Sequence[Schema]) -> str:
-    """Say what is declared as public, and what the guarantee assumes of it, which no program can check."""
+    """Describe the public declarations, and the assumptions about them that no program can check."""
     columns = {name: column for schema in schemas for name, column in schema.items()}
     if not columns:
         return ""
@@ -123,7 +123,7 @@ def _declared(schemas: Sequence[Schema]) -> str:
 
 
 def _measured(releases: Sequence[Release], cite: Citations) -> str:
-    """Say what each release added to what: the size of its noise, and the outcomes of choices."""
+    """Describe the noise added in each release, and the outcomes of choices."""
     text, sentences = "", []
     for place, release in enumerate(releases, 1):
         chosen = dict.fromkeys(stage.law.family for stage in release.stages if stage.law.family in CHOICES)
@@ -147,7 +147,7 @@ def _measured(releases: Sequence[Release], cite: Citations) -> str:
 
 
 def _together(texts: Iterable[tuple[str, str]]) -> str:
-    """Group results of which the same is to be said, and name them where there are others."""
+    """Group results with the same description, and name them if there are several groups."""
     given = list(texts)
     groups: dict[str, list[str]] = {}
     for heading, text in given:
@@ -161,24 +161,24 @@ def _together(texts: Iterable[tuple[str, str]]) -> str:
 
 
 def charges_of(release: AnyRelease) -> frozenset[str]:
-    """Return the ledger's charges for a release; of one without, its identity."""
+    """Return the ledger's charges for a release; without charges, its identity."""
     return frozenset(release.charge_ids or (f"object {id(release)}",))
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What releases about the same rows cost together.
+    """The total privacy cost of releases about the same rows.
 
     Attributes
     ----------
     dataset : str or None
     neighbors, unit : str
     count : int
-        Releases, each paid for once.
+        Number of releases, each counted once.
     costs : tuple of Cost
-        Sums, one for each unit of price.
+        Sums, one for each unit of privacy.
     exact : bool
-        Whether nothing is counted twice; otherwise these are upper bounds.
+        Whether nothing is counted twice; otherwise the sums are upper bounds.
     """
 
     dataset: str | None
@@ -190,7 +190,7 @@ class Total:
 
     @property
     def cost(self) -> Cost | None:
-        """The one sum; as zCDP where there are several units and all have it; None where there is none."""
+        """The single sum, in zCDP if there are several units and all have it; None if there is none."""
         if len(self.costs) == 1:
             return self.costs[0]
         known = [cost.rho for cost in self.costs if cost.rho is not None]
@@ -201,17 +201,17 @@ class Total:
 
     @property
     def one(self) -> str:
-        """What neighbouring data sets differ in."""
+        """The difference between neighbouring data sets, in words."""
         return "one row" if self.unit == "one row" else "one person"
 
     @property
     def relation(self) -> str:
-        """What neighbours are."""
+        """The definition of neighbouring data sets, in words."""
         return _NEIGHBOURS[self.neighbors].format(one=self.one)
 
     @property
     def power(self) -> str:
-        """The power of a test of whether a unit is in the data, in words; empty where nothing is proved."""
+        """The power of a membership test, in words; empty if no bound is proved."""
         power = 1.0 if self.cost is None else power_bound(self.cost)
         if power >= 1:
             return ""
@@ -263,7 +263,7 @@ def totals(given: Iterable[AnyRelease]) -> list[Total]:
 
 
 def total_notes(releases: Iterable[AnyRelease]) -> list[str]:
-    """Say what distinct releases cost together, and what is not summed."""
+    """State the total cost of distinct releases, and what is not summed."""
     found = totals(releases)
     if not found:
         return []
@@ -283,7 +283,7 @@ def total_notes(releases: Iterable[AnyRelease]) -> list[str]:
 
 
 def _paid_once(bills: list[_Bill]) -> tuple[list[_Bill], bool]:
-    """Return bills that cover every charge, and whether none of them covers one twice."""
+    """Return costs that cover every charge, and whether no charge is covered twice."""
     for sign in (1, -1):  # the parts of a combination before it, and it before its parts
         chosen: list[_Bill] = []
         paid: set[str] = set()

@@ -1,4 +1,4 @@
-"""Tables of results as files of Word and Excel, ruled as in a journal, with the notes below them."""
+"""Tables of results as Word and Excel files, ruled as in a journal, with notes below."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SMALL = 9
 
 
 class _Printed(Protocol):
-    """A table as it is printed: `SummaryTable`."""
+    """The interface of a printed table: `SummaryTable`."""
 
     @property
     def title(self) -> str: ...
@@ -40,11 +40,11 @@ class _Printed(Protocol):
     def releases(self) -> Sequence[AnyRelease]: ...
 
     def as_frame(self) -> pd.DataFrame:
-        """Return the cells as texts, facts below the estimates."""
+        """Return the cells as texts, with facts below the estimates."""
 
 
 def _rows(table: _Printed) -> Iterator[tuple[list[str], frozenset[str]]]:
-    """Yield the table line by line, the names of its columns first, with the edges of each line that are ruled."""
+    """Yield the table line by line, column names first, with the ruled edges of each line."""
     shown = table.as_frame()
     lines = [[str(name) for name in shown.columns], *shown.to_numpy().tolist()]
     last = len(lines) - 1
@@ -54,7 +54,7 @@ def _rows(table: _Printed) -> Iterator[tuple[list[str], frozenset[str]]]:
 
 
 def _sentences(table: _Printed) -> list[str]:
-    """Return the notes, those that state a guarantee first, and the warnings."""
+    """Return the notes, guarantees first, and the warnings."""
     stated = {guarantee(release) for release in table.releases}
     notes = sorted(table.notes, key=lambda note: not any(one in note for one in stated))
     marked = [f"[{place}] {note}" for place, note in enumerate(notes, 1)]
@@ -62,7 +62,7 @@ def _sentences(table: _Printed) -> list[str]:
 
 
 def word_file(table: _Printed) -> bytes:
-    """Return a table as a document of Word: a title, a ruled table whose first line repeats on further pages, notes."""
+    """Return a table as a Word document: a title, a ruled table with a repeating header, and notes."""
     try:
         import docx  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError as error:
@@ -95,7 +95,7 @@ def word_file(table: _Printed) -> bytes:
 
 
 def _rule(properties: Any, edges: frozenset[str]) -> None:
-    """Rule some edges of a cell of Word."""
+    """Rule some edges of a Word cell."""
     from docx.oxml import OxmlElement  # noqa: PLC0415
     from docx.oxml.ns import qn  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def _rule(properties: Any, edges: frozenset[str]) -> None:
 
 
 def excel_file(table: _Printed) -> bytes:
-    """Return a table as a workbook: numbers are numbers that look as in the table, and names are never formulas."""
+    """Return a table as a workbook, with numbers formatted as in the table and names never as formulas."""
     try:
         import openpyxl  # noqa: PLC0415  (an extra)
         from openpyxl.styles import Alignment, Border, Font, Side  # noqa: PLC0415
@@ -151,7 +151,7 @@ def excel_file(table: _Printed) -> bytes:
 
 
 def _number(text: str) -> tuple[float, str] | None:
-    """Return a number and the format in which Excel shows it as here; None where a text is no number."""
+    """Return a number and the Excel format that shows it as in the table; None if a text is not a number."""
     found = _NUMBER.fullmatch(text)
     if found is None or bool(found[1]) != bool(found[6]):
         return None
@@ -165,7 +165,7 @@ def _number(text: str) -> tuple[float, str] | None:
 
 
 def _describe(properties: Any, title: str) -> None:
-    """Say what a file is, and name no person as its author."""
+    """Describe a file, naming no person as its author."""
     properties.title = title
     for name in ("author", "creator", "comments", "description", "last_modified_by", "lastModifiedBy"):
         if hasattr(properties, name):
@@ -173,7 +173,7 @@ def _describe(properties: Any, title: str) -> None:
 
 
 def _lacking(program: str, package: str, extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Say which extra has the package that writes the file."""
+    """Return the error that names the extra with the missing package."""
     return ModuleNotFoundError(
         f'files of {program} are written by {package}, which is not installed: pip install "dpinfer[{extra}]"',
         name=error.name,

@@ -1,6 +1,6 @@
-"""Pages of HTML that need no other file, and what they are made of: paragraphs, tables, pictures, for terminals too.
+"""Self-contained HTML pages and their parts: paragraphs, tables and pictures, also for terminals.
 
-A page is readable on a phone, on light and dark ground, and on paper. Its style is `page.css`.
+A page is readable on a phone, on light and dark backgrounds, and on paper. Its style is `page.css`.
 """
 
 from __future__ import annotations
@@ -46,67 +46,67 @@ _THEMES = {
 
 @runtime_checkable
 class Reportable(Protocol):
-    """What shows as facts, tables and notes."""
+    """An object that is shown as facts, tables and notes."""
 
     def _report(self) -> Report: ...
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a section: HTML in which everything is escaped, and what a terminal shows."""
+    """A part of a section: escaped HTML, and its text for a terminal."""
 
     html: str
     text: str = ""
 
 
 def paragraph(text: str) -> Block:
-    """Return a paragraph, its line breaks free; what stands between backticks is set as code."""
+    """Return a paragraph with free line breaks; text between backticks is set as code."""
     return Block(f"<p>{inline(text)}</p>", textwrap.fill(_flowing(text), _WIDTH))
 
 
 def note(label: str, text: str) -> Block:
-    """Return a paragraph that must not be overlooked, in a box under a word or two, such as "Warning"."""
+    """Return a boxed paragraph under a short heading, such as "Warning"."""
     html = f'<aside class="note"><strong>{escape(label)}.</strong> {inline(text)}</aside>'
     return Block(html, textwrap.fill(_flowing(f"{label}: {text}"), _WIDTH, initial_indent="| ", subsequent_indent="| "))
 
 
 def listing(items: Sequence[str]) -> Block:
-    """Return sentences one below the other."""
+    """Return a list of sentences."""
     lines = [textwrap.fill(f"- {_flowing(one)}", _WIDTH, subsequent_indent="  ") for one in items]
     return Block(f"<ul>{''.join(f'<li>{inline(one)}</li>' for one in items)}</ul>", "\n".join(lines))
 
 
 def printed(text: str) -> Block:
-    """Return what a program prints: its lines are kept, and folded where they are too long."""
+    """Return the output of a program, with its lines kept, and folded if too long."""
     return Block(f'<pre class="output">{escape(text)}</pre>', textwrap.indent(text, "    "))
 
 
 def script(text: str) -> Block:
-    """Return a script, on a terminal with the prompts of Python."""
+    """Return a script, shown on a terminal with Python's prompts."""
     lines = [f"{'...' if line[:1] in (' ', ')') else '>>>'} {line}" for line in text.splitlines() if line]
     return Block(f'<pre class="python">{escape(text)}</pre>', "\n".join(lines))
 
 
 def tables(report: Report, text: str | None = None) -> Block:
-    """Return facts, tables, notes and warnings, and what a terminal shows instead; the page holds their style."""
+    """Return facts, tables, notes and warnings, with their text for a terminal; the page holds the style."""
     told = (report.text(_WIDTH) if text is None else text).strip("\n")
     return Block(report.html(styled=False), textwrap.indent(told, "  "))
 
 
 def results(shown: Reportable, title: str = "") -> Block:
-    """Return what a notebook shows of something, under another title if one is given, and what it prints."""
+    """Return an object's notebook view, under another title if one is given, and its printed text."""
     summary, report = getattr(shown, "summary", None), shown._report()
     text = str(shown if summary is None else summary()).strip("\n")
     return tables(replace(report, title=title) if title else report, f"{title}\n{text}" if title else text)
 
 
 def framed(frame: pd.DataFrame, caption: str) -> Block:
-    """Return a frame, its rows labelled by the index."""
+    """Return a frame with rows labelled by the index."""
     return tables(Report("", (), (Table.of(frame, caption=caption),)))
 
 
 class _Drawn(NamedTuple):
-    """A picture, its size in pixels of a page, and what its titles and axes say."""
+    """A picture, its size in page pixels, and the text of its titles and axes."""
 
     png: bytes
     width: int
@@ -116,14 +116,14 @@ class _Drawn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure, drawn for light and for dark ground, and kept inside the page.
+    """A figure for light and for dark backgrounds, embedded in the page.
 
     Attributes
     ----------
     name : str
-        Of the file that a folder keeps; empty where there is none.
+        Name of the file in a folder; empty if there is none.
     draw : callable
-        Returns a figure, in the colours of matplotlib that are in force.
+        Returns a figure in the active matplotlib colours.
     caption : str
     """
 
@@ -133,7 +133,7 @@ class Picture:
 
     @cached_property
     def png(self) -> bytes:
-        """The picture on light ground, drawn once."""
+        """The picture on a light background, drawn once."""
         return self._light.png
 
     @cached_property
@@ -141,7 +141,7 @@ class Picture:
         return self._drawn("light")
 
     def _drawn(self, theme: str) -> _Drawn:
-        """Return the picture in a few colours."""
+        """Return the picture with a reduced palette."""
         from cycler import cycler  # noqa: PLC0415  (imported when first needed: matplotlib is slow to load)
         from matplotlib import pyplot as plt  # noqa: PLC0415  (as above)
         from PIL import Image  # noqa: PLC0415  (as above)
@@ -176,12 +176,12 @@ class Picture:
 
     @property
     def text(self) -> str:
-        """Where the picture is and what it shows."""
+        """The location of the picture and its contents."""
         return textwrap.fill(_flowing(f"Figure {self.name}: {self.caption}"), _WIDTH, subsequent_indent="  ")
 
     @property
     def html(self) -> str:
-        """A ``figure`` element that holds the picture itself, for either ground."""
+        """A ``figure`` element with the embedded picture for both backgrounds."""
         light, dark = self._light, self._drawn("dark")
         alt = escape(_flowing(f"{self.caption} {light.words}"))
         named = f" (<code>{escape(self.name)}</code>)" if self.name else ""
@@ -203,9 +203,9 @@ class Entry:
     given : object
         The result.
     report : Report
-        What is shown of it.
+        The report that shows it.
     releases : tuple of Release or CombinedRelease
-        What it was made from; empty where that is not known.
+        The releases behind it; empty if unknown.
     """
 
     heading: str
@@ -230,24 +230,24 @@ class Entry:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: a title, and blocks in the order of reading."""
+    """A section of a page: a title, and blocks in reading order."""
 
     title: str
     blocks: Sequence[Block | Picture]
 
 
 def section_text(section: Section) -> str:
-    """Return the blocks of a section as text for a terminal, without its title."""
+    """Return the blocks of a section as terminal text, without its title."""
     return "\n\n".join(block.text for block in section.blocks)
 
 
 def data_uri(kind: str, content: bytes) -> str:
-    """Return content that a page holds itself."""
+    """Return embedded content as a data URI."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def inline(text: str) -> str:
-    """Return a text with everything escaped, and what stands between backticks set as code."""
+    """Return an escaped text, with text between backticks set as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(_flowing(text)))
 
 
@@ -258,7 +258,7 @@ def _flowing(text: str) -> str:
 def page_html(title: str, lead: Sequence[Block], sections: Sequence[Section], footer: str) -> str:
     """Return a page.
 
-    Its style and its pictures are inside. ``lead`` stands before the table of contents, ``footer`` at the end.
+    Its style and pictures are embedded. ``lead`` precedes the table of contents, and ``footer`` ends the page.
     """
     contents = "".join(f'<li><a href="#section-{i}">{escape(s.title)}</a></li>' for i, s in enumerate(sections, 1))
     parts = "\n".join(

@@ -1,4 +1,4 @@
-"""The page that is published beside a paper: `report`."""
+"""The page to publish with a paper: `report`."""
 
 from __future__ import annotations
 
@@ -68,52 +68,52 @@ def report(
     audit: object | Sequence[object] | None = None,
     availability: str | None = None,
 ) -> Path:
-    """Write results as one HTML page to publish beside a paper: tables, figures, guarantee, methods and releases.
+    """Write results as one HTML page to publish with a paper.
 
-    The page needs no other file and no network, is readable on a phone, in light and dark, and prints. It holds every
-    table and figure, what was paid and what that means, the public schema, a methods section with its references, the
-    ledger and audits where they are given, a statement on the availability of data, and the releases themselves as
-    files to save: a reader infers from them without the rows.
+    The page needs no other file and no network. It is readable on a phone, in light and dark mode, and in print. It
+    holds every table and figure, the privacy guarantee and its meaning, the public schema, a methods section with
+    references, the ledger and audits if given, a statement on data availability, and the releases themselves as files
+    to save. Readers can infer from these without the rows.
 
     Parameters
     ----------
     results : result, sequence, or mapping of str to result
-        What to show, in this order: results of any question, tests, `Release` (inferred again, free), tables of
-        `summary_table`, what `multipletests` returns, plans, studies. Keys of a mapping are headings.
+        Results to show, in this order: results of any question, tests, `Release` (inferred again, at no privacy cost),
+        tables of `summary_table`, tables of `multipletests`, plans, studies. Keys of a mapping are headings.
     path : path-like
-        A file that ends in ``.html``. It is replaced where it exists, whole or not at all.
+        A file that ends in ``.html``. An existing file is replaced atomically.
     title : str
         The title of the page.
     authors : str or sequence of str
-        Who answers for it.
+        Authors of the page.
     abstract : str
-        Paragraphs, separated by empty lines, before everything else.
+        Paragraphs, separated by empty lines, at the start of the page.
     ledger : Ledger or sequence of Ledger, optional
-        The ledger that the releases were charged to: shows budget, every charge, and what remains.
+        The ledger that the releases were charged to; the page shows its budget, all charges and the remaining budget.
     audit : Audit or sequence of Audit, optional
-        What `audit` found.
+        Results of `audit`.
     availability : str, optional
-        Another statement on the availability of data; by default one that says that rows are held as confidential,
-        and what the attached releases hold.
+        A statement on data availability; the default states that the rows are confidential, and what the attached
+        releases hold.
 
     Returns
     -------
     pathlib.Path
-        The file.
+        The path of the file.
 
     Raises
     ------
     OptionError
-        If something given is no result (an ordinary fit or a frame of rows among them), the ledger has none of the
-        charges, or an option has no such value. Nothing is written then.
+        If an element is not a result (such as an ordinary fit or a frame of rows), the ledger has none of the charges,
+        or an option is invalid. Nothing is written then.
     OSError
-        If nothing can be written there.
+        If the file cannot be written.
 
     Notes
     -----
-    The page is a function of releases, of the ledger and of public settings: post-processing, which costs nothing
-    and can reveal nothing that the releases do not. No row is read. What you write into ``title``, ``abstract`` and
-    ``availability`` is not covered by any guarantee: do not describe rows there.
+    The page is a function of releases, the ledger and public settings. It is post-processing, with no privacy cost, and
+    reveals nothing beyond the releases. No row is read. No guarantee covers what you write in ``title``, ``abstract``
+    and ``availability``: do not describe rows there.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def _several(given: object) -> list[Any]:
 
 
 def _read_entries(results: object) -> list[Entry]:
-    """Read results under their headings, those that repeat with a number."""
+    """Read results under their headings, numbering repeated headings."""
     if isinstance(results, Mapping):
         wrong = [name for name in results if not is_text(name)]
         if wrong:
@@ -236,7 +236,7 @@ def _entry(name: str, one: object, place: str) -> Entry:
 
 
 def _whole_releases(entries: Sequence[Entry]) -> list[Release]:
-    """Return the distinct releases behind all entries, those of combinations among them."""
+    """Return the distinct releases behind all entries, including those of combinations."""
     found: list[Release] = []
     for release in (one for entry in entries for one in entry.releases):
         for one in (release,) if isinstance(release, Release) else release.releases:
@@ -261,14 +261,14 @@ def _schemas(releases: Sequence[Release]) -> list[Schema]:
 
 @dataclass(frozen=True, eq=False)
 class _Attached:
-    """A release inside the page, as a file that a reader saves, without a script; and its place, from 1."""
+    """A release embedded in the page as a file that a reader can save without a script, and its number."""
 
     release: Release
     place: int
 
     @cached_property
     def content(self) -> bytes:
-        """What the file holds: JSON, compressed where it is long."""
+        """The content of the file: JSON, compressed if it is long."""
         plain = self.release.to_json().encode("utf-8")
         return plain if len(plain) < _LONG else gzip.compress(plain, mtime=0)
 
@@ -284,7 +284,7 @@ class _Attached:
 
 
 def _glance(entries: Sequence[Entry], releases: Sequence[Release]) -> Blocks:
-    """Say at a glance what was asked and paid, a table for each data set."""
+    """Summarize questions and privacy costs, in a table for each data set."""
     blocks: Blocks = []
     for total in totals([one for entry in entries for one in entry.releases]):
         facts = (
@@ -325,7 +325,7 @@ def _settings(schemas: Sequence[Schema]) -> Blocks:
 
 
 def _ledger(ledger: Ledger, charged: set[str]) -> Blocks:
-    """Return budget, spent and remaining, and every charge, marked where its release is on the page."""
+    """Return budget, spent and remaining, and every charge, marked if its release is on the page."""
     charges = ledger.charges()[["id", "time", "description", "price"]].itertuples(index=False)
     rows = [
         (str(place), f"{time:%Y-%m-%d %H:%M}", text, str(price), "yes" if id in charged else "no", id[:8])
@@ -347,7 +347,7 @@ def _audit(audit: Any) -> Blocks:
 
 
 def _availability(availability: str | None, entries: Sequence[Entry], attached: Sequence[_Attached]) -> Blocks:
-    """State where rows and releases are, and attach the releases."""
+    """State the availability of rows and releases, and attach the releases."""
     text = availability
     if not text:
         private = [one for one in attached if not one.release.public]

@@ -1,4 +1,4 @@
-"""Several results side by side, private and ordinary ones, with what all of them cost together."""
+"""Several results side by side, private and ordinary, with their total privacy cost."""
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ _TEXT = {"table_dec_below": "=", "header_align": "r", "colsep": "  "}
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SummaryTable:
-    """Results side by side, in the formats that statsmodels' summaries have.
+    """Results side by side, in the formats of statsmodels' summaries.
 
-    It holds text and releases only: not the results and, of ordinary ones, no row.
+    It holds text and releases only, neither the results nor any row behind ordinary ones.
 
     Parameters
     ----------
     title : str
         The title.
     frame : DataFrame of str
-        The table as shown, a column per result. Index levels "term" and "line": two lines a term, "coef" and "std err"
-        (or "conf_int"), then one line a fact, such as ("N", "").
+        The table as shown, a column per result. Index levels are "term" and "line": two lines per term, "coef" and "std
+        err" (or "conf_int"), then one line per fact, such as ("N", "").
     notes : tuple of str
-        Sentences below the table: how to read it, every guarantee, and what all cost together.
+        Sentences below the table: how to read it, every guarantee, and the total privacy cost.
     warnings : tuple of str
-        Sentences that warn the reader.
+        Warnings, as sentences.
     labels : mapping of str to str
-        What terms are called where the table is shown, with the labels of their columns.
+        Display names of the terms, with the labels of their columns.
     releases : tuple of Release or CombinedRelease
-        Behind its private columns, in their order.
+        The releases behind its private columns, in order.
     ordinary : tuple of str
         Names of the columns that are ordinary results, which no guarantee covers.
     """
@@ -106,22 +106,23 @@ class SummaryTable:
 
     @property
     def facts(self) -> pd.DataFrame:
-        """DataFrame of str: "Model", "N", "Guarantee" and so on in rows, for tables of other packages."""
+        """DataFrame of str: "Model", "N", "Guarantee" and so on as rows, for tables of other packages."""
         below = self.frame.index.get_level_values("line") == ""
         return self.frame[below].droplevel("line").rename_axis(index=None)
 
     def as_frame(self) -> pd.DataFrame:
-        """Return the table line by line as it is shown, for packages that draw frames, such as great_tables.
+        """Return the displayed table line by line, for packages that format frames, such as great_tables.
 
         Returns
         -------
         DataFrame of str
-            A column named "" with labels of terms and facts, empty on further lines of a term; then one per result.
+            A column named "" with labels of terms and facts, empty on further lines of a term; then one column per
+            result.
         """
         return pd.DataFrame(self._lines(), columns=["", *map(str, self.frame.columns)])
 
     def _lines(self) -> list[list[str]]:
-        """Return the table line by line: a label, empty on further lines of a term, and the cell of every column."""
+        """Return the table line by line: a label, empty on further lines of a term, and a cell per column."""
         found = []
         for (name, line), *cells in self.frame.itertuples(name=None):
             label = _one_line(name) if line == "" else self.labels.get(name, _one_line(name))
@@ -134,7 +135,7 @@ class SummaryTable:
         return marked + [("Warning: ", warning) for warning in self.warnings]
 
     def as_text(self) -> str:
-        """Return the table as text: ruled and aligned, long names and notes wrapped."""
+        """Return the table as ruled and aligned text, with long names and notes wrapped."""
         lines = self._lines()
         terms, facts = lines[: len(lines) - len(self.facts)], lines[len(lines) - len(self.facts) :]
         tails = [[len(cell) - len(cell.rstrip("*)]")) for cell in line] for line in terms]  # after the last digit
@@ -162,7 +163,7 @@ class SummaryTable:
         return "\n".join([*title, table.as_text(), "Notes:", *notes])
 
     def as_html(self) -> str:
-        """Return the table as HTML, with names and notes escaped; MathJax leaves it alone."""
+        """Return the table as HTML, with names and notes escaped, and ignored by MathJax."""
         return self._report().html()
 
     def as_latex(self) -> str:
@@ -185,50 +186,50 @@ class SummaryTable:
         return "\n".join([f"**{_marked(self.title)}**", "", *lines, "", "Notes:", "", *notes]) + "\n"
 
     def to_word(self, path: str | os.PathLike[str]) -> Path:
-        """Write the table as a document of Word, with its notes, the guarantees first; it needs ``dpinfer[word]``.
+        """Write the table as a Word document with its notes, guarantees first; needs ``dpinfer[word]``.
 
         Parameters
         ----------
         path : path-like
-            A file that ends in .docx; one that is there is replaced.
+            A file that ends in .docx; an existing file is replaced.
 
         Returns
         -------
         pathlib.Path
-            The file.
+            The path of the file.
 
         Raises
         ------
         OptionError
-            Where ``path`` is no such path.
+            If ``path`` is not such a path.
         ModuleNotFoundError
-            Where python-docx is not installed.
+            If python-docx is not installed.
         """
         target = checked_target(path, ".docx")
         write_whole(target, word_file(self))
         return target
 
     def to_excel(self, path: str | os.PathLike[str]) -> Path:
-        """Write the table as a workbook of Excel, with its notes, the guarantees first; it needs ``dpinfer[excel]``.
+        """Write the table as an Excel workbook with its notes, guarantees first; needs ``dpinfer[excel]``.
 
-        Numbers are numbers, rounded as the table shows them, in formats that show stars and parentheses.
+        Numbers are stored as numbers, rounded as in the table, with formats that show stars and parentheses.
 
         Parameters
         ----------
         path : path-like
-            A file that ends in .xlsx; one that is there is replaced.
+            A file that ends in .xlsx; an existing file is replaced.
 
         Returns
         -------
         pathlib.Path
-            The file.
+            The path of the file.
 
         Raises
         ------
         OptionError
-            Where ``path`` is no such path.
+            If ``path`` is not such a path.
         ModuleNotFoundError
-            Where openpyxl is not installed.
+            If openpyxl is not installed.
         """
         target = checked_target(path, ".xlsx")
         write_whole(target, excel_file(self))
@@ -245,24 +246,24 @@ def summary_table(
     float_format: str | None = None,
     title: str | None = None,
 ) -> SummaryTable:
-    """Put results side by side, private and ordinary ones, with what all of them cost together.
+    """Compare private and ordinary results side by side, with their total privacy cost.
 
     Parameters
     ----------
     results : sequence
         Results of dpinfer that have ``params`` and ``bse`` (regressions, descriptions, families, combinations), and
-        fitted results of statsmodels, in any order. Of models with several equations (``MNLogit``, ``VAR``) terms are
-        called "equation: term".
+        fitted results of statsmodels, in any order. Terms of models with several equations (``MNLogit``, ``VAR``) are
+        named "equation: term".
     names : sequence of str, optional
-        What to call the columns, all different; by default the responses, numbered where they repeat.
+        Distinct names of the columns; by default the responses, numbered if they repeat.
     show : {"std err", "conf_int"}
-        What stands below an estimate: its standard error in parentheses, or its interval in brackets.
+        What to show below an estimate: its standard error in parentheses, or its interval in brackets.
     alpha : float
         One minus the confidence of the intervals.
     stars : bool
-        Mark estimates by their p-values: ``*`` below .1, ``**`` below .05, ``***`` below .01.
+        Whether to mark p-values: ``*`` below .1, ``**`` below .05, ``***`` below .01.
     float_format : str, optional
-        How to write numbers, such as "%.3f"; by default four decimals, fewer for large and more for small numbers.
+        Number format, such as "%.3f"; by default four decimals, fewer for large and more for small numbers.
     title : str, optional
         Another title.
 
@@ -275,14 +276,14 @@ def summary_table(
     Raises
     ------
     OptionError
-        If there are no results, one is of another kind or lacks what is to be shown, or an argument is invalid.
+        If there are no results, one has another type or lacks what is to be shown, or an argument is invalid.
 
     Notes
     -----
-    The total budget is the sum of the costs of the distinct releases behind the columns: a release that several columns
-    share, known by its ledger charge, is paid for once (sequential composition). Costs are summed for one data set
-    and one neighbouring relation at a time, and within one unit. Simulated releases are not counted, nor are
-    releases that are not shown: the ledger counts those.
+    The total privacy cost is the sum over the distinct releases behind the columns (sequential composition): a release
+    that several columns share, identified by its ledger charge, is counted once. Costs are summed separately by data
+    set, definition of neighbours and unit. Simulated releases are not counted, nor are releases that are not shown,
+    which the ledger counts.
 
     Examples
     --------
@@ -341,7 +342,7 @@ def summary_table(
 
 
 def _names(labels: list[str], names: object) -> list[str]:
-    """Return what columns are called: as given, or as their results are, numbered where they repeat."""
+    """Return the column names: as given, or those of the results, numbered if they repeat."""
     if names is not None:
         size, found = len(labels), []
         if is_list(names):
@@ -368,7 +369,7 @@ def _marked(text: str) -> str:
 
 
 def _ruled(headers: list[str], rows: Sequence[Sequence[str]], below: int) -> SimpleTable:
-    """Build a table of rows that begin with their label, with a rule above the last ones."""
+    """Build a table of labelled rows, with a rule above the last ones."""
     stubs, cells = zip(*((label, row) for label, *row in rows), strict=True)
     table = SimpleTable(cells, headers=headers, stubs=stubs, txt_fmt=dict(_TEXT), ltx_fmt=dict(_LATEX))
     table[len(table) - below - 1].dec_below = "header_dec_below"
@@ -389,7 +390,7 @@ class _Column:
 
 
 def _read_column(one: object, place: str, show: str, alpha: float, stars: bool, float_format: str | None) -> _Column:
-    """Read a result; refuse one that is none, or lacks what is to be shown."""
+    """Read a result; refuse anything else, and results that lack what is to be shown."""
     right = isinstance(one, (ResultsWrapper, LikelihoodModelResults)) and not isinstance(one, DataFreeResults)
     if not right or any(getattr(one, name, None) is None for name in ("params", "bse")):
         raise OptionError(place, type_of(one), _KINDS)
@@ -418,7 +419,7 @@ def _read_column(one: object, place: str, show: str, alpha: float, stars: bool, 
 
 
 def _facts(result: Any, private: PrivateEstimates | None) -> tuple[str, dict[str, str]]:
-    """Return what a result is called, and what stands below its estimates."""
+    """Return the name of a result, and the facts below its estimates."""
     inference = private.inference if private else result
     nobs, rsquared = getattr(inference, "nobs", None), getattr(inference, "rsquared", None)
     if private:
@@ -441,7 +442,7 @@ def _facts(result: Any, private: PrivateEstimates | None) -> tuple[str, dict[str
 
 
 def _by_equation(values: object) -> Array:
-    """Return numbers (p,), those of models with several equations (terms, equations) one equation after another."""
+    """Return numbers (p,); those of several equations (terms, equations) equation by equation."""
     return np.asarray(values, dtype=np.float64).ravel(order="F")
 
 
@@ -461,7 +462,7 @@ def _ordinary_terms(result: Any) -> tuple[str, ...]:
 
 
 def _percent(share: float) -> str:
-    """Write a share as a whole percentage; neither "0%" of something nor "100%" of less than all."""
+    """Write a share as a whole percentage, "0%" only for 0 and "100%" only for 1."""
     if 0 < share < 0.005:
         return "<1%"
     return ">99%" if 0.995 <= share < 1 - 1e-12 else f"{share:.0%}"
@@ -485,7 +486,7 @@ def _number(value: float, float_format: str | None) -> str:
 def _notes(
     show: str, alpha: float, stars: bool, unbounded: bool, private: list[tuple[str, PrivateEstimates]]
 ) -> list[str]:
-    """Say how to read the cells, and the guarantee of every release, once."""
+    """Return notes on how to read the cells, and on the guarantee of every distinct release."""
     level = f"{100 * (1 - alpha):.6g}% confidence intervals in brackets"
     what = "Standard errors in parentheses" if show == "std err" else level
     notes = [f"{what}; those of private results include privacy noise." if private else f"{what}."]

@@ -58,8 +58,8 @@ _JOBS = Allowed(lambda n: n is None or (type(n) is int and n != 0), "a number of
 class SampleAggregate(Procedure):
     """A model fitted to blocks of rows. See `sample_aggregate`.
 
-    The fields that are None or "auto" until a run resolves them are ``region``, ``blocks``, ``response``, ``link`` and
-    ``nobs``; ``aggregator`` is then what the price suffices for. A release holds them, and of the model its name.
+    The fields ``region``, ``blocks``, ``response``, ``link`` and ``nobs`` are None or "auto" until a run resolves them;
+    ``aggregator`` then depends on the privacy parameters. A release stores them, and the name of the model.
     """
 
     procedures = ("sample_aggregate",)
@@ -85,18 +85,18 @@ class SampleAggregate(Procedure):
     # The question
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         fitted = self.formula if isinstance(self.formula, str) else ", ".join(self.formula)
         return f"sample_aggregate: {self.model} of {fitted}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse a model, region, condition or number of blocks that the schema cannot serve."""
+        """Refuse a model, region, condition or number of blocks that does not suit the schema."""
         self._placed(schema, neighbors, self.source.nobs if isinstance(self.source, Data) else None)
 
     def _placed(self, schema: Schema, neighbors: Neighbors, public: int | None) -> SampleAggregate:
         """Return the question with its region, number of blocks, response and link.
 
-        The number of blocks stays "auto" where no number of rows is known: it is then read from a noisy count.
+        The number of blocks stays "auto" if no number of rows is known; it is then chosen from a noisy count.
         """
         if self.region is not None:
             return self
@@ -116,7 +116,7 @@ class SampleAggregate(Procedure):
 
     @property
     def unidentified(self) -> str:
-        """A function of your own, and options that are objects: a release holds their names."""
+        """A user-defined function and options that are objects, of which a release stores only names."""
         return "" if self.fits is None else self.fits.unidentified
 
     @property
@@ -130,7 +130,7 @@ class SampleAggregate(Procedure):
         return {}
 
     def _at(self, context: Context) -> tuple[SampleAggregate, BlockPlan]:
-        """Return the question as it is run and its plan; the same objects for pricing, rehearsing and running."""
+        """Return the resolved question and its plan; the same objects for pricing, rehearsal and the run."""
         if context not in self._planned:
             found = self._placed(context.schema, context.neighbors, context.nobs)
             plan = found._compiled(context)
@@ -140,11 +140,11 @@ class SampleAggregate(Procedure):
         return self._planned[context]
 
     def resolve(self, context: Context) -> SampleAggregate:
-        """Return the question as it is run: with its region and number of blocks, and located if the price suffices."""
+        """Return the resolved question, with its region, number of blocks and aggregator."""
         return self._at(context)[0]
 
     def plan(self, context: Context) -> BlockPlan:
-        """Return what is summed at a price."""
+        """Return the plan under given privacy parameters."""
         return self._at(context)[1]
 
     def _compiled(self, context: Context) -> BlockPlan:
@@ -153,7 +153,7 @@ class SampleAggregate(Procedure):
         return BlockPlan(columns, self._declared, count, self._halves, winsorized, context, self.where)
 
     def _columns(self, schema: Schema) -> Schema:
-        """Return the columns that the model and the condition read; for a release, all columns that it holds."""
+        """Return the columns of the model and the condition; for a release, all its columns."""
         columns = schema if self.fits is None else self.fits.prepared(self.formula, schema).schema
         condition = compiled_where(self.where, schema)
         if condition is None:
@@ -167,12 +167,12 @@ class SampleAggregate(Procedure):
     # What is measured
 
     def units(self, context: Context) -> Blocks:
-        """Return how rows are dealt into blocks, and what is fitted to them.
+        """Return the assignment of rows to blocks, and the model fitted to each.
 
         Raises
         ------
         OptionError
-            If the model is not known, or cannot be sent to other processes.
+            If the model is unknown, or cannot be sent to other processes.
         """
         plan, model = self.plan(context), self._runnable.prepared(self.formula, context.schema)
         where = compiled_where(self.where, context.schema)
@@ -187,25 +187,25 @@ class SampleAggregate(Procedure):
         return blocks
 
     def slots(self, context: Context) -> tuple[Slot, ...]:
-        """Give small shares to a count of rows and histograms of scale and place, the rest to sums over the blocks."""
+        """Split the budget: small shares for a row count and histograms of scale and location, the rest for sums."""
         return self.plan(context).slots
 
     def blocks_dealt(self, context: Context, released: tuple[StageRelease, ...]) -> int:
-        """Return the number of blocks, which a noisy count of rows may have settled."""
+        """Return the number of blocks, which may follow from a noisy count of rows."""
         return self.plan(context).settled(released).known
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there."""
+        """Ask for the scale of block estimates, then their location, then sums of winsorised estimates."""
         return self.plan(context).stage(place, released)
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement and the noise it would bring, before anything is spent.
+        """Describe the measurement and its noise, before any budget is spent.
 
         Returns
         -------
         str
-            What is measured, its bound, noise and guarantee; and what is to be expected of the estimates: with what
-            probability they are not located, and their error, over that of sampling or in units of the parameters.
+            The measurement, its bound, noise and guarantee; the probability that the estimates are not located; and
+            their expected error, relative to the sampling error or in units of the parameters.
         """
         plan = self.plan(measured.context)
         blocks = f"in {plan.count:,} secret blocks" if plan.count is not None else "in secret blocks"
@@ -222,7 +222,7 @@ class SampleAggregate(Procedure):
         return type(self), self.formula, self.model, self.model_options, self.fit_options, self.where
 
     def infer(self, release: Release | None = None) -> AggregateResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a stored release of this question, at no further privacy cost."""
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, SampleAggregate)
         region, blocks, last = theirs._declared, theirs._dealt(found), found.stages[-1]
@@ -251,7 +251,7 @@ class SampleAggregate(Procedure):
         return AggregateResults(inference, found, model_name=f"Private {theirs.model}", **shown)
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release that lacks what a run resolves, or whose sums are not those that the question asks for."""
+        """Refuse a release that lacks resolved fields, or whose sums are not those of the question."""
         region, columns = self._declared, self._columns(release.schema)
         frame = Frame.from_dict(release.stages[-1].settings, len(region.names))
         expected = [BlockMoments(columns, region, tuple(frame.center.tolist()), tuple(frame.half.tolist())).names]
@@ -267,13 +267,13 @@ class SampleAggregate(Procedure):
 
     @property
     def _declared(self) -> Region:
-        """The region of a question that is resolved."""
+        """The region of a resolved question."""
         if self.region is None or self.response is None:
             raise ReleaseFormatError("region or response is of a wrong type: a release holds what was run")
         return self.region
 
     def _dealt(self, release: Release) -> int:
-        """Return the number of blocks of a release; where it was read from a noisy count, the last stage holds it."""
+        """Return the number of blocks of a release; if chosen from a noisy count, the last stage stores it."""
         found = self.blocks if self.blocks != "auto" else release.stages[-1].settings["blocks"]
         if type(found) is not int or not FEWEST <= found <= MOST:
             raise ReleaseFormatError("blocks: not a number of blocks")
@@ -281,7 +281,7 @@ class SampleAggregate(Procedure):
 
     @property
     def _native(self) -> list[str]:
-        """Name the library's own regression that fits the model, if there is one."""
+        """Return the name of the library's own regression for the model, if there is one."""
         return native_notes(self.formula, self.model, self.model_options, self.link)
 
 
@@ -305,45 +305,46 @@ def sample_aggregate(
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> SampleAggregate:
-    """Fit any statsmodels model, or any function of a frame, to secret blocks of rows, and release noisy averages.
+    """Fit any statsmodels model or function to secret blocks of rows, and release noisy averages.
 
     Parameters
     ----------
     formula : str, or sequence of str
-        A formula for statsmodels; with a function of your own the columns that its frame has.
+        A formula for statsmodels; for a user-defined function, the columns of its frame.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     model : statsmodels model class or formula function, or callable
-        ``smf.logit``, ``smf.quantreg``, ``smf.phreg``, ``OrderedModel`` and so on; or a function of a DataFrame that
-        returns a vector of fixed length and depends on nothing else.
+        ``smf.logit``, ``smf.quantreg``, ``smf.phreg``, ``OrderedModel`` and so on; or a function of a DataFrame alone
+        that returns a vector of fixed length.
     blocks : int or "auto"
-        Number k of blocks. "auto" makes them as small as bias allows, from a number of rows that is public
-        (replace_one) or given as ``nobs``; else rows are counted with noise, for a fiftieth of the price.
+        Number k of blocks. "auto" makes them as small as bias allows, given a number of rows that is public
+        (replace_one) or given as ``nobs``; otherwise a noisy count of rows takes a fiftieth of the budget.
     bounds : Ball, (lower, upper), or mapping of name or tuple of names to such
-        The region in which the parameters are declared to lie: `Ball` for a group of them, a pair for intervals.
-        Estimates beyond it are moved into it.
+        The declared region of the parameters: `Ball` for a group of them, a pair for intervals. Estimates outside it
+        are projected onto it.
     aggregator : {"winsorized", "mean"}
-        Find privately where the block estimates are and bound them there; or bound them by the region alone, which
-        is also done where the price does not suffice for more.
+        "winsorized" locates the block estimates privately and winsorizes them there. "mean" bounds them by the region
+        alone, which is also the fallback if the budget is too small to locate them.
     bias_correction : {"half_blocks", "none"}
-        Take off the bias of order 1/m of a block of m rows: 2 t - (t_A + t_B)/2, with t_A and t_B from its halves.
-        Logits without options are then fitted by Firth's (1993) penalised likelihood.
+        "half_blocks" removes the bias of order 1/m of a block of m rows: 2 t - (t_A + t_B)/2, with t_A and t_B from its
+        halves. Logits without options are then fitted by Firth's (1993) penalised likelihood.
     names : sequence of str, optional
-        What the parameters are called; by default as statsmodels calls them, or by the keys of ``bounds``.
+        Names of the parameters; by default those of statsmodels, or the keys of ``bounds``.
     model_options, fit_options : mapping, optional
         Arguments of the model, such as ``{"family": sm.families.Gamma()}`` or ``{"status": "died"}`` (``status``,
         ``entry``, ``offset``, ``exposure`` and weights are names of columns), and of its ``fit``: ``{"q": 0.5}``.
     where : str, optional
-        A condition on declared columns; other rows are left out.
+        A condition on declared columns; other rows are ignored.
     nobs : float, Release or results, optional
-        A number of rows that is public, or was released before; chooses the blocks and refuses too small ones.
+        A public or previously released number of rows, used to choose the blocks and to refuse blocks that are too
+        small.
     max_block_rows : int, optional
-        Rows of a block that are fitted at most, drawn at random: a bound on memory that does not depend on rows.
+        Largest number of rows fitted per block, drawn at random: a bound on memory that does not depend on the data.
     inference : {"auto", "wald"}
     n_jobs : int, optional
         Worker processes; by default all cores for private data, this process for public data.
     progress : bool
-        Show a bar over the blocks.
+        Whether to show a progress bar over the blocks.
 
     Returns
     -------
@@ -353,23 +354,23 @@ def sample_aggregate(
     Raises
     ------
     OptionError
-        If the region is missing, reversed or does not cover the parameters; if a function's length is not known; if
-        blocks would be too small, or their number cannot be chosen; if the model takes no formula.
+        If the region is missing, reversed or does not cover the parameters; if the length of a function's result is
+        unknown; if blocks would be too small, or their number cannot be chosen; if the model takes no formula.
     FormulaError, UnknownColumnError, SchemaError
-        If the formula does not suit the schema or the model, before anything is spent.
+        If the formula does not suit the schema or the model, before any budget is spent.
     NotProvedError
         For models of groups of rows.
 
     Notes
     -----
-    Smith (2008, 2011). A row is in one block, by a secret label of its own, so that a neighbour changes one block
-    estimate, from anywhere to anywhere in the region: nothing need be known of the model. Columns are typed by the
-    schema and clamped to its bounds, which cost nothing here: declare them wide. Fits run in processes of their own;
-    what they print, warn or raise is not seen, and a fit that fails counts as the centre of the region. Running time
-    is outside of the threat model. See `docs/sample-aggregate.md`.
+    The method is that of Smith (2008, 2011). A secret label assigns each row to one block, so neighbouring data sets
+    differ in one block estimate, anywhere in the region; the model is a black box. Columns are typed by the schema and
+    clipped to its bounds; wide bounds add no noise here. Fits run in separate processes; their output, warnings and
+    errors are not shown, and a failed fit is replaced by the centre of the region. Running time is outside the threat
+    model. See `docs/sample-aggregate.md`.
 
-    `ols`, `logit`, `probit`, `poisson`, `glm`, `rlm` and `quantreg` have a third of the error or less, and need no
-    region: this serves the models that they do not.
+    Use this for models other than those of `ols`, `logit`, `probit`, `poisson`, `glm`, `rlm` and `quantreg`, which have
+    a third of the error or less and need no region.
 
     Examples
     --------
@@ -404,7 +405,7 @@ def _texts(option: str, given: object) -> tuple[str, ...]:
 
 
 def rows_of(nobs: object) -> float | None:
-    """Return a number of rows, given as a number, or as a release or results that hold one."""
+    """Return a number of rows, given as a number, or taken from a release or results."""
     found = nobs
     if nobs is not None and not is_number(nobs):
         found = getattr(nobs, "nobs", None)
@@ -429,14 +430,14 @@ INVERSE_LINKS: dict[str, Callable[[Array], Array] | None] = {
 
 
 class AggregateResults(PrivateResults):
-    """Parameters of a model by sample-and-aggregate.
+    """Estimated parameters of a model by sample-and-aggregate.
 
     Parameters
     ----------
     *args, **options
-        As `PrivateResults`, without ``inverse_link``.
+        As in `PrivateResults`, without ``inverse_link``.
     link : str or None
-        A key of `INVERSE_LINKS`; None where the parameters are not the coefficients of one linear predictor.
+        A key of `INVERSE_LINKS`; None if the parameters are not the coefficients of one linear predictor.
     """
 
     def __init__(self, *args: Any, link: str | None, **options: Any) -> None:
@@ -453,7 +454,7 @@ class AggregateResults(PrivateResults):
         Raises
         ------
         NotProvedError
-            Where the parameters are not the coefficients of one linear predictor.
+            If the parameters are not the coefficients of one linear predictor.
         """
         if self._link is None:
             raise NotProvedError(

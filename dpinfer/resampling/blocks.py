@@ -1,4 +1,4 @@
-"""Secret blocks of rows at a price: how many, where their estimates are winsorised, in which stages, to what error."""
+"""Secret blocks of rows: their number, the winsorising of their estimates, the stages and the expected error."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 FEWEST, MOST = 8, MOST_BLOCKS
-"""Blocks that can be asked for."""
+"""Range of the number of blocks."""
 
 COUNT_SHARE = ROWS_SHARE = Fraction(1, 50)
-"""Shares of the price that go to the counts of failed and of moved blocks, and to a noisy count of rows, where that
+"""Shares of the budget for the counts of failed and winsorised blocks, and for a noisy count of rows, where that
 decides how many blocks there are."""
 
 _SIGNAL, _ENOUGH = {"l2": 10.0, "l1": 14.0}, {"l2": 5.0, "l1": 9.0}
 """Signal that histograms are to have, and the least with which blocks are winsorised, by norm of the noise."""
 
 _CAP, _FLOOR = 0.4, 0.02
-"""Bounds on the share of the price that histograms take, together and each."""
+"""Bounds on the budget share of histograms, together and each."""
 
 _LITTLE, _WIDEST = 0.25, 3.0
 """Privacy noise over sampling error up to which the winsorising ball is widened, and by how much at most."""
@@ -72,20 +72,20 @@ _DRAWS = 300
 """Simulated releases: a probability of 0.3 is known to 0.026."""
 
 _MOST = 4096
-"""Blocks that are simulated, at most: of more, so many are a sample, with noise as small."""
+"""Largest number of simulated blocks; of more, a sample is simulated with equally small noise."""
 
 _WIDE = 16.0
 """Radius of the region over the spread between blocks, in the simulation."""
 
 _RATIOS = (4.0, 16.0, 64.0)
-"""The same, for which `explain` says what error to expect."""
+"""The same, for which `explain` reports the expected error."""
 
 
 # The number of blocks
 
 
 def block_size(nobs: float, size: int, *, halves: bool) -> float:
-    """Rows that a block should hold, so that the bias left is a fraction of the standard error.
+    """Rows that a block should have, so that the remaining bias is a fraction of the standard error.
 
     Bias over standard error goes as m^-2 n^(1/2) with the correction by half-blocks, as m^-1 n^(1/2) without; the
     constants leave about a quarter in a logit with slopes up to 1 (`validation/blocks/aggregate_coverage.py`).
@@ -97,9 +97,9 @@ def block_size(nobs: float, size: int, *, halves: bool) -> float:
 def small_blocks(
     nobs: float | None, blocks: int, size: int, *, halves: bool, doubt: float = 0.0, most: int | None = None
 ) -> tuple[str, ...]:
-    """Warn where blocks of a known number of rows are much smaller than `block_size` advises.
+    """Warn if blocks of a known number of rows are much smaller than `block_size` advises.
 
-    Of a noisy number ``doubt`` is by how much it may be too small. Of a block at most ``most`` rows are fitted.
+    ``doubt`` bounds the error of a noisy number. At most ``most`` rows of a block are fitted.
     """
     if nobs is None:
         return ()
@@ -124,15 +124,15 @@ def number_of_blocks(
     halves: bool,
     most: int | None = None,
 ) -> int | Literal["auto"]:
-    """Return the number of blocks that was asked for, or that suits a number of rows.
+    """Return the requested number of blocks, or one that suits a number of rows.
 
-    Where none is known it is "auto", if rows can be ``counted``: their number is not public. Of a block at most
-    ``most`` rows are fitted.
+    If none is known it is "auto", provided that rows can be ``counted`` since their number is not public. At most
+    ``most`` rows of a block are fitted.
 
     Raises
     ------
     OptionError
-        If blocks would be too small for the parameters, or no number of rows is known that is public.
+        If blocks would be too small for the parameters, or no public number of rows is known.
     """
     least = 4 * (size + 1) if halves else 2 * (size + 1)
     if most is not None and most < least:
@@ -158,13 +158,13 @@ def number_of_blocks(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where block estimates are winsorised: v = (t - center) / half, moved into the unit ball.
+    """The winsorising region of block estimates: v = (t - center) / half, projected onto the unit ball.
 
     Attributes
     ----------
     center, half : ndarray (p,)
     located : ndarray of bool (p,)
-        Whether centre and width were found in the noisy histograms; else they are those of the declared region.
+        Whether centre and width come from the noisy histograms; otherwise they are those of the declared region.
     """
 
     center: Array
@@ -193,7 +193,7 @@ class Frame:
 
 
 def find_scales(region: Region, counts: Array, noise: float) -> Array:
-    """Fit the scale of each group to counts of spreads by octave (g octaves,), ``noise`` their standard deviation.
+    """Fit the scale of each group to counts of spreads by octave (g octaves,), with noise deviation ``noise``.
 
     Returns scales, errors of their logarithms, and heights of the peaks in standard deviations of the noise (3, g).
 
@@ -214,13 +214,13 @@ def find_scales(region: Region, counts: Array, noise: float) -> Array:
 
 
 def bins_of(region: Region, scales: Array) -> tuple[int, ...]:
-    """How many bins, about as wide as its scale, each parameter's declared interval is cut into."""
+    """Return the number of bins, about as wide as its scale, in each parameter's declared interval."""
     level = np.floor(np.log2(2 * region.radius / scales[0, region.group]))
     return tuple(2 ** int(one) for one in np.clip(level, 1, np.log2(_MOST_BINS)))
 
 
 def find_frame(region: Region, counts: Array, noise: float, scales: Array, *, norm: Norm, radius: float) -> Frame:
-    """Fit the centre of each parameter and say where its block estimates are winsorised.
+    """Fit the centre of each parameter and return the winsorising region of its block estimates.
 
     Parameters
     ----------
@@ -256,14 +256,14 @@ def find_frame(region: Region, counts: Array, noise: float, scales: Array, *, no
 
 
 def whole_frame(region: Region, norm: Norm) -> Frame:
-    """Return the frame of the declared region itself, which holds every value."""
+    """Return the frame of the whole declared region."""
     sizes = np.array([len(places) for places in region.places])[region.group]
     room = np.sqrt(len(region.places)) if norm == "l2" else len(region.places) * np.sqrt(sizes)
     return Frame(region.center, region.radius * room, np.zeros(len(region.names), dtype=bool))
 
 
 def limit(blocks: int, size: int, norm: Norm) -> float:
-    """Norm of a standard normal vector that about one block in all exceeds, or one in two hundred; for "l1" a bound."""
+    """Norm that about one block in all, or one in two hundred, of standard normal vectors exceeds; a bound for "l1"."""
     length = float(np.sqrt(stats.chi2.isf(min(1.0 / blocks, _BEYOND), size)))
     return length if norm == "l2" else length * float(np.sqrt(size))
 
@@ -272,16 +272,16 @@ def limit(blocks: int, size: int, norm: Norm) -> float:
 
 
 class BlockShares(NamedTuple):
-    """Shares of the price.
+    """Shares of the budget.
 
     Attributes
     ----------
     octaves, places : Fraction
-        For the histograms of scale and place; 0 where blocks are bounded by the region alone.
+        For the histograms of scale and location; 0 if blocks are bounded by the region alone.
     rows : Fraction
-        For a noisy count of rows; 0 where the number of blocks is known in advance.
+        For a noisy count of rows; 0 if the number of blocks is known in advance.
     moments : Fraction
-        For sums, products and the counts of failed and of moved blocks: the rest of the price.
+        For sums, products and the counts of failed and of winsorised blocks: the rest of the budget.
     """
 
     octaves: Fraction
@@ -296,25 +296,25 @@ class BlockShares(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockPlan:
-    """What is summed over blocks at a price, in which stages.
+    """The sums over blocks under given privacy parameters, and their stages.
 
     Attributes
     ----------
     schema : Schema
-        Columns that are read.
+        The columns used.
     region : Region
     count : int or None
-        Number k of blocks; None where it is read from a noisy count of rows.
+        Number k of blocks; None if it is chosen from a noisy count of rows.
     halves : bool
         Whether half-blocks are fitted as well.
     winsorized : bool
-        Whether block estimates are to be located, if the price suffices.
+        Whether to locate block estimates, if the budget suffices.
     context : Context
         What is public about the run.
     where : str, optional
-        The condition that rows have to meet.
+        A condition on the rows.
     given : BlockShares, optional
-        Shares of the price, where they were settled before the number of blocks was known.
+        Shares of the budget, if they were fixed before the number of blocks was known.
     """
 
     schema: Schema
@@ -338,13 +338,13 @@ class BlockPlan:
 
     @cached_property
     def shares(self) -> BlockShares:
-        """Shares of the price: none for histograms that would be lost in their noise at any reasonable share.
+        """Shares of the budget: none for histograms that noise would hide at any reasonable share.
 
         Notes
         -----
         A peak of estimates spread over about one bin has signal k h^(1/2) / s, where h is the sum of squared shares of
-        the bins and s the noise of a count. That is known before anything is measured. Where k is not, histograms
-        get all that they may: few blocks need it, and to many it is little.
+        the bins and s the noise of a count. This is known before anything is measured. If k is not, histograms get the
+        largest share: few blocks need it, and it costs many blocks little.
         """
         if self.given is not None:
             return self.given
@@ -396,7 +396,7 @@ class BlockPlan:
     def radius(self) -> float:
         """Radius of the winsorising ball, in units of the spread between blocks.
 
-        It is wider than normal estimates need as long as that costs little: skewed ones are then not cut off.
+        It is wider than normal estimates need as long as that costs little, so that skewed ones are not truncated.
         """
         noise = self.noise(self.moments(), amounts(self.context.privacy, self.slots)[-1])
         needed = limit(self.known, self.size, self.norm)
@@ -405,9 +405,9 @@ class BlockPlan:
         return float(np.clip(wide, 1.0, _WIDEST)) * needed
 
     def stage(self, place: int, released: tuple[StageRelease, ...]) -> Stage:
-        """Ask for the scale of block estimates, then their place, then sums of estimates winsorised there.
+        """Ask for the scale of block estimates, then their location, then sums of winsorised estimates.
 
-        Where the number of blocks is not known in advance, ask for the number of rows before.
+        If the number of blocks is not known in advance, ask for the number of rows first.
         """
         if self.count is None and place == 0:
             return self.counting
@@ -435,21 +435,21 @@ class BlockPlan:
 
     @property
     def known(self) -> int:
-        """The number of blocks, where it does not wait for a count of rows."""
+        """The number of blocks, if it does not depend on a count of rows."""
         assert self.count is not None
         return self.count
 
     @property
     def counting(self) -> Stage:
-        """Ask for the number of rows that are dealt into blocks."""
+        """Ask for the number of rows that are assigned to blocks."""
         return Stage(Sum(CellSum(Features(constant_basis(self.schema), kept_where(self.where, self.schema)))))
 
     def settled(self, released: tuple[StageRelease, ...]) -> BlockPlan:
-        """Return the plan with its number of blocks, which a noisy count of rows, released first, may decide."""
+        """Return the plan with its number of blocks, which may follow from a noisy count of rows."""
         return self.over(float(released[0].array[0])) if self.count is None else self
 
     def over(self, nobs: float) -> BlockPlan:
-        """Return the plan for a noisy number of rows, whatever it is, at the shares that were settled before."""
+        """Return the plan for any noisy number of rows, with the shares that were fixed before."""
         rows = max(nobs, 1.0)
         count = int(np.clip(rows / block_size(rows, self.size, halves=self.halves), FEWEST, MOST))
         return replace(self, count=count, given=self.shares)
@@ -459,17 +459,17 @@ class BlockPlan:
 
 
 class Forecast(NamedTuple):
-    """What is to be expected of p coefficients, over simulated releases.
+    """Expected errors of p coefficients, over simulated releases.
 
     Attributes
     ----------
     missed : ndarray of bool (R, p)
-        Where a coefficient was not located.
+        Whether a coefficient was not located.
     noise : ndarray (R, p)
         Standard deviation of the privacy noise of an estimate over its sampling error, with the region 2 `_WIDE`
         spreads between blocks wide.
     error : ndarray (R, p)
-        Error of the estimate, of sampling, noise and winsorising, over its sampling error; likewise.
+        Error of the estimate from sampling, noise and winsorising, over its sampling error; for the same region.
     """
 
     missed: Mask
@@ -483,10 +483,10 @@ class Forecast(NamedTuple):
 
 
 def forecast(plan: BlockPlan, *, draws: int = _DRAWS) -> Forecast:
-    """Simulate what is released of a located plan with a known number of blocks, with a public seed.
+    """Simulate the release of a located plan with a known number of blocks, with a public seed.
 
     Block estimates are normal, independent, and of one spread in each group of parameters; their centre is anywhere in
-    the inner half of the region. What they are in truth is not known: this is what is to be expected.
+    the inner half of the region. The true values are unknown: this is only an expectation.
     """
     rng, count = np.random.default_rng(0), min(plan.known, _MOST)
     region = replace(plan.region, radii=(1.0,) * len(plan.region.radii), center=np.zeros(plan.size))  # any is like it
@@ -523,7 +523,7 @@ def _drawn(rng: np.random.Generator, plan: BlockPlan, deviation: float, size: in
 
 
 def forecast_lines(plan: BlockPlan) -> list[str]:
-    """Say what is to be expected: for several numbers of rows where the number of blocks waits for a count of them."""
+    """Describe the expected errors, for several numbers of rows if the number of blocks depends on a count."""
     if plan.count is None:
         lines = [
             f"blocks       chosen from a noisy count of rows ({float(plan.shares.rows):.3g} of the privacy budget)"
@@ -589,7 +589,7 @@ def fit_scale(counts: Array, *, width: float, dof: float, noise: float) -> tuple
     width : float
         Upper end of the first bin.
     dof : float
-        The sample is taken to be ``scale sqrt(chi2_dof / dof)``.
+        The sample is modelled as ``scale sqrt(chi2_dof / dof)``.
     noise : float
         Standard deviation of the noise of a count.
 
@@ -605,7 +605,7 @@ def fit_scale(counts: Array, *, width: float, dof: float, noise: float) -> tuple
 
 @lru_cache(maxsize=64)
 def _octaves(bins: int, width: float, dof: float) -> tuple[Array, Array]:
-    """Return the scales that are tried, and the shares of the octaves at each; the same for many histograms."""
+    """Return the candidate scales, and the shares of the octaves at each; cached for many histograms."""
     tried = width * 2.0 ** -(np.arange((bins - 1) * _PER_OCTAVE) / _PER_OCTAVE)
     ends = width * 2.0 ** -np.arange(bins)
     reached = stats.chi2.cdf(dof * (ends / tried[:, None]) ** 2, dof)
@@ -620,7 +620,7 @@ def fit_location(counts: Array, *, ends: Array, scale: float, noise: float) -> t
     ----------
     counts : ndarray (b,)
     ends : ndarray (b + 1,)
-        Ends of the bins, evenly spaced; the outer bins hold all that lies beyond.
+        Ends of the bins, evenly spaced; the outer bins include everything beyond.
     scale : float
     noise : float
         Standard deviation of the noise of a count.
@@ -638,7 +638,7 @@ def fit_location(counts: Array, *, ends: Array, scale: float, noise: float) -> t
 
 @lru_cache(maxsize=16)
 def _places(ends: bytes, scale: float) -> tuple[Array, Array]:
-    """Return the locations that are tried, and the shares of the bins at each; the same for many histograms."""
+    """Return the candidate locations, and the shares of the bins at each; cached for many histograms."""
     listed = np.frombuffer(ends)
     tried = np.linspace(listed[0], listed[-1], (len(listed) - 1) * _PER_BIN + 1)
     reached = stats.norm.cdf((listed - tried[:, None]) / scale)

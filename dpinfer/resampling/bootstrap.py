@@ -1,4 +1,4 @@
-"""The bootstrap of sums over rows, at its true privacy cost."""
+"""The bootstrap of sums over rows, at its exact privacy cost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _PRODUCTS = {"variance": "variance", "std": "variance", "cov": "cov", "corr": "corr"}
 STATISTICS = ("mean", "total", "proportion", *_PRODUCTS)
-"""Names of statistics; a formula ``"y ~ x"`` and arithmetic of columns, which stand for their means, are others."""
+"""Named statistics, besides a formula ``"y ~ x"`` and arithmetic of columns, which denote their means."""
 
 _MOST = MOST_SUMS // 4
 """Sums of all replicates together."""
@@ -77,13 +77,13 @@ _WEIGHTS = {
 
 @dataclass(frozen=True, eq=False)
 class BootstrapPlan:
-    """What is summed, how often, and what the sums are for, compiled against a schema.
+    """The sums, the number of replicates and the statistic, compiled against a schema.
 
     Attributes
     ----------
     schema : Schema
     columns : tuple of str
-        Numeric expressions; for proportions conditions or categorical columns; empty for a regression.
+        Numeric expressions; conditions or categorical columns for proportions; empty for a regression.
     statistic : str
         One of `STATISTICS`, a formula, or arithmetic of the columns' means.
     replicates : int
@@ -103,7 +103,7 @@ class BootstrapPlan:
 
     @property
     def regression(self) -> bool:
-        """Whether coefficients of a formula are asked for."""
+        """Whether the statistic is a formula."""
         return "~" in self.statistic
 
     @cached_property
@@ -119,12 +119,12 @@ class BootstrapPlan:
 
     @cached_property
     def basis(self) -> Basis:
-        """The features whose sums, or cross-products of a regression, are measured."""
+        """The features whose sums, or cross-products for a regression, are measured."""
         return build_basis(self.regressed, self.schema) if self.regression else self.moments.basis
 
     @cached_property
     def moments(self) -> SumPlan:
-        """The sums of powers that the statistic is a function of."""
+        """The sums of powers that determine the statistic."""
         kind = _PRODUCTS.get(self.statistic, "mean")
         shares = self.statistic == "proportion"
         columns = tuple(condition for condition, _ in self.conditions) if shares else self.columns
@@ -137,7 +137,7 @@ class BootstrapPlan:
 
     @cached_property
     def conditions(self) -> list[tuple[str, str]]:
-        """Conditions whose shares are asked for, and their names; a categorical column gives one for each level."""
+        """Conditions whose shares are estimated, and their names; one per level of a categorical column."""
         found = []
         for column in self.columns:
             declared = self.schema.get(column)
@@ -151,7 +151,7 @@ class BootstrapPlan:
 
     @cached_property
     def arithmetic(self) -> Arithmetic | None:
-        """The statistic as arithmetic of means; None where it is another."""
+        """The statistic as arithmetic of means; None for other statistics."""
         if self.statistic in STATISTICS or self.regression:
             return None
         right = (
@@ -175,7 +175,7 @@ class BootstrapPlan:
         return ReplicateSum(features, self.regression, self.replicates, self.weights, self.seed)
 
     def check(self) -> None:
-        """Compile everything, and so refuse what cannot be served before anything is measured."""
+        """Compile everything, so that an invalid question is refused before anything is measured."""
         if self.regression:
             represent(self.basis, self.regressed)
             missing = {name for name in self.schema if name in self.rows.features.columns}
@@ -204,7 +204,7 @@ class BootstrapPlan:
 
     @property
     def response(self) -> str:
-        """What is described, so that the mean of a ratio and the ratio of means are told apart."""
+        """The described quantity, which distinguishes the mean of a ratio from the ratio of means."""
         if self.regression:
             return self.regressed[-1].name
         one_each = self.arithmetic is not None or self.statistic in ("mean", "total", "variance", "std")
@@ -213,12 +213,12 @@ class BootstrapPlan:
     def statistic_of(self, wanted: BootstrapPlan, nobs: float | None) -> Statistic:
         """Return the function from sums of this question's features (R, d) to the estimates of another (R, p).
 
-        Where the number of rows is public, another sample would have it too: totals are then means times this number.
+        If the number of rows is public, it is the same in another sample: totals are then means times this number.
 
         Raises
         ------
         MissingFromReleaseError
-            If the sums do not hold what is asked for.
+            If the sums do not determine the statistic.
         """
         if wanted.regression:
             if not self.regression:
@@ -267,7 +267,7 @@ class BootstrapPlan:
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap(Procedure):
-    """A question about functions of sums, measured many times under random weights. See `bootstrap`."""
+    """A question about functions of sums, measured repeatedly under random weights. See `bootstrap`."""
 
     procedures = ("bootstrap",)
 
@@ -282,7 +282,7 @@ class Bootstrap(Procedure):
     conservative: float = inferred(0.05, _SHARE)
 
     def check_options(self) -> None:
-        """Refuse an odd number of replicates with weights in pairs."""
+        """Refuse an odd number of replicates with paired weights."""
         if self.weights in ("public", "paired") and self.replicates % 2:
             raise OptionError("replicates", self.replicates, f"an even number: {self.weights} weights come in pairs")
 
@@ -294,15 +294,15 @@ class Bootstrap(Procedure):
         return _plan(schema, **{name: getattr(self, name) for name in fields})
 
     def text(self, schema: Schema) -> str:
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return self.plan(schema).text
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse columns, conditions and statistics that the schema cannot serve."""
+        """Refuse columns, conditions and statistics that do not suit the schema."""
         self.plan(schema).check()
 
     def resolve(self, context: Context) -> Bootstrap:
-        """Return the question without columns that were listed beside a formula: the formula says what is measured."""
+        """Return the question without columns listed in addition to a formula, which determines the columns."""
         self.check(context.schema, context.neighbors)
         return replace(self, columns=()) if "~" in self.statistic else self
 
@@ -312,7 +312,7 @@ class Bootstrap(Procedure):
         Raises
         ------
         OptionError
-            If replicates are so many that the sums are too many to hold.
+            If there are too many replicates to hold their sums in memory.
         """
         plan = self.plan(context.schema)
         width = plan.rows.width
@@ -322,7 +322,7 @@ class Bootstrap(Procedure):
         return Stage(Resampled(plan.rows))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, what replicates cost, and the noise of the estimate, before anything is spent.
+        """Describe the measurement, the cost of replicates and the noise, before any budget is spent.
 
         Returns
         -------
@@ -347,18 +347,18 @@ class Bootstrap(Procedure):
     # Inference
 
     def reads(self, other: Procedure) -> bool:
-        """Whether a release holds sums of the same columns and rows; its replicates and weights are then used."""
+        """Whether a release has sums of the same columns and rows; its replicates and weights are then used."""
         if type(other) is not type(self) or other.where != self.where:
             return False
         return "~" in self.statistic or other.columns == self.columns
 
     def infer(self, release: Release | None = None) -> BootstrapResults:
-        """Infer from a release of this question, or of one that holds the same sums: free, and without any row.
+        """Infer from a stored release of this question, or of the same sums, at no further privacy cost.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
-            If the release was made for another question, or does not hold what the statistic needs.
+            If the release was made for another question, or lacks sums that the statistic needs.
         """
         found, theirs = self._asked_of(release)
         assert isinstance(theirs, Bootstrap)
@@ -402,38 +402,38 @@ def bootstrap(
     conservative: float = 0.05,
     seed: int = 0,
 ) -> Bootstrap:
-    """Bootstrap means, ratios, correlations or coefficients, with the privacy noise counted in their errors.
+    """Bootstrap means, ratios, correlations or coefficients, with standard errors that include the noise.
 
     Parameters
     ----------
     columns : str or sequence of str
-        Numeric columns or expressions of them; for proportions conditions, Boolean or categorical columns. Or a formula
-        ``"y ~ x"``, and no statistic.
+        Numeric columns or expressions of them; for proportions, conditions or Boolean or categorical columns. Or a
+        formula ``"y ~ x"``, without ``statistic``.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     statistic : str
         "mean", "total", "proportion", "variance", "std", "cov", "corr"; a formula such as ``"income ~ age"``, for
-        least-squares coefficients; or arithmetic of the columns, which stand for their means: ``"income / age"`` is
-        the ratio of means, named ``mean(income) / mean(age)``. The mean of ratios is ``bootstrap("income / age")``,
-        named ``mean(income / age)``.
+        least-squares coefficients; or arithmetic of the columns, which denote their means: ``"income / age"`` is the
+        ratio of means, named ``mean(income) / mean(age)``. The mean of ratios is ``bootstrap("income / age")``, named
+        ``mean(income / age)``.
     replicates : int
-        Number B of noisy sums. More cost no more budget: the noise of each grows so that all together keep the price.
+        Number B of noisy sums. The total privacy loss does not depend on B, since the noise of each sum grows with it.
     weights : {"double_or_nothing", "poisson", "public", "paired"}
-        How often a row counts in a replicate. The first two are secret, for add_remove neighbours and a price in `GDP`
-        or `ApproxDP`. The others let a row count twice in one replicate of each pair, for a price in `ZCDP`, `GDP` or
-        `ApproxDP`, and cost twice as much noise variance: "paired" in secret, for both relations; "public" by position
-        and ``seed``, for replace_one neighbours.
+        Multiplicity of a row in a replicate. The first two are secret, for add_remove neighbours under `GDP` or
+        `ApproxDP`. The others count a row twice in one replicate of each pair, under `ZCDP`, `GDP` or `ApproxDP`, and
+        double the noise variance: "paired" in secret, for both kinds of neighbours; "public" by position and ``seed``,
+        for replace_one neighbours.
     where : str, optional
         A condition on declared columns; other rows are ignored.
     target : {"population", "data"}
-        For "data" the rows are the whole population: only noise and the random weights count as error.
+        "data" treats the rows as the whole population: errors include only noise and the random weights.
     inference : {"auto", "fiducial", "unbiased", "conservative", "most_conservative"}
-        Method of intervals, p-values and tests. "auto" is "fiducial", which counts what is not known of the
-        variance; the others are those of Brawner & Honaker (2018).
+        Method of intervals, p-values and tests. "auto" is "fiducial", which accounts for uncertainty in the variance;
+        the others are those of Brawner & Honaker (2018).
     conservative : float
-        For "conservative": the probability that too much noise is taken off.
+        For "conservative": the probability that too much noise is subtracted.
     seed : int
-        Of public weights.
+        Seed of public weights.
 
     Returns
     -------
@@ -443,19 +443,20 @@ def bootstrap(
     Raises
     ------
     FormulaError, UnknownColumnError, SchemaError
-        If a column, formula or condition cannot be bounded from the schema, before anything is spent.
+        If a column, formula or condition cannot be bounded from the schema, before any budget is spent.
     OptionError
-        If an option has no such value, or the statistic is no function of sums.
+        If an option has an invalid value, or the statistic is not a function of sums.
     NotProvedError
-        On ``measure``, if weights, neighbours and the unit of the price do not fit.
+        On ``measure``, if weights, neighbours and the privacy definition are incompatible.
 
     Notes
     -----
     The claim that B bootstrap releases at rho/B each are rho-zCDP (Brawner & Honaker 2018) is wrong: noise here is
-    calibrated to the exact cost of secret weights (`privacy_cost`). A number of rows is released with every replicate.
+    calibrated to the exact privacy loss of secret weights (`privacy_cost`). A number of rows is released with every
+    replicate.
 
-    One regression has robust standard errors from `ols` at a lower price; the replicates serve whatever is made of the
-    same sums.
+    For one regression, `ols` gives robust standard errors at a lower privacy loss; the replicates can be used for every
+    statistic of the same sums.
 
     Examples
     --------
@@ -483,7 +484,7 @@ _plan = lru_cache(maxsize=32)(BootstrapPlan)
 def _coefficients(columns: Array, sums: Array) -> Array:
     """Return least-squares coefficients (R, p) from upper triangles of cross-products (R, d).
 
-    Of the regressors, then of the response, ``columns`` (p + 1, width) are the combinations of the features.
+    ``columns`` (p + 1, width) are the combinations of the features that give the regressors, then the response.
     """
     crossed = columns @ symmetric(sums, columns.shape[1]) @ columns.T
     try:
@@ -493,7 +494,7 @@ def _coefficients(columns: Array, sums: Array) -> Array:
 
 
 def unstable(sums: ReplicateSums, measured: BootstrapPlan, wanted: BootstrapPlan) -> tuple[str, ...]:
-    """Return the reasons why no interval is given, from released numbers alone."""
+    """Return the reasons for reporting no interval, from released numbers alone."""
     found = []
     error = float(np.sqrt(sums.noise_of_mean[0, 0]))
     if wanted.statistic != "total" and sums.mean[0] < max(_FEW * error, 2.0):
@@ -511,9 +512,9 @@ def unstable(sums: ReplicateSums, measured: BootstrapPlan, wanted: BootstrapPlan
 
 
 class BootstrapResults(PrivateResults):
-    """Coefficients with errors from replicates. Everything that `PrivateResults` has is here too.
+    """Coefficients with errors from replicates, with all members of `PrivateResults`.
 
-    ``with_inference`` takes "fiducial" (the default), "unbiased", "conservative" and "most_conservative".
+    ``with_inference`` accepts "fiducial" (the default), "unbiased", "conservative" and "most_conservative".
     """
 
     @property
@@ -522,7 +523,7 @@ class BootstrapResults(PrivateResults):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences printed below the tables, besides those on the guarantee."""
+        """Notes printed below the tables, in addition to those on the guarantee."""
         method, found = self.inference.method, self._notes
         if method == "conservative":
             found = (*found, f"It takes off too much noise with probability {self._bootstrap.conservative:g}.")
@@ -540,13 +541,13 @@ class BootstrapResults(PrivateResults):
     def population_std(self) -> pd.Series:
         """Series (p,): the root of the number of rows times the sampling variance.
 
-        Of a mean it is the standard deviation of the column in the population (Brawner & Honaker 2018, section 7.2).
+        For a mean it is the population standard deviation of the column (Brawner & Honaker 2018, section 7.2).
         """
         return self._series(self._bootstrap.population_std)
 
 
 class BootstrapDescription(BootstrapResults, DescriptionResults):
-    """Means, totals, variances and the like with errors from replicates; see `BootstrapResults`."""
+    """Means, totals, variances and similar with errors from replicates; see `BootstrapResults`."""
 
 
 # Arithmetic of named numbers, as text
@@ -602,11 +603,11 @@ class Arithmetic:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that are used, sorted."""
+        """The names in the expression, sorted."""
         return tuple(sorted({node.id for node in _named(self._tree)}))
 
     def of(self, function: str) -> str:
-        """Write the expression with a function around every name: ``"mean(a) / mean(b)"``."""
+        """Return the expression with a function around every name: ``"mean(a) / mean(b)"``."""
         tree = deepcopy(self._tree)
         for node in _named(tree):
             node.id = f"{function}({node.id})"
@@ -619,13 +620,13 @@ class Arithmetic:
 
 
 def _named(tree: ast.expr) -> list[ast.Name]:
-    """Return the names of numbers: those that are not called."""
+    """Return the names of numbers, which are not called as functions."""
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called]
 
 
 def _operation(node: ast.expr) -> tuple[Any, list[ast.expr]]:
-    """Return what is done with which operands; None where a node is no arithmetic and no known function."""
+    """Return the operation and its operands; None if a node is neither arithmetic nor a known function."""
     if isinstance(node, ast.BinOp):
         return _OPERATORS.get(type(node.op)), [node.left, node.right]
     if isinstance(node, ast.UnaryOp):

@@ -1,7 +1,7 @@
 """Inference from noisy sums of two kinds: over secret blocks of rows, and of replicates under random weights.
 
-Given the data, a linear function of one replicate has variance ``v w + n``: v the sampling variance of the estimate,
-w the variance of a weight, n the known noise. What replicates differ by estimates that sum, and n is known.
+Given the data, a linear function of one replicate has variance ``v w + n``: v the sampling variance of the estimate, w
+the variance of a weight, n the known noise. The variance between replicates estimates that sum, and n is known.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LEVEL = 0.01
 """Probability that noise, or the choice of blocks, makes any message on them untrue."""
 
 _MANY = 0.05
-"""Share of the blocks, beyond doubt, that failed or were moved, from which results warn."""
+"""Share of blocks that surely failed or were winsorised, from which results warn."""
 
 _LOST, _DOUBT = 0.2, 4.0
-"""Share of the blocks that failed or were moved, by so many standard deviations, from which no interval is given."""
+"""Share of failed or winsorised blocks, by this many standard deviations, from which no interval is reported."""
 
 _NEAR_EDGE = 0.6
 """Distance of the estimate from the winsorising centre, in radii, from which results warn."""
@@ -75,7 +75,7 @@ class BlockSums:
     products : ndarray (p, p)
         Of v v'.
     counts : ndarray (2,)
-        Failed blocks, moved blocks.
+        Failed blocks and winsorised blocks.
     noise_sum : float
         Variance of the noise of each sum.
     noise_product : ndarray (p, p)
@@ -103,17 +103,17 @@ class BlockSums:
 
     @property
     def chance(self) -> float:
-        """Probability with which a bound may fail: of 4 for each parameter and one for each count any with _LEVEL."""
+        """Failure probability of each bound: any of 4 per parameter and one per count fails with at most _LEVEL."""
         return _LEVEL / (4 * len(self.sums) + 2)
 
     @property
     def deviations(self) -> float:
-        """Standard deviations that a noise exceeds with that probability, to one side."""
+        """Number of standard deviations that the noise exceeds with that probability, to one side."""
         return float(np.log(0.5 / self.chance) / np.sqrt(2) if self.laplace else stats.norm.isf(self.chance))
 
     @property
     def doubt(self) -> float:
-        """By how much, at most, noise moves a mean of v."""
+        """Bound on the noise in a mean of v."""
         return float(self.deviations * np.sqrt(self.noise_sum) / self.blocks)
 
     @cached_property
@@ -123,7 +123,7 @@ class BlockSums:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of v between blocks, with what the noise adds to the square of the mean taken off; repaired.
+        """Covariance of v between blocks, corrected for the noise in the squared mean.
 
         The noise can make it indefinite: negative eigenvalues are set to zero.
         """
@@ -143,7 +143,7 @@ class AggregateInference(Inference):
     frame : Frame
         Centre and half-width of the winsorising ball.
     winsorized : bool
-        Whether block estimates were to be located.
+        Whether the plan was to locate block estimates.
 
     Notes
     -----
@@ -162,7 +162,7 @@ class AggregateInference(Inference):
 
     @property
     def df_resid(self) -> float:
-        """The fewest degrees of freedom of a coefficient; each interval uses its own."""
+        """The smallest degrees of freedom of a coefficient; each interval uses its own."""
         return self._linear(np.eye(len(self.names))).least_df
 
     @cached_property
@@ -182,16 +182,16 @@ class AggregateInference(Inference):
 
     @property
     def lost(self) -> bool:
-        """Whether so many blocks failed or were moved, beyond doubt, that no interval is given."""
+        """Whether so many blocks surely failed or were winsorised that no interval is reported."""
         least = self.blocks.counts - max(_DOUBT, self.blocks.deviations) * np.sqrt(self.blocks.noise_count)
         return bool((least > _LOST * self.blocks.blocks).any())
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only.
+        """Warnings, computed from released numbers only.
 
-        What is said of blocks that nobody sees is a test: with probability 0.99 nothing of it is untrue. That an
-        estimate was not located, and how well its variance is known, are facts of the release.
+        Statements about unobserved blocks are tests: all are true with probability 0.99. That an estimate was not
+        located, and how well its variance is known, are facts of the release.
         """
         found, sums, k = [], self.blocks, self.blocks.blocks
         if not self.frame.located.all() and (self.winsorized or self.frame.located.any()):
@@ -249,7 +249,7 @@ class AggregateInference(Inference):
         return statistic, float(simulated_pvalue(lengths, statistic * left / df))
 
     def _linear(self, rows: Array) -> Contrasts:
-        """Linear combinations (k,) of the parameters, their errors infinite where no interval is given."""
+        """Linear combinations (k,) of the parameters, with infinite errors where no interval is reported."""
         k = self.blocks.blocks
         scaled, noise = rows * self.frame.half, self.blocks.noise_product
         squares = scaled**2
@@ -265,9 +265,9 @@ class AggregateInference(Inference):
 
 
 def edge_warnings(found: AggregateInference, region: Region) -> tuple[str, ...]:
-    """Warn of estimates so near the edge of the region that estimates of blocks must lie beyond it.
+    """Warn of estimates so near the edge of the region that some block estimates must lie beyond it.
 
-    A test: noise may have moved the estimate to the edge, and may be most of what blocks seem to differ by.
+    This is a test: noise may have moved the estimate to the edge, and may dominate the variance between blocks.
     """
     if not found.frame.located.any():
         return ()
@@ -299,13 +299,13 @@ class ReplicateSums:
     Attributes
     ----------
     values : ndarray (B, d)
-        In any units; of each replicate the number of rows first.
+        In any units; the number of rows first in each replicate.
     noise : ndarray (d, d)
         Covariance of the noise of one replicate.
     weight_variance : float
         Variance of a weight; its mean is 1.
     paired : bool
-        Whether replicates come in pairs, each row counting twice in one of the two.
+        Whether replicates come in pairs, with each row counted twice in one of the two.
     """
 
     values: Array
@@ -330,7 +330,7 @@ class ReplicateSums:
 
     @cached_property
     def covariance(self) -> Array:
-        """What replicates differ by (d, d); of pairs, half their differences."""
+        """Covariance between replicates (d, d); for pairs, that of half their differences."""
         if self.paired:
             half = 0.5 * (self.values[0::2] - self.values[1::2])
             return np.asarray(half.T @ half / len(half))
@@ -355,7 +355,7 @@ class ReplicateSums:
 
 @dataclass(frozen=True, eq=False)
 class Variances:
-    """What is known of the variances of k linear functions of the sums.
+    """Information on the variances of k linear functions of the sums.
 
     Attributes
     ----------
@@ -365,9 +365,9 @@ class Variances:
         Variance of the noise in the mean over replicates.
     sums : ReplicateSums
     population : bool
-        Whether the sampling variance counts.
+        Whether the sampling variance is included.
     share : float or None
-        Share of the expected noise that an interval of the source takes off; None for the fiducial distribution.
+        Share of the expected noise that an interval of the source subtracts; None for the fiducial distribution.
     """
 
     observed: Array
@@ -392,7 +392,7 @@ class Variances:
 
     @property
     def variance(self) -> Array:
-        """Variance of the estimate (k,): its median, or with a share of the noise taken off."""
+        """Variance of the estimate (k,): its median, or after subtracting a share of the noise."""
         if self.share is None:
             return self.medians[1]
         sampling = np.maximum(self.observed - self.share * self.floor, 0.0) / self.sums.weight_variance
@@ -421,14 +421,14 @@ class BootstrapInference(Inference):
     statistic : callable
         Maps sums (R, d) to estimates (R, p).
     conservative : float
-        Probability that the conservative interval takes off too much.
+        Probability that the conservative interval subtracts too much noise.
     unstable : tuple of str
-        Why no interval can be given, where that is known from elsewhere; see `reasons`.
+        Reasons for reporting no interval that are known from elsewhere; see `reasons`.
 
     Notes
     -----
-    The estimate is the function of the mean sums, less what the curvature of the function makes of their noise. Its
-    linearisation carries the sums of every replicate to estimates.
+    The estimate is the function of the mean sums, corrected for the bias from curvature and noise. Its linearisation
+    maps the sums of every replicate to estimates.
     """
 
     sums: ReplicateSums
@@ -467,7 +467,7 @@ class BootstrapInference(Inference):
 
     @cached_property
     def curvature(self) -> Array:
-        """What noise and random weights of the mean sums add to the estimates by their curvature (p,).
+        """Bias of the estimates from curvature, given noise and random weights of the mean sums (p,).
 
         NaN where the statistic is undefined within a standard error.
         """
@@ -491,7 +491,7 @@ class BootstrapInference(Inference):
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
-        """Why no interval is given; empty where one is."""
+        """Reasons for reporting no interval; empty if there is one."""
         if self.unstable:
             return self.unstable
         steep = ~(np.abs(self._derivatives) < _STEEPEST)  # NaN included
@@ -508,7 +508,7 @@ class BootstrapInference(Inference):
         return np.asarray(self.params + (self.sums.values - self.sums.mean) @ self.gradient.T)
 
     def _variances(self, rows: Array) -> Variances:
-        """Say what is known of linear functions of the sums, ``rows`` (k, d)."""
+        """Return the variances of linear functions of the sums, ``rows`` (k, d)."""
         parts = [self.sums.covariance, self.sums.floor, self.sums.noise_of_mean]
         observed, floor, noise = (np.maximum(variance_of(rows, part), 0.0) for part in parts)
         share = None if self.method in ("auto", "fiducial") else float(self.method == "unbiased")
@@ -518,12 +518,12 @@ class BootstrapInference(Inference):
 
     @cached_property
     def _middle(self) -> tuple[Array, Array]:
-        """Medians of what is known of the sampling variance, and of the variance, of every estimate (p,)."""
+        """Medians of the sampling variance and the total variance of every estimate (p,)."""
         return self._variances(self.gradient).medians
 
     @cached_property
     def cov_sampling(self) -> Array:
-        """Covariance from sampling (p, p); variances are medians of what is known of them."""
+        """Covariance from sampling (p, p); variances are medians of their fiducial distributions."""
         if self.target != "population":
             return np.zeros((len(self.names), len(self.names)))
         between = self.gradient @ (self.sums.covariance - self.sums.floor) @ self.gradient.T
@@ -531,7 +531,7 @@ class BootstrapInference(Inference):
 
     @cached_property
     def cov_noise(self) -> Array:
-        """Covariance from privacy noise and, where weights are secret, from the random weights themselves (p, p)."""
+        """Covariance from privacy noise and from secret random weights (p, p)."""
         sampling, total = self._middle
         given = total - (sampling if self.target == "population" else 0.0)
         found = self.gradient @ self.sums.covariance_of_mean @ self.gradient.T
@@ -544,7 +544,7 @@ class BootstrapInference(Inference):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, computed from released numbers only."""
         found = [f"{reason}: intervals are unbounded, p-values 1" for reason in self.reasons]
         known = self._variances(self.gradient)
         with np.errstate(divide="ignore"):
@@ -584,10 +584,10 @@ class BootstrapInference(Inference):
 
         Notes
         -----
-        As intervals of one number do, the test counts that the covariance between replicates S is estimated and that it
-        is at least that of the noise: the distance d is compared, by ``d' S^-1 d``, with normal distances whose
-        covariance is drawn from the inverse Wishart law given S, its eigenvalues in units of the noise raised to 1. The
-        seed is public.
+        Like the intervals, the test accounts for S, the covariance between replicates, being estimated and at least
+        that of the noise. The distance d is compared, by ``d' S^-1 d``, with normal distances whose covariance is drawn
+        from the inverse Wishart distribution given S, with eigenvalues in units of the noise of at least 1. The seed is
+        public.
         """
         count, distance = len(rows), rows @ self.params - values
         if self.reasons:
@@ -647,7 +647,7 @@ WEIGHTS = 3 * _ROOT**2 * _HALF
 
 
 def floored_variances(observed: Array, df: float, floor: Array, probabilities: Array) -> Array:
-    """Quantiles of a variance given its estimate, where it is known to be above a floor.
+    """Quantiles of a variance given its estimate and a known lower bound.
 
     Parameters
     ----------

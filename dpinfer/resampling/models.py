@@ -1,4 +1,4 @@
-"""What is fitted to a block: a statsmodels model by formula, or a function of the user's own."""
+"""Models fitted to a block: a statsmodels model by formula, or a user-defined function."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def model_class(model: object) -> type | None:
     Raises
     ------
     OptionError
-        If it is a class that takes no formula, or nothing that can be called.
+        If it is a class that takes no formula, or is not callable.
     """
     owner = model if inspect.isclass(model) else getattr(model, "__self__", None)
     if inspect.isclass(model) and not callable(getattr(model, "from_formula", None)):
@@ -125,13 +125,13 @@ class FormulaEstimator:
         Class of the model.
     formula : str
     schema : Schema
-        The columns that are read.
+        The columns used.
     compiled : CompiledFormula or None
-        The formula row by row; None where statsmodels has to read it, block by block.
+        The formula compiled row by row; None if statsmodels has to evaluate it in every block.
     response : str or None
-        A column whose levels are the response, for models of several outcomes.
+        The column with the response levels, for models of several outcomes.
     options, fit_options : mapping
-        Of the model and of its ``fit``; a text in one of `COLUMN_OPTIONS` is a column.
+        Of the model and of its ``fit``; a string in one of `COLUMN_OPTIONS` is a column.
     """
 
     model: type
@@ -143,7 +143,7 @@ class FormulaEstimator:
     fit_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, frame: pd.DataFrame) -> Array:
-        """Return the parameters (p,); those of several outcomes one outcome after the other."""
+        """Return the parameters (p,), outcome by outcome if there are several."""
         return np.ravel(np.asarray(self.results(frame).params, dtype=np.float64), order="F")
 
     def results(self, frame: pd.DataFrame) -> Any:
@@ -155,7 +155,7 @@ class FormulaEstimator:
         return model.fit(**chosen)
 
     def made(self, frame: pd.DataFrame) -> Any:
-        """Return the statsmodels model of a frame, not yet fitted."""
+        """Return the unfitted statsmodels model of a frame."""
         options = {
             name: frame[value].to_numpy() if name in COLUMN_OPTIONS and isinstance(value, str) else value
             for name, value in self.options.items()
@@ -190,18 +190,18 @@ class FormulaEstimator:
 
 @dataclass(frozen=True, eq=False)
 class NewtonEstimator(FormulaEstimator, OwnEstimator):
-    """Logit, Poisson or least squares without statsmodels' surroundings; the same parameters.
+    """Logit, Poisson or least squares without the overhead of statsmodels; the parameters are the same.
 
-    Newton's steps from a block's own rows. A block in which they do not converge, as where outcomes are separated, has
-    no estimate; statsmodels would return the last step and warn.
+    It takes Newton steps on a block's own rows. A block without convergence, for instance under separation, has no
+    estimate; statsmodels would return the last step and warn.
 
     Attributes
     ----------
     reduced : bool
-        Whether a logit is fitted by Firth's penalised likelihood, where maximum likelihood has an estimate.
+        Whether a logit is fitted by Firth's penalised likelihood, if maximum likelihood has an estimate.
     half : bool
         Whether the rows are half a block. A reduced logit then needs as many rows of the rarer outcome as parameters:
-        with fewer, bias does not follow the power of the number of rows that halves are to reveal.
+        with fewer, the bias does not have the order that half-blocks are to remove.
     """
 
     reduced: bool = False
@@ -213,7 +213,7 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
         return replace(self, half=True)
 
     def __post_init__(self) -> None:
-        """Refuse parts that are not the library's own: they would see the rows of blocks."""
+        """Refuse parts that are not the library's own, since they would see the rows of blocks."""
         check_columns(self.schema)
         read = self.compiled
         if type(read) is not CompiledFormula:
@@ -223,7 +223,7 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
                 raise OptionError("formula", type_of(part), "a compiled formula")
 
     def __call__(self, frame: pd.DataFrame) -> Array:
-        """Return the parameters (p,), NaN where the steps do not converge."""
+        """Return the parameters (p,), NaN without convergence."""
         endog, exog = self.design(frame)
         y, x = endog.to_numpy(dtype=np.float64), np.ascontiguousarray(exog.to_numpy())
         found = newton(self.model, y, x)
@@ -234,7 +234,7 @@ class NewtonEstimator(FormulaEstimator, OwnEstimator):
 
 
 def newton(model: type, y: Array, x: Array) -> Array | None:
-    """Fit Logit, Poisson or OLS to a response (m,) and regressors (m, p); None where the steps do not converge."""
+    """Fit Logit, Poisson or OLS to a response (m,) and regressors (m, p); None without convergence."""
     rows, size = x.shape
     finite = np.isfinite(x).all() and np.isfinite(y).all()  # LAPACK complains on standard error of what is not
     if rows < size or not finite or (model is Poisson and (y < 0).any()):
@@ -273,8 +273,8 @@ def newton(model: type, y: Array, x: Array) -> Array | None:
 def firth(y: Array, x: Array) -> Array | None:
     """Fit a logit to a response (m,) and regressors (m, p) by Firth's (1993) penalised likelihood.
 
-    The score is that of ``y`` with h (1/2 - mean) added, h the leverages of the weighted regression. It takes off the
-    bias of order 1/m where the model is true. None where the steps do not converge.
+    The score is that of ``y`` with h (1/2 - mean) added, h the leverages of the weighted regression. It removes the
+    bias of order 1/m of a correctly specified model. None without convergence.
     """
     params = np.zeros(x.shape[1])
     for _ in range(_FIRTH_STEPS):
@@ -298,14 +298,14 @@ def firth(y: Array, x: Array) -> Array | None:
 def formula_estimator(
     model: type, formula: object, schema: Schema, *, options: Mapping[str, Any], fit_options: Mapping[str, Any]
 ) -> FormulaEstimator:
-    """Prepare a statsmodels model and a formula for blocks: Logit, Poisson and OLS without options by Newton's steps.
+    """Prepare a statsmodels model and a formula for blocks; Logit, Poisson and OLS use Newton steps.
 
     Raises
     ------
     OptionError, FormulaError, UnknownColumnError
-        If the formula is none, or it or an option names a column that is not declared.
+        If the formula is invalid, or it or an option names an undeclared column.
     NotProvedError
-        For models of groups of rows: their rows would be spread over the blocks.
+        For models of groups of rows, since their rows would be spread over the blocks.
     """
     if not isinstance(formula, str) or "~" not in formula:
         raise OptionError("formula", formula, 'a formula such as "y ~ x" with a statsmodels model')
@@ -349,9 +349,9 @@ def formula_estimator(
 
 
 def probe_names(estimator: FormulaEstimator, given: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Return the names of the parameters, by a fit to rows drawn from the schema.
+    """Return the names of the parameters, from a fit to rows drawn from the schema.
 
-    Where names are given, it is enough that the model can be built from such rows.
+    If names are given, the model only needs to be built from such rows.
 
     Raises
     ------
@@ -404,12 +404,12 @@ class PreparedModel(NamedTuple):
     estimator : callable
         ``estimator(frame) -> array_like (p,)``.
     schema : Schema
-        The columns that it reads.
+        Its columns.
     region : Region
-        In which its parameters are declared to lie.
+        The declared region of its parameters.
     response : str
     link : str or None
-        None where the parameters are not the coefficients of one linear predictor.
+        None if the parameters are not the coefficients of one linear predictor.
     """
 
     estimator: Any
@@ -421,7 +421,7 @@ class PreparedModel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockModel:
-    """What is fitted to each block, as the user gave it.
+    """The model for each block, as given by the user.
 
     Attributes
     ----------
@@ -451,7 +451,7 @@ class BlockModel:
 
     @property
     def unidentified(self) -> str:
-        """What of it a release does not hold in full, in words."""
+        """Description of the parts that a release does not store in full."""
         kind = model_class(self.model)
         if kind is None or not kind.__module__.startswith("statsmodels."):
             return f"the model {self.called}"
@@ -464,7 +464,7 @@ class BlockModel:
         return {}
 
     def prepared(self, formula: Formula, schema: Schema) -> PreparedModel:
-        """Return the model for the columns of a schema; the same object whenever these are the same.
+        """Return the model for the columns of a schema; cached by the columns.
 
         Raises
         ------
@@ -496,7 +496,7 @@ class BlockModel:
 
 
 def native_notes(formula: Formula, model: str, options: Mapping[str, str], link: Link | None) -> list[str]:
-    """Return a sentence on the library's own regression that fits a model with such stored options, if there is one."""
+    """Return a sentence on the library's own regression for a model with stored options, if there is one."""
     fits = isinstance(formula, str) and model in _NATIVE and set(options) <= _NATIVE[model]
     if not fits or (model == "GLM" and options.get("family", "None") not in _NATIVE_FAMILIES.get(link, ())):
         return []
@@ -504,9 +504,9 @@ def native_notes(formula: Formula, model: str, options: Mapping[str, str], link:
 
 
 def stored_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return options as a release stores them: numbers and texts in full, other objects by their type.
+    """Return options as a release stores them: numbers and strings in full, other objects by their type.
 
-    A text that would read as a number, as None, True or False, or as a text in quotes is stored in quotes.
+    A string that looks like a number, None, True, False or a quoted string is stored in quotes.
     """
     return {str(name): _stored(value) for name, value in options.items()}
 
@@ -530,7 +530,7 @@ def _plain(value: object) -> object:
 
 
 def check_picklable(estimator: Callable[[Any], Any]) -> None:
-    """Refuse a model that cannot be sent to another process; call it before anything is spent.
+    """Refuse a model that cannot be sent to another process; call it before any budget is spent.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Results on statsmodels: tables, tests, intervals and plots from released quantities only."""
+"""Results in the style of statsmodels: tables, tests, intervals and plots from released quantities only."""
 
 from dpinfer.results.base import PrivateResults
 from dpinfer.results.descriptions import CombinedResults, DescriptionResults, ProportionResults, TableResults

@@ -1,4 +1,4 @@
-"""Results of a release, as a statsmodels user expects them: the base of regressions, descriptions and families."""
+"""Results of a release with statsmodels' interface: the base of regressions, descriptions and families."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Estimates(PlottedIntervals, printing.Exported, Tidied):
     Parameters
     ----------
     estimate : callable
-        ``estimate(alpha)`` returns `BatchEstimates` of one release.
+        ``estimate(alpha)`` returns the `BatchEstimates` of one release.
     release : Release
 
     Attributes
@@ -67,17 +67,17 @@ class Estimates(PlottedIntervals, printing.Exported, Tidied):
 
     @property
     def params(self) -> pd.Series[float]:
-        """Estimates by name."""
+        """The estimates by name."""
         return self._series(self._found.params[0])
 
     @property
     def bse(self) -> pd.Series[float]:
-        """Standard errors, privacy noise included."""
+        """The standard errors, including privacy noise."""
         return self._series(self._found.bse[0])
 
     @property
     def pvalues(self) -> pd.Series[float]:
-        """P-values of zero."""
+        """The p-values of the hypothesis of zero."""
         return self._series(self._found.pvalues[0])
 
     @property
@@ -86,12 +86,12 @@ class Estimates(PlottedIntervals, printing.Exported, Tidied):
         return ("the inference is flagged as unreliable",) if bool(self._found.flagged[0]) else ()
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return intervals of level ``1 - alpha``: a row for each estimate, columns 0 and 1."""
+        """Return intervals of level ``1 - alpha``, a row for each estimate, with columns 0 and 1."""
         found = self._estimate(alpha)
         return pd.DataFrame(found.intervals[0], index=list(found.names))
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the one table behind `summary`."""
+        """Return the table behind `summary`."""
         ends, (lower, upper) = self.conf_int(alpha), printing.interval_labels(alpha)
         return pd.DataFrame(
             {"coef": self.params, "std err": self.bse, "P>|z|": self.pvalues, lower: ends[0], upper: ends[1]}
@@ -119,8 +119,8 @@ class Estimates(PlottedIntervals, printing.Exported, Tidied):
 class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
     """Estimates, intervals and tests from a release, with statsmodels' names and labels.
 
-    Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The
-    object holds released quantities only: no frame, no rows, no residuals; a pickle of it cannot leak. Examples are on
+    Every number comes from one inference, so that intervals, p-values, tests, tables and plots agree. The object holds
+    released quantities only, without frames, rows or residuals, so that a pickle cannot leak data. Examples are in
     `docs/where-to-look.md`.
 
     Parameters
@@ -128,36 +128,36 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
     inference : Inference
         Estimates with sampling and noise covariance, and the method of inference.
     release : Release or CombinedRelease
-        Where they come from: cost, neighbours, charge.
+        The release behind them, with cost, neighbours and charge.
     model_name : str
-        What tables call the model.
+        Name of the model in tables.
     response : str
         Name of the response.
     notes : sequence of str
         Sentences to print below the tables.
     inverse_link : callable, optional
-        A monotone function from linear predictor to mean, used by predictions; the identity if None.
+        A monotone function from the linear predictor to the mean, for predictions; the identity if None.
     design : FormulaDesign, optional
         The formula's design, for predictions from columns of the schema and for tests of terms.
 
     Attributes
     ----------
     nobs : float
-        Number of rows as released or public; AttributeError where it is neither.
+        Number of rows as released or public; AttributeError if it is neither.
     df_resid, df_model : float
         Degrees of freedom of the inference (infinite for a normal reference), and number of coefficients
         without the constant.
     scale, rsquared, rsquared_adj : float
-        Error variance and coefficients of determination; AttributeError where the inference has none.
+        Error variance and coefficients of determination; AttributeError if the inference has none.
     fvalue, f_pvalue : float
-        The joint test of all coefficients but the constant.
+        The joint test of all coefficients except the constant.
     use_t : bool
-        Whether the reference is a t distribution.
+        Whether the reference distribution is a t distribution.
 
     Raises
     ------
     InferenceError
-        Where the inference is malformed or its covariance is not positive definite.
+        If the inference is malformed or its covariance is not positive definite.
 
     Notes
     -----
@@ -180,8 +180,8 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         ----------
         exog : DataFrame, dict or array (m, p)
             Columns that the formula reads, such as ``{"age": [30, 40], "sex": "b"}``; or columns of the design by
-            parameter name (a constant may be left out), which come first where all are there; or an array with
-            the columns in the order of the parameters. Values may lie beyond declared bounds. Never rows of the
+            parameter name (a constant may be omitted), which take precedence if all are present; or an array with the
+            columns in the order of the parameters. Values may lie outside declared bounds. Never pass rows of the
             confidential data.
 
         Returns
@@ -192,11 +192,11 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Raises
         ------
         UnknownColumnError
-            Where a column that the formula reads, or a parameter, is missing.
+            If a column that the formula reads, or a parameter, is missing.
         OptionError
-            Where the columns are not numbers or declared levels, or have the wrong shape.
+            If the columns are not numbers or declared levels, or have the wrong shape.
         FormulaError
-            Where a term is not defined at a point, as ``log(age)`` at 0.
+            If a term is undefined at a point, such as ``log(age)`` at 0.
         """
         rows, index = design_rows(exog, self._inference.names, self._design)
         return MeanPrediction(self._inference, rows, index, self._inverse_link)
@@ -212,7 +212,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Returns
         -------
         Series (m,)
-            Means, labelled as the rows of ``exog``.
+            Means, with the row labels of ``exog``.
 
         Raises
         ------
@@ -232,26 +232,26 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         return MeanFunction(Identity()).curve(logarithm=False)
 
     def predictions(self, newdata: object, *, conf_level: float = 0.95) -> pd.DataFrame:
-        """Return predicted means at public points, with errors, tests and intervals.
+        """Return predicted means at public points, with standard errors, tests and intervals.
 
         Parameters
         ----------
         newdata : DataFrame or dict
             Public points, as ``exog`` of `get_prediction`.
         conf_level : float
-            The confidence, of each mean by itself.
+            Confidence level, for each mean separately.
 
         Returns
         -------
         DataFrame (m, ...)
-            "rowid", "estimate", "std_error", "statistic", "p_value", "s_value", "conf_low", "conf_high",
-            then the points. With a link there are no "statistic", "p_value" and "s_value", for the hypothesis of a zero
-            mean lies at infinity, and the interval is that of the linear predictor put through the inverse link.
+            "rowid", "estimate", "std_error", "statistic", "p_value", "s_value", "conf_low", "conf_high", then the
+            points. With a link there are no "statistic", "p_value" and "s_value", since the hypothesis of a zero mean
+            lies at infinity, and the interval is that of the linear predictor transformed by the inverse link.
 
         Raises
         ------
         UnknownColumnError, OptionError, FormulaError
-            As `get_prediction`; where ``conf_level`` is not strictly between 0 and 1.
+            As `get_prediction`; or if ``conf_level`` is not strictly between 0 and 1.
         """
         alpha, points = 1.0 - check_alpha(conf_level, "conf_level"), _points(newdata)
         found = self.get_prediction(points)
@@ -267,35 +267,36 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
     def comparisons(
         self, newdata: object, variables: str | Sequence[str] | None = None, *, conf_level: float = 0.95
     ) -> pd.DataFrame:
-        """Return differences of predicted means, for a change of one column, at public points.
+        """Return differences of predicted means for a change in one column, at public points.
 
         Parameters
         ----------
         newdata : DataFrame or dict
-            Public points, by all columns that the formula reads.
+            Public points, with all columns that the formula reads.
         variables : str or sequence of str, optional
-            Columns that change; by default all that the formula reads.
+            Columns to change; by default all that the formula reads.
         conf_level : float
-            The confidence, of each difference by itself.
+            Confidence level, for each difference separately.
 
         Returns
         -------
         DataFrame
             A row for each change and point: "rowid", "term", "contrast", "estimate", "std_error", "statistic",
-            "p_value", "s_value", "conf_low", "conf_high", and the points. Numbers change by one, half of it on each
-            side (``"+1"``), truth values from false to true, factors from their reference level to each other.
+            "p_value", "s_value", "conf_low", "conf_high", and the points. Numbers change by one, from half below to
+            half above the point (``"+1"``); truth values change from false to true; factors from their reference level
+            to each other level.
 
         Raises
         ------
         UnknownColumnError, OptionError, FormulaError
-            As `predictions`; where there is no formula, or it does not read a column.
+            As `predictions`; or if there is no formula, or it does not read a column.
         """
         return self._effects(newdata, variables, 1.0 - check_alpha(conf_level, "conf_level"), "unit", "+1")
 
     def slopes(
         self, newdata: object, variables: str | Sequence[str] | None = None, *, conf_level: float = 0.95
     ) -> pd.DataFrame:
-        """Return slopes of the mean along columns, at public points; of factors and truth values `comparisons`.
+        """Return slopes of the mean at public points, and `comparisons` for factors and truth values.
 
         Parameters
         ----------
@@ -317,16 +318,16 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
     def margins_frame(
         self, term: str, at: object = None, *, grid: Sequence[object] | None = None, alpha: float = 0.05
     ) -> pd.DataFrame:
-        """Return what ``plot_margins`` draws: predicted means along one column of the schema.
+        """Return the table behind ``plot_margins``: predicted means along one column of the schema.
 
         Parameters
         ----------
         term : str
             A column that the formula reads.
         at : dict or DataFrame, optional
-            Public values of all other columns that it reads; several values make several curves.
+            Public values of all other columns that it reads; several values give several curves.
         grid : sequence, optional
-            Public values of ``term``; by default its levels, or points evenly over its declared bounds.
+            Public values of ``term``; by default its levels, or equally spaced points over its declared bounds.
         alpha : float
             One minus the confidence.
 
@@ -339,11 +340,11 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Raises
         ------
         UnknownColumnError
-            Where the formula does not read ``term``, or ``at`` lacks a column.
+            If the formula does not read ``term``, or ``at`` lacks a column.
         OptionError
-            Where there is no formula, or a value is no number or declared level.
+            If there is no formula, or a value is not a number or declared level.
         FormulaError
-            Where a term is not defined at a point.
+            If a term is undefined at a point.
         """
         check_alpha(alpha)
         design = self._design
@@ -378,7 +379,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         color: str | None = None,
         legend: bool = True,
     ) -> Axes:
-        """Plot the predicted mean along one column, the others at public values, with a pointwise band.
+        """Plot the predicted mean along one column with a pointwise band, other columns at public values.
 
         Parameters
         ----------
@@ -389,12 +390,12 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         color : str, optional
             Colour of a single curve.
         legend : bool
-            Whether to draw a legend where there are several curves.
+            Whether to draw a legend if there are several curves.
 
         Returns
         -------
         matplotlib.axes.Axes
-            The axes. An infinite end is drawn to the edge.
+            The axes. An infinite end extends to the edge.
 
         Raises
         ------
@@ -459,30 +460,30 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         combine_terms: Sequence[str] | None = None,
         scalar: bool = True,
     ) -> WaldTestResults:
-        """Test jointly, for every term of the formula, that all its coefficients are zero.
+        """Test, for each term of the formula, that all its coefficients are zero.
 
         Parameters
         ----------
         skip_single : bool
-            Whether to leave out terms with a single coefficient.
+            Whether to omit terms with a single coefficient.
         extra_constraints : list of (str, constraints), optional
             Further tests: a name, and restrictions as in ``t_test``.
         combine_terms : list of str, optional
-            Each text makes a joint test of all terms whose names contain it.
+            Each text adds a joint test of all terms whose names contain it.
         scalar : bool
-            Give statistics as floats, or as arrays (1, 1).
+            Return statistics as floats, or as arrays (1, 1).
 
         Returns
         -------
         statsmodels.stats.contrast.WaldTestResults
-            ``table`` with a row for each term and columns "statistic", "pvalue", "df_constraint" (and "df_denom"
-            for F); ``summary_frame()``. P-values are those of the inference. Results without a formula have a row
-            for each coefficient.
+            ``table`` with a row for each term and columns "statistic", "pvalue", "df_constraint" (and "df_denom" for
+            F); ``summary_frame()``. P-values are those of the inference. Without a formula there is a row for each
+            coefficient.
 
         Raises
         ------
         OptionError
-            Where restrictions cannot be read, or no term contains a text.
+            If restrictions cannot be read, or no term contains a text.
         """
         names = self._inference.names
         places = {name: (place,) for place, name in enumerate(names)} if self._design is None else self._design.terms
@@ -513,14 +514,14 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         alpha: float = 0.05,
         factor_labels: Sequence[str] | None = None,
     ) -> MultiCompResult:
-        """Compare every two levels of a categorical term, with p-values corrected for their number.
+        """Compare all pairs of levels of a categorical term, with p-values corrected for multiplicity.
 
         Parameters
         ----------
         term_name : str
-            A term that is one factor, such as ``"C(race)"``, under any contrasts.
+            A term that is a single factor, such as ``"C(race)"``, with any contrasts.
         method : str or list of str
-            Corrections of ``statsmodels.stats.multitest.multipletests``.
+            Correction methods of ``statsmodels.stats.multitest.multipletests``.
         alpha : float
             Level at which the corrected tests reject.
         factor_labels : list of str, optional
@@ -535,7 +536,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Raises
         ------
         OptionError
-            Where the term is no factor by itself, or an argument has an invalid value.
+            If the term is not a single factor, or an argument is invalid.
         """
         check_alpha(alpha)
         methods = items_of(method)
@@ -568,7 +569,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
     # Tables and plots
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the one table behind text, HTML, LaTeX, markdown and plots.
+        """Return the table behind text, HTML, LaTeX, markdown and plots.
 
         Parameters
         ----------
@@ -578,20 +579,20 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Returns
         -------
         DataFrame
-            One row a term; columns "coef", "std err", "std err (sampling)", "std err (noise)", "t" and
-            "P>|t|" ("z" and "P>|z|" for a normal reference; "P (score)" and so on where the p-value is not
-            Wald's), "[0.025", "0.975]" (for alpha = .05) and "noise share" (0 to 1); for regressions by iterations
-            "bias bound", what clipping may have biased the coefficient by at most, which the interval counts.
+            One row per term; columns "coef", "std err", "std err (sampling)", "std err (noise)", "t" and "P>|t|" ("z"
+            and "P>|z|" for a normal reference; "P (score)" and so on if the p-value is not Wald's), "[0.025", "0.975]"
+            (for alpha = .05) and "noise share" (0 to 1). Regressions by iterations add "bias bound", an upper bound on
+            the clipping bias of the coefficient, which the interval includes.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         return self._frame(alpha, tested=True)
 
     def _frame(self, alpha: float, *, tested: bool) -> pd.DataFrame:
-        """Return estimates with errors and intervals, and where they are tested with statistics and p-values."""
+        """Return estimates with errors and intervals, and statistics and p-values if they are tested."""
         ends = self.conf_int(check_alpha(alpha))
         bound = getattr(self.inference, "bias_bound", None)
         parts = {"std err": self.bse, "std err (sampling)": self.bse_sampling, "std err (noise)": self.bse_noise}
@@ -608,7 +609,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         return f"{self.model_name} Results"
 
     def _names(self, xname: Sequence[str] | None, default: Sequence[str]) -> list[str]:
-        """Return what the estimates are called."""
+        """Return the names of the estimates."""
         names = list(default if xname is None else xname)
         if len(names) != len(default):
             raise OptionError("xname", names, f"{len(default)} names")
@@ -621,7 +622,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         title: str | None = None,
         alpha: float = 0.05,
     ) -> printing.PrivateSummary:
-        """Return the summary: header, coefficients, guarantee, warnings.
+        """Return the summary: header, coefficients, guarantee and warnings.
 
         Parameters
         ----------
@@ -637,13 +638,13 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Returns
         -------
         PrivateSummary
-            A statsmodels ``Summary``; it has as_text(), as_html(), as_latex(), as_markdown() and as_csv().
-            It shows no date, so that the same release always prints the same.
+            A statsmodels ``Summary`` with as_text(), as_html(), as_latex(), as_markdown() and as_csv(). It shows no
+            date, so that a release always prints the same.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is no level or ``xname`` has the wrong length.
+            If ``alpha`` is not a level or ``xname`` has the wrong length.
         """
         frame = self.summary_frame(alpha)
         table = self._table_of(frame, self._names(xname, printing.column_labels(self.release, self._inference.names)))
@@ -666,7 +667,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         yname, xname, title, alpha
             As in ``summary``.
         float_format : str
-            How numbers are written.
+            Format of the numbers.
 
         Returns
         -------
@@ -691,7 +692,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         return table
 
     def coefficient_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return what ``plot_coefficients`` draws.
+        """Return the table behind ``plot_coefficients``.
 
         Parameters
         ----------
@@ -701,19 +702,19 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Returns
         -------
         DataFrame
-            One row a term: "estimate", "lower", "upper" (the interval), "sampling_lower" and "sampling_upper"
-            (the part of it that sampling alone accounts for).
+            One row per term: "estimate", "lower", "upper" (the interval), "sampling_lower" and "sampling_upper" (the
+            part of it due to sampling alone).
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
 
         Notes
         -----
         Each arm of an interval is shortened by the square root of the sampling share of the variance. For a Wald
-        interval that is exactly the interval without privacy noise; for another method it is a drawing. An
-        infinite arm has the normal quantile times the sampling standard error as its sampling part.
+        interval this gives exactly the interval without privacy noise; for other methods it is only illustrative. The
+        sampling part of an infinite arm is the normal quantile times the sampling standard error.
         """
         ends = self.conf_int(check_alpha(alpha))
         error, sampling = self.bse.to_numpy(), self.bse_sampling.to_numpy()
@@ -728,7 +729,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         color: str | None = None,
         legend: bool = True,
     ) -> Axes:
-        """Plot coefficients with intervals, the sampling part told apart from the noise part.
+        """Plot coefficients with intervals, distinguishing the sampling part from the noise part.
 
         Parameters
         ----------
@@ -737,7 +738,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         alpha : float
             One minus the confidence.
         terms : sequence of str, optional
-            Which coefficients, in this order; by default all but the constant.
+            Coefficients to plot, in this order; by default all except the constant.
         color : str, optional
             Colour of estimates and intervals.
         legend : bool
@@ -746,14 +747,14 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
         Returns
         -------
         matplotlib.axes.Axes
-            The axes. An infinite end is drawn to the edge, with an arrow head.
+            The axes. An infinite end extends to the edge, with an arrow head.
 
         Raises
         ------
         UnknownColumnError
-            Where a term does not exist.
+            If a term does not exist.
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         frame = self.coefficient_frame(alpha)
         for name in terms or ():
@@ -788,7 +789,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
 
     @property
     def default_model_infos(self) -> dict[str, Callable[[Any], str]]:
-        """What ``statsmodels.iolib.summary2.summary_col`` prints below the coefficients."""
+        """The facts that ``statsmodels.iolib.summary2.summary_col`` prints below the coefficients."""
         return {
             "N": lambda results: printing.format_nobs(results.inference),
             "Guarantee": lambda results: printing.short_guarantee(results.release),
@@ -797,7 +798,7 @@ class PrivateResults(printing.Exported, Tidied, PrivateEstimates):
 
 
 def _factor(design: FormulaDesign | None, term_name: str) -> tuple[Array, tuple[int, ...], tuple[str, ...]]:
-    """Return the coding (levels, columns) of a term that is one factor, its columns, and its levels."""
+    """Return the coding (levels, columns) of a single-factor term, its columns, and its levels."""
     factors: dict[str, tuple[Any, ...]] = {}
     for term, places in ({} if design is None else design.terms).items():
         assert design is not None
@@ -817,7 +818,7 @@ _POINTS = 101
 
 
 def _grid(column: Column) -> Sequence[Any]:
-    """Return the levels of a column, or points evenly over its declared bounds."""
+    """Return the levels of a column, or equally spaced points over its declared bounds."""
     if isinstance(column, Category):
         return column.levels
     if column.kind == "boolean":
@@ -829,7 +830,7 @@ def _grid(column: Column) -> Sequence[Any]:
 
 
 def _tested(changes: MarginalEffects, name: str, contrast: str, alpha: float, index: pd.Index) -> pd.DataFrame:
-    """Return the columns of changes (m,) of one kind, one a point."""
+    """Return the columns for changes (m,) of one kind, one per point."""
     ends = changes.conf_int(alpha)
     columns = {
         "term": name,
@@ -852,7 +853,7 @@ def _surprise(pvalues: Array) -> Array:
 
 
 def _laid_out(numbers: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """Put the number of the point before the numbers, and the points after them."""
+    """Put the index of the point before the numbers, and the points after them."""
     taken = [name for name in points.columns if name in numbers.columns or name == "rowid"]
     if taken:
         raise OptionError("newdata", ", ".join(map(str, taken)), "columns that are not called as the results are")
@@ -869,7 +870,7 @@ def _points(newdata: object) -> pd.DataFrame:
 
 
 def _named(variables: object, design: FormulaDesign) -> Sequence[str]:
-    """Return the columns that change."""
+    """Return the columns to change."""
     if variables is None:
         return design.variables
     names = items_of(variables)

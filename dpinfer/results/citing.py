@@ -1,4 +1,4 @@
-"""The works behind a result: cited in prose, listed, or as BibTeX; and the sentences that cite them.
+"""The works behind a result, cited in prose, listed or as BibTeX, and the sentences that cite them.
 
 Sentences and works are in `citing.toml`. What a result cites follows from its release and its class alone.
 """
@@ -31,18 +31,18 @@ REFERENCES = {key: (short, " ".join(whole.split())) for key, (short, whole) in T
 
 
 class Citations:
-    """Cites works, and knows which were cited."""
+    """Cites works, and records which were cited."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
 
     def __call__(self, *keys: str) -> str:
-        """Return works as a text cites them, without brackets."""
+        """Return an in-text citation of works, without brackets."""
         self.keys.update(keys)
         return "; ".join(REFERENCES[key][0] for key in keys)
 
     def fill(self, template: str, **words: str) -> str:
-        """Put citations, and words that are given, in place of their keys in braces, and blanks for line breaks."""
+        """Replace keys in braces by citations or given words, and line breaks by blanks."""
         text = " ".join(template.split())
         return re.sub(r"{(\w+)}", lambda key: words[key[1]] if key[1] in words else self(key[1]), text)
 
@@ -56,7 +56,7 @@ class Citations:
 
 
 def estimated(given: object, releases: Sequence[AnyRelease], cite: Citations) -> str:
-    """Say how the estimates of results were made."""
+    """Describe how the estimates were computed."""
     release: Any = releases[0] if len(releases) == 1 else None
     question = dict(release.question) if isinstance(release, Release) else {}
     kind = str(question.get("procedure", ""))
@@ -75,7 +75,7 @@ def estimated(given: object, releases: Sequence[AnyRelease], cite: Citations) ->
 
 
 def inferred(given: Any, cite: Citations) -> str:
-    """Say where intervals and p-values of results come from."""
+    """Describe the source of intervals and p-values."""
     null = getattr(given, "null", None)  # of a test: how its p-value is made
     if null is not None:
         drawn = given.distribution

@@ -1,4 +1,4 @@
-"""Results of descriptions: labelled by group, with the tables and plots that they need.
+"""Results of descriptive statistics, labelled by group, with their tables and plots.
 
 Histograms are drawn as bars over a numeric axis, tables as bars or heat maps, others as intervals.
 """
@@ -40,25 +40,25 @@ _WHOLE = 100.0
 
 
 class DescriptionResults(PrivateResults):
-    """Estimates of means, totals, shares, counts and the like, by group.
+    """Estimates of means, totals, shares, counts and similar quantities, by group.
 
-    Everything that a regression's results have is here too: ``params``, ``bse``, ``conf_int``, ``t_test`` (for
-    differences between groups), ``wald_test``, ``with_inference``.
+    They have all methods of regression results: ``params``, ``bse``, ``conf_int``, ``t_test`` (for differences between
+    groups), ``wald_test``, ``with_inference``.
 
     Parameters
     ----------
     inference, release, notes
         As in `PrivateResults`.
     model_name : str
-        What tables call the estimates, such as "Private mean".
+        Name of the estimates in tables, such as "Private mean".
     response : str
-        What is described.
+        The quantity described.
     quantity : str
         Name of the column of estimates, such as "mean".
     index : Index
-        A label for every parameter: groups, quantities, or both.
+        Labels of the parameters: groups, quantities, or both.
     sizes : Series, optional
-        Noisy number of rows (or sum of weights) behind every parameter.
+        Noisy number of rows (or sum of weights) behind each parameter.
 
     Attributes
     ----------
@@ -84,12 +84,12 @@ class DescriptionResults(PrivateResults):
         self.sizes = sizes
 
     def with_inference(self, method: str) -> Self:
-        """Return the same estimates under another method of inference, at no privacy cost.
+        """Return the same estimates with another method of inference, at no privacy cost.
 
         Raises
         ------
         OptionError
-            Where there is no such method.
+            If there is no such method.
         """
         return self._inferred(method)
 
@@ -98,11 +98,11 @@ class DescriptionResults(PrivateResults):
 
     @property
     def estimates(self) -> pd.Series:
-        """Estimates labelled by group, where ``params`` has plain names."""
+        """Estimates labelled by group, whereas ``params`` has plain names."""
         return pd.Series(self.params.to_numpy(), index=self.index, name=self.quantity)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the one table behind text, HTML and plots.
+        """Return the table behind text, HTML and plots.
 
         Parameters
         ----------
@@ -112,13 +112,13 @@ class DescriptionResults(PrivateResults):
         Returns
         -------
         DataFrame
-            A row per group and quantity; columns: the estimate, "std err", "std err (sampling)", "std err (noise)",
-            the ends of the interval, "noise share", and "count" where sizes were released.
+            A row per group and quantity; columns: the estimate, "std err", "std err (sampling)", "std err (noise)", the
+            ends of the interval, "noise share", and "count" if sizes were released.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         frame = self._frame(alpha, tested=False).set_axis(self.index).rename(columns={"coef": self.quantity})
         if self.sizes is not None:
@@ -133,7 +133,7 @@ class DescriptionResults(PrivateResults):
         return f"{self.model_name} of {self.response}"
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
-        """Plot estimates with intervals, the sampling part told apart from the noise part.
+        """Plot estimates with intervals, distinguishing the sampling part from the noise part.
 
         Parameters
         ----------
@@ -168,15 +168,15 @@ class DescriptionResults(PrivateResults):
         return axes
 
     def _level_names(self, place: int) -> list[str]:
-        """Return what the levels of a group are called."""
+        """Return the names of the levels of a group."""
         return [level_name(one) for one in self.index.get_level_values(place)]
 
 
 class ProportionResults(DescriptionResults):
-    """Shares of levels; of one categorical column also as the natural parameters of its family."""
+    """Shares of levels, which for one categorical column also give its natural parameters."""
 
     def natural_params(self) -> pd.DataFrame:
-        """Return log odds: of truth, or of each level against the first; by the delta method.
+        """Return log odds of true, or of each level against the first, by the delta method.
 
         Returns
         -------
@@ -186,14 +186,14 @@ class ProportionResults(DescriptionResults):
         Raises
         ------
         InferenceError
-            In groups, or where a share was moved to 0 or 1: its log odds are then infinite.
+            If there are groups, or a share was clipped to 0 or 1, so that its log odds are infinite.
         """
         shares = self.params.to_numpy()
         total = self._inference.cov_sampling + self._inference.cov_noise
         if self.index.nlevels > 1 or (len(shares) == 1 and self.index.name is not None):
             raise InferenceError("natural parameters are offered for one column without groups")
         if not ((shares > 0) & (shares < 1)).all():
-            raise InferenceError("a share was moved to 0 or 1: its log odds are infinite")
+            raise InferenceError("a share was clipped to 0 or 1: its log odds are infinite")
         if len(shares) == 1:
             values, slope = np.log(shares / (1 - shares)), np.array([[1 / (shares[0] * (1 - shares[0]))]])
             names = [f"log odds of {self.params.index[0]}"]
@@ -206,14 +206,14 @@ class ProportionResults(DescriptionResults):
 
 
 class TableResults(DescriptionResults):
-    """Noisy counts of a table, which serve margins and shares too.
+    """Noisy counts of a table, which also give margins and shares.
 
     Parameters
     ----------
     inference, release
         As in `DescriptionResults`.
     table : object, optional
-        A measured table or marginals, whose ``margin`` and ``proportions`` answer those of the results.
+        A measured table or marginals, whose ``margin`` and ``proportions`` the results use.
     **labels
         As in `DescriptionResults`.
     """
@@ -223,9 +223,10 @@ class TableResults(DescriptionResults):
         self._table = table
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None) -> Axes:
-        """Plot the counts: bins as bars over a numeric axis, levels of one column as bars, of several as a heat map.
+        """Plot the counts: bars for bins or for the levels of one column, a heat map for several columns.
 
-        Thick parts of intervals are from sampling. Of up to four groups, bins are outlines.
+        Bins have a numeric axis. Thick parts of intervals are due to sampling. With up to four groups, bins are
+        outlines.
 
         Parameters
         ----------
@@ -307,7 +308,7 @@ class TableResults(DescriptionResults):
         return ax
 
     def _heat(self, ax: Axes | None) -> Axes:
-        """Draw the last column across, and the others down."""
+        """Draw the last column across and the others down."""
         columns = len(self.index.get_level_values(-1).unique())
         values = self.params.to_numpy(dtype=np.float64).reshape(-1, columns)
         names = [self._level_names(place) for place in range(self.index.nlevels)]
@@ -325,17 +326,17 @@ class TableResults(DescriptionResults):
         return ax
 
     def frame(self) -> pd.DataFrame | pd.Series:
-        """Return the noisy counts as a table: the last column across, the others down."""
+        """Return the noisy counts as a table, with the last column across and the others down."""
         estimates = self.estimates
         return estimates.unstack(sort=False) if estimates.index.nlevels > 1 else estimates  # noqa: PD010  (of a Series)
 
     def margin(self, *columns: str) -> TableResults:
-        """Return the counts of some of the table's columns, summed over the others; free of cost.
+        """Return the counts of some of the table's columns, summed over the others, at no privacy cost.
 
         Raises
         ------
         OptionError
-            If what is given is no text.
+            If a name is not a text.
         MissingFromReleaseError
             If a column is not in the table.
         """
@@ -345,12 +346,12 @@ class TableResults(DescriptionResults):
         return found
 
     def proportions(self, column: str, by: str | Sequence[str] = ()) -> DescriptionResults:
-        """Return the shares of the levels of a column, in groups of others; free of cost.
+        """Return the shares of the levels of a column, within groups of others, at no privacy cost.
 
         Raises
         ------
         OptionError
-            If what is given is no text.
+            If a name is not a text.
         MissingFromReleaseError
             If a column is not in the table.
         """
@@ -365,7 +366,7 @@ class TableResults(DescriptionResults):
 
 
 def level_name(level: Any) -> str:
-    """Return what a level is called."""
+    """Return the name of a level."""
     if isinstance(level, bool | np.bool_):
         return "yes" if level else "no"
     if isinstance(level, float | np.floating):
@@ -383,7 +384,7 @@ def _read_bin(level: Any) -> tuple[float, float] | None:
 
 
 def _edges(levels: pd.Index) -> Array | None:
-    """Return the edges of bins that follow one another; None where levels are something else."""
+    """Return the edges of adjacent bins; None if levels are anything else."""
     ends = [_read_bin(level) for level in levels]
     if not ends or any(one is None for one in ends):
         return None
@@ -392,9 +393,9 @@ def _edges(levels: pd.Index) -> Array | None:
 
 
 class CombinedResults(DescriptionResults):
-    """Estimates from several releases, each weighted by its precision.
+    """Estimates from several releases, weighted by precision, with a test of their consistency.
 
-    Everything that `DescriptionResults` have, and whether the releases agree.
+    They have all methods of `DescriptionResults`.
 
     Parameters
     ----------
@@ -421,18 +422,18 @@ class CombinedResults(DescriptionResults):
         self._consistency, self._measured = consistency, tuple(labels)
 
     def consistency_test(self) -> ConsistencyTest:
-        """Test whether the releases may describe the same data.
+        """Test whether the releases are consistent with the same data.
 
         Returns
         -------
         ConsistencyTest
-            Statistic (the sum of squared standardised residuals), degrees of freedom, p-value and method: with normal
-            noise chi-squared, otherwise simulated from the laws of the noise with a public seed.
+            Statistic (the sum of squared standardised residuals), degrees of freedom, p-value and method: chi-squared
+            with normal noise, otherwise simulated from the distributions of the noise with a public seed.
         """
         return self._consistency.test
 
     def measured_frame(self) -> pd.DataFrame:
-        """Return what was measured beside what was fitted.
+        """Return measured and fitted values, with residuals.
 
         Returns
         -------
@@ -453,7 +454,7 @@ class CombinedResults(DescriptionResults):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Sentences that warn the reader; among them, that the releases contradict each other."""
+        """Warnings, for example that the releases contradict each other."""
         test = self.consistency_test()
         if test.pvalue >= SUSPICIOUS:
             return super().flags
@@ -465,7 +466,7 @@ class CombinedResults(DescriptionResults):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences printed below the tables, besides those on the guarantee."""
+        """Notes printed below the tables, in addition to those on the guarantee."""
         test = self.consistency_test()
         if test.df == 0:
             return (*self._notes, "The releases are exactly identified: there is no test of their agreement.")

@@ -1,4 +1,4 @@
-"""How every figure looks, and the two that many results share: intervals, and a statistic beside its law."""
+"""The style of all figures, and two shared figures: intervals, and a statistic with its distribution."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def ink() -> Any:
-    """Return the colour of text in the theme that is in force."""
+    """Return the text colour of the active theme."""
     from matplotlib import rcParams  # noqa: PLC0415  (imported when first needed)
 
     return rcParams["text.color"]
 
 
 def restrain(ax: Axes, *, left: bool = True, bottom: bool = True) -> None:
-    """Leave the frame out, but for the sides whose scale is read."""
+    """Remove the frame, except for the sides with a scale."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines["left"].set_visible(left)
     ax.spines["bottom"].set_visible(bottom)
@@ -80,7 +80,7 @@ def grouped(*axes: Axis) -> None:
 
 
 def shades(count: int) -> list[Any]:
-    """Return colours of an ordered few, between faint and full, that are legible on light and dark ground."""
+    """Return a few ordered colours, from faint to full, that are legible on light and dark backgrounds."""
     from matplotlib import colormaps  # noqa: PLC0415  (imported when first needed)
 
     return list(colormaps["viridis"](np.linspace(0.8, 0.3, count))) if count > 1 else ["C0"]
@@ -89,7 +89,7 @@ def shades(count: int) -> list[Any]:
 def heat_table(
     ax: Axes, values: Array, rows: Sequence[str], columns: Sequence[str], *, texts: Sequence[Sequence[str]]
 ) -> None:
-    """Draw a table (r, c) as a heat map, each cell with its text, from the ground of the axes to the theme's first."""
+    """Draw a table (r, c) as a heat map with texts, from the background to the first theme colour."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb  # noqa: PLC0415  (imported when first needed)
 
     colors = LinearSegmentedColormap.from_list("dpinfer", [to_rgb(one) for one in (ax.get_facecolor(), "C0")])
@@ -115,7 +115,7 @@ _TALLEST = 14.0
 
 
 class IntervalFigure(NamedTuple):
-    """What is drawn: estimates with their ends, what the axis and the figure are called, and whether zero is marked."""
+    """A figure of intervals: estimates with ends, axis label, title, and whether zero is marked."""
 
     frame: pd.DataFrame
     label: str
@@ -128,7 +128,7 @@ class PlottedIntervals:
 
     @abstractmethod
     def _interval_figure(self, alpha: float) -> IntervalFigure:
-        """Return what `plot` draws."""
+        """Return the figure that `plot` draws."""
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Plot each estimate with its interval.
@@ -159,7 +159,7 @@ def draw_intervals(
     label: str,
     title: str,
 ) -> Axes:
-    """Draw estimates with intervals, and the part of them from sampling where the frame tells it.
+    """Draw estimates with intervals, and their sampling part if the frame has it.
 
     Columns are those of ``coefficient_frame``.
     """
@@ -194,7 +194,7 @@ def draw_intervals(
 
 
 def finite_range(values: pd.DataFrame | Array, share: float, *, zero: bool = False) -> tuple[float, float]:
-    """Return ends of an axis that holds all finite values, and zero if asked, and a share of their range beyond."""
+    """Return axis limits with a margin around all finite values, and zero if requested."""
     every = np.asarray(values, dtype=np.float64)
     finite = np.append(every[np.isfinite(every)], [0.0] if zero else [])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
@@ -212,7 +212,7 @@ def draw_whiskers(
     bars: bool = False,
     labels: tuple[str | None, str | None] = (None, None),
 ) -> None:
-    """Draw intervals as lines, and thick lines over them for the part from sampling, where it is told.
+    """Draw intervals as lines, with thick lines for the sampling part if it is known.
 
     Columns of the ends are "lower" and "upper", and "sampling_lower" and "sampling_upper". Lines over ``bars`` are
     thinner.
@@ -228,10 +228,9 @@ def draw_whiskers(
 def interval_frame(
     estimates: pd.Series, ends: Array | pd.DataFrame, share: Array | None = None, beyond: Array | float = 0.0
 ) -> pd.DataFrame:
-    """Return what `draw_intervals` draws of estimates (k,) and their intervals (k, 2).
+    """Return the frame for `draw_intervals` from estimates (k,) and their intervals (k, 2).
 
-    Each arm is shortened to its ``share`` (k,) from sampling, if that is known; an infinite one has the length
-    ``beyond`` (k,).
+    Each arm is shortened to its sampling ``share`` (k,), if known; an infinite one has length ``beyond`` (k,).
     """
     ends = np.asarray(ends, dtype=np.float64)
     columns = {"estimate": estimates, "lower": ends[:, 0], "upper": ends[:, 1]}
@@ -248,7 +247,7 @@ _TAIL = 0.001
 
 
 def draw_law(ax: Axes, observed: float, law: Any, pvalue: str) -> None:
-    """Draw the density of a law of scipy, where there is one, and the observed statistic as a line."""
+    """Draw the density of a scipy distribution, if there is one, and the observed statistic as a line."""
     if law is not None:
         ends = float(law.ppf(_TAIL)), float(law.isf(_TAIL))
         known = [one for one in (*ends, observed) if np.isfinite(one)]
@@ -262,7 +261,7 @@ def draw_law(ax: Axes, observed: float, law: Any, pvalue: str) -> None:
 
 
 def dress_law(ax: Axes, label: str, title: str) -> None:
-    """Name a statistic and the hypothesis, and leave out the scale of a density."""
+    """Label a statistic and the hypothesis, and hide the scale of a density."""
     ax.set_xlabel(label)
     titled(ax, title)
     ax.set_yticks([])

@@ -1,7 +1,7 @@
-"""Estimates, intervals and tests of one inference: statsmodels' results without data, and labels on them.
+"""Estimates, intervals and tests of one inference: statsmodels' results without data, with labels.
 
-statsmodels expects a model with data behind every result. Here the model knows names only, the covariance is
-given as ``cov_params_default``, and everything that rests on a reference distribution is answered by the inference.
+statsmodels expects a model with data behind every result. Here the model holds only names, the covariance is given as
+``cov_params_default``, and the inference provides everything that depends on a reference distribution.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _ABSENT = {
 
 
 class NamesOnlyModel:
-    """Stands where statsmodels expects a model; knows names and whether there is a constant.
+    """A substitute for a statsmodels model that holds names and whether there is a constant.
 
     Parameters
     ----------
@@ -102,10 +102,10 @@ class NamesOnlyModel:
 
 
 def checked_covariance(inference: Inference) -> Array:
-    """Return the covariance of the estimates where it can serve for inference.
+    """Return the covariance of the estimates if it is valid for inference.
 
-    A covariance with a negative eigenvalue makes statsmodels give NaN or a negative chi-squared without a
-    word, so it is refused here. An estimate that is NaN is not determined: its rows and columns must be NaN too.
+    With a negative eigenvalue statsmodels would silently return NaN or a negative chi-squared, so it is refused here.
+    An estimate that is NaN is not identified: its rows and columns must also be NaN.
 
     Parameters
     ----------
@@ -115,13 +115,13 @@ def checked_covariance(inference: Inference) -> Array:
     Returns
     -------
     ndarray (p, p)
-        Sampling plus noise covariance, symmetric; NaN for what is not determined.
+        Sampling plus noise covariance, symmetric; NaN for estimates that are not identified.
 
     Raises
     ------
     InferenceError
-        Where shapes do not fit, numbers are not finite, names repeat, a part is not positive semidefinite in
-        its diagonal, or the sum is not positive definite.
+        If shapes do not match, numbers are not finite, names repeat, a part has a negative diagonal element, or the sum
+        is not positive definite.
     """
     size = len(inference.names)
     if len(set(inference.names)) != size or size == 0:
@@ -155,7 +155,7 @@ def checked_covariance(inference: Inference) -> Array:
 
 
 class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
-    """statsmodels' results, without data and with one inference behind every number; arrays, no labels.
+    """statsmodels' results without data, from one inference, as unlabelled arrays.
 
     Parameters
     ----------
@@ -195,12 +195,12 @@ class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
 
     @property
     def llf(self) -> NoReturn:
-        """Not there: raises AttributeError."""
+        """Not available: raises AttributeError."""
         raise AttributeError(_NO_LIKELIHOOD)
 
     @cached_property
     def pvalues(self) -> Array:
-        """Two-sided p-values (p,) of single coefficients being zero."""
+        """Two-sided p-values (p,) that single coefficients are zero."""
         size = len(self.params)
         return np.asarray(self.inference.contrast_pvalues(np.eye(size), np.zeros(size)), dtype=np.float64)
 
@@ -219,12 +219,12 @@ class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
 
     @property
     def fvalue(self) -> float:
-        """Statistic, per degree of freedom, of all coefficients but the constant being zero."""
+        """Statistic per degree of freedom that all coefficients except the constant are zero."""
         return float(self._slopes_test.fvalue)
 
     @property
     def f_pvalue(self) -> float:
-        """P-value of the test of all coefficients but the constant."""
+        """P-value of the test of all coefficients except the constant."""
         return float(self._slopes_test.pvalue)
 
     def remove_data(self) -> None:
@@ -232,7 +232,7 @@ class DataFreeResults(LikelihoodModelResults):  # type: ignore[misc]
 
 
 def _refuse(**options: object) -> None:
-    """Refuse what the inference sets."""
+    """Refuse an option that the inference sets."""
     for option, given in options.items():
         if given is not None:
             raise OptionError(option, given, "None: the inference sets it; with_inference() changes it")
@@ -249,7 +249,7 @@ NULLS = ("asymptotic", "simulated")
 
 
 class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
-    """The numbers of a result; ``PrivateResults`` documents them, and adds predictions, tables and plots.
+    """The numbers of a result, to which ``PrivateResults`` adds documentation, predictions, tables and plots.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
     Raises
     ------
     InferenceError
-        Where the inference is malformed or its covariance is not positive definite.
+        If the inference is malformed or its covariance is not positive definite.
     """
 
     def __init__(
@@ -285,22 +285,22 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     @property
     def inference(self) -> Inference:
-        """The one inference behind every number."""
+        """The inference behind every number."""
         return self._inference
 
     @property
     def release(self) -> AnyRelease:
-        """The release that the inference was made from."""
+        """The release behind the inference."""
         return self._release
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Sentences that warn the reader; empty when all is well."""
+        """Warnings, as sentences; empty if there are none."""
         return tuple(self._inference.flags)
 
     @property
     def model_name(self) -> str:
-        """What tables call the model."""
+        """Name of the model in tables."""
         return self._model_name
 
     @property
@@ -310,27 +310,27 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences printed below the tables, besides those on the guarantee."""
+        """Notes printed below the tables, in addition to those on the guarantee."""
         return self._notes
 
     def with_inference(self, method: str) -> Self:
-        """Return the same estimates under another method of inference, at no privacy cost.
+        """Return the same estimates with another method of inference, at no privacy cost.
 
         Parameters
         ----------
         method : str
-            "auto", "wald", "score", "simulated" or "exact"; of instrumental variables "anderson-rubin"; of a
+            "auto", "wald", "score", "simulated" or "exact"; for instrumental variables "anderson-rubin"; for a
             bootstrap "fiducial", "unbiased", "conservative" or "most_conservative". Not every model has all of them.
 
         Returns
         -------
         PrivateResults
-            New results of the same class; this object does not change.
+            New results of the same class; this object is unchanged.
 
         Raises
         ------
         OptionError
-            Where there is no such method.
+            If there is no such method.
         """
         if method not in METHODS:
             raise OptionError("method", method, METHODS)
@@ -346,7 +346,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     @cached_property
     def _index(self) -> pd.Index:
-        """The names of the terms; a table is given a view, which a user may name."""
+        """The names of the terms; tables get a view, which a user may rename."""
         return pd.Index(list(self._inference.names))
 
     def _series(self, values: Array) -> pd.Series:
@@ -363,12 +363,12 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     @property
     def bse(self) -> pd.Series:
-        """Series (p,): standard errors, with sampling and privacy noise counted."""
+        """Series (p,): standard errors, including sampling and privacy noise."""
         return self._series(self._results.bse)
 
     @property
     def bse_sampling(self) -> pd.Series:
-        """Series (p,): standard errors from sampling alone; zero where the target is the data."""
+        """Series (p,): standard errors from sampling alone; zero if the target is the data."""
         return self._series(np.sqrt(np.maximum(np.diag(self._inference.cov_sampling), 0.0)))
 
     @property
@@ -378,7 +378,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     @property
     def noise_share(self) -> pd.Series:
-        """Series (p,): the share, from 0 to 1, of each variance that is privacy noise."""
+        """Series (p,): share of each variance due to privacy noise, from 0 to 1."""
         return self.bse_noise**2 / self.bse**2
 
     @property
@@ -399,21 +399,21 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Parameters
         ----------
         r_matrix : ndarray (k, p) or (p,), optional
-            Combinations.
+            Linear combinations.
         column : int or array of int, optional
-            Positions of parameters; not together with the others.
+            Positions of parameters; not allowed with the other arguments.
         other : ndarray (m, p), optional
             A second set of combinations.
 
         Returns
         -------
-        DataFrame (p, p), or ndarray where an argument is given
+        DataFrame (p, p), or ndarray if an argument is given
             Sampling plus noise covariance.
 
         Raises
         ------
         ValueError
-            Where arguments are combined as above they cannot be.
+            If arguments are combined that exclude each other.
         """
         values: Array = self._results.cov_params(r_matrix=r_matrix, column=column, other=other)
         if r_matrix is None and column is None:
@@ -424,12 +424,12 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
 
     @property
     def tvalues(self) -> pd.Series:
-        """Series (p,): estimates over standard errors."""
+        """Series (p,): estimates divided by standard errors."""
         return self._series(self._results.tvalues)
 
     @property
     def pvalues(self) -> pd.Series:
-        """Series (p,): two-sided p-values of single coefficients being zero."""
+        """Series (p,): two-sided p-values that single coefficients are zero."""
         return self._series(self._results.pvalues)
 
     def conf_int(
@@ -440,12 +440,12 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Parameters
         ----------
         alpha : float
-            One minus the confidence: for each coefficient by itself, or for all that are wanted together.
+            One minus the confidence level: for each coefficient separately, or for all requested ones jointly.
         cols : iterable of int, optional
-            Positions of the coefficients wanted; all by default.
+            Positions of the requested coefficients; all by default.
         simultaneous : bool
-            Whether all intervals hold together with the stated confidence: by the largest of their standardised errors,
-            simulated with the covariance of sampling and noise.
+            Whether the intervals have joint confidence, based on the largest of their standardised errors, simulated
+            with the covariance of sampling and noise.
 
         Returns
         -------
@@ -455,7 +455,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1, or ``cols`` are no such positions.
+            If ``alpha`` is not strictly between 0 and 1, or ``cols`` are not such positions.
         """
         count = len(self._inference.names)
         places = list(range(count)) if cols is None else list(cols)
@@ -473,9 +473,9 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         r_matrix : str, list of str, dict, array (k, p) or tuple (R, q)
             Hypotheses in any form of statsmodels: ``"age = educ, x = 1"``.
         cov_p : None
-            In statsmodels another covariance; here the inference sets it.
+            Another covariance in statsmodels; here the inference sets it.
         use_t : bool, optional
-            In statsmodels another reference; here the inference sets it.
+            Another reference distribution in statsmodels; here the inference sets it.
 
         Returns
         -------
@@ -485,7 +485,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Raises
         ------
         OptionError
-            Where the hypotheses cannot be read, or an option contradicts the inference.
+            If the hypotheses cannot be read, or an option contradicts the inference.
         """
         _refuse(cov_p=cov_p, use_t=None if use_t == self.use_t else use_t)
         return CoefficientTest(self._inference, *linear_constraints(r_matrix, self._inference.names))
@@ -510,19 +510,19 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         r_matrix : str, list of str, dict, array (k, p) or tuple (R, q)
             Restrictions, as in ``t_test``.
         cov_p, invcov, df_constraints : None
-            In statsmodels another covariance or degrees of freedom; here the inference sets them.
+            Another covariance or other degrees of freedom in statsmodels; here the inference sets them.
         use_f : bool, optional
-            Show the statistic per degree of freedom; by default where the reference is a t distribution.
-            It changes how the statistic is written, never the p-value.
+            Whether to show the statistic per degree of freedom; by default if the reference is a t distribution. This
+            changes the form of the statistic, never the p-value.
         scalar : bool
-            Give the statistic as a float, or as an array (1, 1); for ``null="asymptotic"``.
+            Return the statistic as a float, or as an array (1, 1); for ``null="asymptotic"``.
         null : {"asymptotic", "simulated"}
-            Where the p-value comes from: the inference, or releases of a linear regression simulated under the
-            restrictions, by the score statistic whatever the inference.
+            Source of the p-value: the inference, or releases of a linear regression simulated under the restrictions,
+            with the score statistic for every inference.
         draws : "adaptive" or int
-            Simulated releases; "adaptive" takes more where the p-value is small.
+            Number of simulated releases; "adaptive" takes more if the p-value is small.
         seed : int
-            Of the simulation: public, draws no privacy noise.
+            Seed of the simulation: public, draws no privacy noise.
 
         Returns
         -------
@@ -533,11 +533,11 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         Raises
         ------
         OptionError
-            Where the restrictions cannot be read, or an option contradicts the inference.
+            If the restrictions cannot be read, or an option contradicts the inference.
         InferenceError
-            Where the restrictions are linearly dependent.
+            If the restrictions are linearly dependent.
         NotProvedError
-            For ``null="simulated"`` where the results are not those of a linear regression on cross-products.
+            For ``null="simulated"`` if the results are not those of a linear regression on cross-products.
         """
         if null not in NULLS:
             raise OptionError("null", null, NULLS)
@@ -560,7 +560,7 @@ class PrivateEstimates(ResultsWrapper):  # type: ignore[misc]
         draws: Draws = "adaptive",
         seed: int = 0,
     ) -> Any:
-        """Test linear restrictions jointly, the statistic written as F; see ``wald_test``.
+        """Test linear restrictions jointly with the statistic in F form; see ``wald_test``.
 
         Parameters
         ----------
@@ -615,7 +615,7 @@ _METHODS = {
 
 
 def statistic_labels(results: PrivateEstimates) -> tuple[str, str]:
-    """Return what the columns of statistic and p-value are called: statsmodels' names where they are true."""
+    """Return the column names of statistic and p-value: statsmodels' names if they apply."""
     letter = "t" if results.use_t else "z"
     method = results.inference.method
     return letter, f"P>|{letter}|" if method == "wald" else f"P ({method})"
@@ -648,7 +648,7 @@ def header_facts(results: PrivateEstimates, response: str) -> tuple[printing.Fac
 
 
 def method_notes(results: PrivateEstimates, ends: NDArray[np.float64]) -> list[str]:
-    """Say where p-values and intervals (k, 2) come from, and what an infinite end means."""
+    """Describe the source of p-values and intervals (k, 2), and the meaning of an infinite end."""
     method = _METHODS.get(results.inference.method, "").format(letter="t" if results.use_t else "z")
     infinite = (
         ""
@@ -670,13 +670,13 @@ def explain(results: PrivateEstimates, frame: pd.DataFrame, alpha: float, *, tes
     alpha : float
         One minus the confidence of its intervals.
     tested : bool
-        Whether the table is of coefficients with test statistics, whose method it then names.
+        Whether the table has test statistics, whose method the notes then name.
 
     Returns
     -------
     list of str
-        At most three: guarantee and charge; how to read the table: target, noise share, method, infinite limits; and
-        what the results say of their columns and of their own assumptions.
+        At most three: guarantee and charge; how to read the table (target, noise share, method, infinite limits); and
+        notes on the columns and assumptions.
     """
     inference, release = results.inference, results.release
     ends = frame[list(printing.interval_labels(alpha))].to_numpy(dtype=np.float64)

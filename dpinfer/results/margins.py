@@ -1,7 +1,7 @@
-"""Effects of columns on the mean at public points, with their tables and plots.
+"""Effects of columns on the mean at public points, with tables and plots.
 
-Mean functions and effects of columns with their derivatives; marginal effects as statsmodels' ``get_margeff`` returns
-them; predictions, comparisons and slopes in frames laid out as those of marginaleffects; and means along one column.
+Mean functions and effects of columns with their derivatives; marginal effects as in statsmodels' ``get_margeff``;
+predictions, comparisons and slopes in the layout of the package marginaleffects; and means along one column.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MeanFunction:
             return np.asarray(self.link.inverse(given), dtype=np.float64)
 
     def near(self, predictor: Array) -> Array:
-        """Return finite means, linear predictors cut at 300 on both sides."""
+        """Return finite means, with linear predictors clipped to -300 to 300."""
         return self.mean(_cut(predictor))
 
     def slope(self, predictor: Array) -> Array:
@@ -139,7 +139,7 @@ _JUMP = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Public points: the design (m, p), and where they were given by columns of the schema these as numbers (m,)."""
+    """Public points: the design (m, p), and any given columns of the schema as numbers (m,)."""
 
     rows: Array
     numbers: Mapping[str, Array] | None = None
@@ -147,14 +147,14 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Effect of a unit of something continuous: its direction in the design (m, p), and where it is (m,)."""
+    """Effect of a unit of a continuous column: its direction in the design (m, p), and its values (m,)."""
 
     name: str
     direction: Array
     place: Array
 
     def evaluate(self, points: Points, params: Array, curve: Curve, *, relative: bool) -> tuple[Array, Array]:
-        """Return effects (m,) and their derivatives (m, p); of a relative change where ``relative``."""
+        """Return effects (m,) and their derivatives (m, p), for a relative change if ``relative``."""
         predictor = points.rows @ params
         moved, scale = self.direction @ params, self.place if relative else np.ones(len(points.rows))
         slope, curvature = curve.slope(predictor), curve.curvature(predictor)
@@ -164,7 +164,7 @@ class Slope:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Effect of going from one design (m, p) to another, over ``divisor`` units."""
+    """Effect of moving from one design (m, p) to another, divided by ``divisor`` units."""
 
     name: str
     lower: Array
@@ -196,10 +196,10 @@ def column_effects(
     name : str
         The column.
     dummy : bool
-        Whether a truth value goes from false to true; else its slope is taken.
+        Whether a truth value changes from false to true; otherwise its slope is used.
     change : {"", "count", "unit"}
-        Of numbers: slopes; half the difference of one more and one less, of whole numbers from 0 on; a change by 1,
-        half of it on each side.
+        For numbers: "" gives slopes; "count", for whole numbers from 0, half the difference between one more and one
+        less; "unit" a change by 1, centred at the point.
     """
     size, declared = len(rows), design.schema[name]
 
@@ -231,13 +231,13 @@ def is_factor(design: FormulaDesign, name: str) -> bool:
 
 
 def contrasts_of(design: FormulaDesign, name: str) -> list[str]:
-    """Return what `column_effects` compares of a factor, in its order: "b - a" for level b with the reference a."""
+    """Return the contrasts of a factor in the order of `column_effects`: "b - a" for level b and reference a."""
     texts, reference = design.schema[name].level_texts, reference_level(design, name)
     return [f"{text} - {texts[reference]}" for level, text in enumerate(texts) if level != reference]
 
 
 def _derivative(rows: Callable[[Array], Array], here: Array, step: Array) -> Array:
-    """Differentiate a design (m, p) by one column; at a jump from the side without it."""
+    """Differentiate a design (m, p) with respect to one column; at a jump, from the side without it."""
     low, middle, high = rows(here - step), rows(here), rows(here + step)
     before, after = (middle - low) / step[:, None], (high - middle) / step[:, None]
     size = np.abs(middle) / np.maximum(np.abs(here), 1.0)[:, None]
@@ -247,14 +247,14 @@ def _derivative(rows: Callable[[Array], Array], here: Array, step: Array) -> Arr
 
 
 def reference_level(design: FormulaDesign, variable: str) -> int:
-    """Return the level whose weights are all zero where there is one, else the first."""
+    """Return the level whose weights are all zero if there is one, else the first."""
     weights = [w for column in design.columns for name, w in column.codings if name == variable]
     unused = [level for level, column in enumerate(zip(*weights, strict=True)) if not any(column)]
     return unused[0] if unused else 0
 
 
 def level_name(design: FormulaDesign, variable: str, level: int) -> str:
-    """Return the name of the coefficient of a level where it has one."""
+    """Return the name of a level's coefficient, if it has one."""
     texts = design.schema[variable].level_texts
     indicator = tuple(float(one == level) for one in range(len(texts)))
     for column in design.columns:
@@ -273,17 +273,17 @@ class MarginalEffects(printing.Exported):
     Parameters
     ----------
     results : PrivateEstimates
-        The results that they are effects of.
+        The results behind the effects.
     names : sequence of str, length k
-        What they are effects of.
+        Names of the effects.
     margeff : ndarray (k,), or (m, k) for ``at="all"``
         The effects.
     gradients : ndarray (k, p), optional
-        Their derivatives by the coefficients; not with ``at="all"``.
+        Their derivatives with respect to the coefficients; not with ``at="all"``.
     margeff_se : ndarray (k,), optional
-        Standard errors, where they count more than the coefficients' errors.
+        Standard errors, if they include more than the coefficients' errors.
     margeff_cov : ndarray (k, k), optional
-        The same for the covariance.
+        The corresponding covariance.
     at, method : str
         As in ``GLMResults.get_margeff``.
     notes : sequence of str
@@ -294,20 +294,20 @@ class MarginalEffects(printing.Exported):
     results, names, margeff
         As given.
     margeff_se : ndarray (k,)
-        Standard errors by the delta method, sampling and privacy noise counted.
+        Standard errors by the delta method, including sampling and privacy noise.
     margeff_options : dict
         ``method`` and ``at``.
 
     Raises
     ------
     OptionError
-        From everything but ``margeff`` with ``at="all"``, as in statsmodels.
+        From everything except ``margeff`` if ``at="all"``, as in statsmodels.
 
     Notes
     -----
-    With effect g, its derivative d by the coefficients b, and their interval [l, u] for the combination d'b, the
-    interval is [g + l - d'b, g + u - d'b]. Under Wald inference that is the delta method. Under others it takes over
-    the method's length and its infinite ends. P-values are those of the same combination.
+    For an effect g with derivative d with respect to the coefficients b, and the interval [l, u] of the combination
+    d'b, the interval is [g + l - d'b, g + u - d'b]. With Wald inference this is the delta method. With other methods it
+    keeps their length and infinite ends. P-values are those of the same combination.
     """
 
     _estimated_as = "margeff"
@@ -336,14 +336,14 @@ class MarginalEffects(printing.Exported):
 
     @property
     def gradients(self) -> Array:
-        """Derivatives (k, p) of the effects by the coefficients."""
+        """Derivatives (k, p) of the effects with respect to the coefficients."""
         if self._gradients is None:
             raise OptionError("at", "all", "another value: effects at every point have no summary, read margeff")
         return self._gradients
 
     @cached_property
     def _combined_se(self) -> Array:
-        """Standard errors (k,) of the combinations of coefficients that the gradients are."""
+        """Standard errors (k,) of the combinations of coefficients given by the gradients."""
         covariance = self.results.inference.cov_sampling + self.results.inference.cov_noise
         variances = np.einsum("kp,pq,kq->k", self.gradients, covariance, self.gradients)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
@@ -355,7 +355,7 @@ class MarginalEffects(printing.Exported):
 
     @property
     def margeff_cov(self) -> Array:
-        """Covariance (k, k) of the effects; AttributeError where that of a released average is not known."""
+        """Covariance (k, k) of the effects; AttributeError if that of a released average is unknown."""
         if self._given_cov is not None:
             return self._given_cov
         if self._given_se is not None:
@@ -367,12 +367,12 @@ class MarginalEffects(printing.Exported):
 
     @property
     def tvalues(self) -> Array:
-        """Effects over standard errors (k,); zero where an effect is exactly zero."""
+        """Effects divided by standard errors (k,); zero if an effect is exactly zero."""
         return _ratio(self.margeff, self.margeff_se)
 
     @cached_property
     def _moving(self) -> NDArray[np.bool_]:
-        """Effects (k,) that depend on the coefficients at all."""
+        """Effects (k,) that depend on the coefficients."""
         return self._combined_se > 0
 
     @property
@@ -382,7 +382,7 @@ class MarginalEffects(printing.Exported):
 
     @property
     def pvalues(self) -> Array:
-        """Two-sided p-values (k,) of no effect, from the one inference."""
+        """Two-sided p-values (k,) of no effect, from the inference."""
         moving, inference = self._moving, self.results.inference
         found = 2.0 * stats.norm.sf(np.abs(self.tvalues))
         if moving.any():
@@ -397,7 +397,7 @@ class MarginalEffects(printing.Exported):
         Parameters
         ----------
         alpha : float
-            One minus the confidence, for each effect by itself.
+            One minus the confidence level, for each effect separately.
 
         Returns
         -------
@@ -407,7 +407,7 @@ class MarginalEffects(printing.Exported):
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         moving, inference = self._moving, self.results.inference
         half = stats.norm.isf(check_alpha(alpha) / 2) * self.margeff_se
@@ -429,13 +429,13 @@ class MarginalEffects(printing.Exported):
         Returns
         -------
         DataFrame (k, 6)
-            statsmodels' columns: the effect ("dy/dx"), "Std. Err.", "z", "Pr(>|z|)" ("t" and "Pr(>|t|)" where that is
-            the reference), "Conf. Int. Low" and "Cont. Int. Hi.".
+            statsmodels' columns: the effect ("dy/dx"), "Std. Err.", "z", "Pr(>|z|)" ("t" and "Pr(>|t|)" for a t
+            reference), "Conf. Int. Low" and "Cont. Int. Hi.".
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         letter = "t" if self.results.use_t else "z"
         ends = self.conf_int(alpha)
@@ -450,7 +450,7 @@ class MarginalEffects(printing.Exported):
         return pd.DataFrame(columns, index=list(self.names))
 
     def to_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return one row an effect, in the columns of R's ``broom::tidy``; see ``PrivateResults.to_frame``.
+        """Return one row per effect with the columns of R's ``broom::tidy``; see ``PrivateResults.to_frame``.
 
         Parameters
         ----------
@@ -465,12 +465,12 @@ class MarginalEffects(printing.Exported):
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         return tidy_frame(self.names, self.margeff, self.margeff_se, self.pvalues, self.conf_int(alpha))
 
     def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
-        """Return the table with header, guarantee and warnings.
+        """Return the table of effects with header, guarantee and warnings.
 
         Parameters
         ----------
@@ -485,7 +485,7 @@ class MarginalEffects(printing.Exported):
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         results, frame = self.results, self.summary_frame(alpha)
         ends = frame.iloc[:, -2:].to_numpy(dtype=np.float64)
@@ -502,7 +502,7 @@ class MarginalEffects(printing.Exported):
     def plot(
         self, ax: Axes | None = None, *, alpha: float = 0.05, color: str | None = None, legend: bool = True
     ) -> Axes:
-        """Plot effects with intervals, the sampling part told apart from the noise part.
+        """Plot effects with intervals, distinguishing the sampling part from the noise part.
 
         Parameters
         ----------
@@ -518,12 +518,12 @@ class MarginalEffects(printing.Exported):
         Returns
         -------
         matplotlib.axes.Axes
-            The axes. An infinite end is drawn to the edge, with an arrow head.
+            The axes. An infinite end extends to the edge, with an arrow head.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1, or ``ax`` is no axes.
+            If ``alpha`` is not strictly between 0 and 1, or ``ax`` is not an Axes.
         """
         ends = self.conf_int(alpha)
         variances = np.einsum("kp,pq,kq->k", self.gradients, self.results.inference.cov_sampling, self.gradients)

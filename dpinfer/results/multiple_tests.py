@@ -1,4 +1,4 @@
-"""Several tests at once, their p-values corrected for their number."""
+"""Multiple testing: corrected p-values of several tests."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ class _Row(NamedTuple):
 
 
 def multipletests(tests: Any, alpha: float = 0.05, method: str = "holm") -> pd.DataFrame:
-    """Correct the p-values of several tests for their number, by statsmodels' function of this name.
+    """Correct the p-values of several tests for multiplicity, with statsmodels' function of this name.
 
-    Tests from one release share its noise, and tests on the same rows their sampling, so that p-values depend on each
-    other. Offered are the corrections that hold for any dependence: of the probability of one false rejection "holm"
-    and "bonferroni", of the share of false ones among rejections (false discovery rate) "fdr_by".
+    Tests from one release share its noise, and tests on the same rows share their sampling error, so their p-values are
+    dependent. The function offers corrections that are valid under any dependence: "holm" and "bonferroni" control the
+    familywise error rate, "fdr_by" the false discovery rate.
 
     Parameters
     ----------
     tests : mapping of str to tests, iterable of tests, results, DataFrame or Series
-        Tests from one release or from several: results of tests, of ``t_test``, ``wald_test`` or ``f_test``, or results
-        of estimates, of which every coefficient is tested. A frame has a column "pvalue" or one of a summary, such as
-        "P>|z|"; a Series holds p-values.
+        Tests from one or several releases: test results, results of ``t_test``, ``wald_test`` or ``f_test``, or
+        estimation results, whose coefficients are all tested. A frame has a column "pvalue" or one of a summary, such
+        as "P>|z|"; a Series holds p-values.
     alpha : float
-        Error rate of the whole family.
+        Error rate for the whole family.
     method : {"holm", "bonferroni", "fdr_by"}
 
     Returns
     -------
     DataFrame
         A row per test: "statistic", "df", "pvalue", "pvalue error" (Monte Carlo standard error), "corrected", "reject".
-        A p-value that is NaN, of what is not determined, counts as 1.
+        A NaN p-value, of a quantity that is not identified, is treated as 1.
 
     Raises
     ------
     OptionError
-        If there are no tests, something is none, or there is no such method.
+        If there are no tests, an element is not a test, or the method is unknown.
     NotProvedError
-        If the method is proved for independent p-values only, as "sidak" and "fdr_bh".
+        If the method is proved only for independent p-values, such as "sidak" and "fdr_bh".
 
     References
     ----------
@@ -126,7 +126,7 @@ _RIGHT = "one or more results of tests, results of estimates, or a frame with a 
 
 
 def _named(tests: Any) -> Iterator[tuple[str, _Row]]:
-    """Go through the hypotheses, each with a name of its own."""
+    """Yield the hypotheses, each with a unique name."""
     seen: dict[str, int] = {}
     for name, row in _hypotheses(tests):
         seen[name] = seen.get(name, 0) + 1
@@ -160,7 +160,7 @@ def _of_frame(frame: pd.DataFrame | pd.Series) -> list[tuple[str, _Row]]:
 
 
 def _of_one(name: str, one: Any) -> list[tuple[str, _Row]]:
-    """Hypotheses of one result, the name of the result before those of several."""
+    """Hypotheses of one result; if there are several, their names start with that of the result."""
     if isinstance(one, TestResults):
         return [(name or one.hypothesis, _Row(one.pvalue, one.statistic, one.dof, one.pvalue_error))]
     if isinstance(one, PrivateEstimates):

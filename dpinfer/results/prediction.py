@@ -33,9 +33,9 @@ def design_rows(exog: object, names: Sequence[str], design: FormulaDesign | None
     Parameters
     ----------
     exog : DataFrame, dict, or array (m, p) or (p,)
-        Columns of the design by parameter name (a column of ones may be left out, other columns are not
-        looked at); or columns of the schema, where there is a formula and a parameter has no column of its
-        name; or an array with the columns in the order of the parameters.
+        Columns of the design by parameter name (a column of ones may be omitted, other columns are ignored); or columns
+        of the schema, if there is a formula and a parameter has no column of its name; or an array with the columns in
+        the order of the parameters.
     names : sequence of str, length p
         The parameter names.
     design : FormulaDesign, optional
@@ -51,11 +51,11 @@ def design_rows(exog: object, names: Sequence[str], design: FormulaDesign | None
     Raises
     ------
     UnknownColumnError
-        Where a parameter, or a column that the formula reads, has no column.
+        If a parameter, or a column that the formula reads, is missing.
     OptionError
-        Where the columns are not numbers or levels, or an array has another number of columns.
+        If the columns are not numbers or levels, or an array has the wrong number of columns.
     FormulaError
-        Where a term of the formula is not defined at a point.
+        If a term of the formula is undefined at a point.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def public_points(
     rows : ndarray (m, p)
         The design.
     values : dict of str to ndarray (m,), or None
-        Columns of the schema as numbers, where the points were given by all of them.
+        Columns of the schema as numbers, if all of them were given.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def _finite(rows: Array) -> Array:
 
 
 def public_frame(exog: object, option: str = "exog") -> pd.DataFrame | None:
-    """Return columns by name as a frame; None for what has no names."""
+    """Return named columns as a frame; None for unnamed ones."""
     if isinstance(exog, Mapping):
         scalars = all(np.ndim(column) == 0 for column in exog.values())
         sizes = {len(column) for column in exog.values() if np.ndim(column)}
@@ -135,7 +135,7 @@ def _column(frame: pd.DataFrame, name: str) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class MeanPrediction(PlottedIntervals, Shown):
-    """Predicted means at public design points, with intervals from the one inference.
+    """Predicted means at public design points, with intervals from the inference.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class MeanPrediction(PlottedIntervals, Shown):
     slope : callable, optional
         The derivative of ``inverse_link``, for standard errors of the means.
     offset : ndarray (m,), optional
-        Public numbers that are added to the linear predictor.
+        Public numbers to add to the linear predictor.
     """
 
     inference: Inference
@@ -166,7 +166,7 @@ class MeanPrediction(PlottedIntervals, Shown):
 
     @property
     def linear_predictor(self) -> pd.Series:
-        """Series (m,): design times parameters, with the offset."""
+        """Series (m,): design times parameters, plus the offset."""
         return pd.Series(self.rows @ self.inference.params + self._added, index=self.index)
 
     @property
@@ -179,7 +179,7 @@ class MeanPrediction(PlottedIntervals, Shown):
 
     @property
     def se_linear(self) -> pd.Series:
-        """Series (m,): standard errors of the linear predictor, sampling and noise."""
+        """Series (m,): standard errors of the linear predictor, including sampling and noise."""
         return pd.Series(standard_errors(self.inference, self.rows), index=self.index)
 
     @property
@@ -197,17 +197,17 @@ class MeanPrediction(PlottedIntervals, Shown):
         Parameters
         ----------
         alpha : float
-            One minus the confidence, for each mean by itself.
+            One minus the confidence level, for each mean separately.
 
         Returns
         -------
         DataFrame (m, 2)
-            Lower and upper ends: those of the linear predictor, put through the inverse link.
+            Lower and upper ends: those of the linear predictor, transformed by the inverse link.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         ends = self.inference.intervals(self.rows, check_alpha(alpha)) + self._added[:, None]
         if self.inverse_link is not None:
@@ -215,7 +215,7 @@ class MeanPrediction(PlottedIntervals, Shown):
         return pd.DataFrame(ends, index=self.index)
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return predictions and intervals in one table.
+        """Return a table of predictions and intervals.
 
         Parameters
         ----------
@@ -225,8 +225,8 @@ class MeanPrediction(PlottedIntervals, Shown):
         Returns
         -------
         DataFrame
-            Columns ``mean``, ``mean_se`` (where the link is the identity, or its derivative is known),
-            ``mean_ci_lower`` and ``mean_ci_upper``, one row for each design point.
+            Columns ``mean``, ``mean_se`` (if the link is the identity, or its derivative is known), ``mean_ci_lower``
+            and ``mean_ci_upper``, one row per design point.
         """
         frame = pd.DataFrame({"mean": self.predicted_mean})
         if self.inverse_link is None or self.slope is not None:

@@ -1,4 +1,4 @@
-"""What results print: tables as text, HTML, LaTeX and markdown, and the sentences in them."""
+"""Printing of results: tables as text, HTML, LaTeX and markdown, and the sentences in them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def interval_labels(alpha: float) -> tuple[str, str]:
 
 
 class PrivateSummary(Summary):  # type: ignore[misc]
-    """A statsmodels ``Summary`` whose formats escape what they must, with markdown besides.
+    """A statsmodels ``Summary`` with escaped text in every format, and markdown.
 
     Parameters
     ----------
@@ -135,42 +135,42 @@ class PrivateSummary(Summary):  # type: ignore[misc]
         return "\n".join(lines + [f"- {escape_markdown(line)}" for line in self._lines()]) + "\n"
 
     def _repr_markdown_(self) -> str:
-        """Show as markdown where a notebook prefers it."""
+        """Show as markdown if a notebook prefers it."""
         return self.as_markdown()
 
 
 def escape_markdown(text: str) -> str:
-    """Escape what markdown would read as markup."""
+    """Escape characters that are markup in markdown."""
     for character in "\\|*_<[`":
         text = text.replace(character, "\\" + character)
     return text
 
 
 def table_width(table: SimpleTable) -> int:
-    """Return the number of characters of the longest line."""
+    """Return the length of the longest line."""
     return max(len(line) for line in table.as_text().splitlines())
 
 
 def without_parts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leave out the parts of standard errors and bounds on biases, which only frames have."""
+    """Drop the parts of standard errors and the bias bounds, which only frames have."""
     return frame.drop(columns=["std err (sampling)", "std err (noise)", "bias bound"], errors="ignore")
 
 
 def label_texts(index: pd.Index) -> list[str]:
-    """Write the labels of rows, those of several levels separated by commas."""
+    """Format the labels of rows, with several levels separated by commas."""
     return [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in index]
 
 
 def cell_table(
     cells: Sequence[Sequence[str]], headers: Sequence[str], stubs: Sequence[str], formats: Sequence[str] = ()
 ) -> SimpleTable:
-    """Build a table of cells that are texts already, laid out as statsmodels lays out coefficients."""
+    """Build a table of formatted cells in statsmodels' layout for coefficients."""
     layout = copy.deepcopy(fmt_params) | {"data_fmts": list(formats) or ["%s"] * len(headers)}
     return SimpleTable(cells, headers=list(headers), stubs=list(stubs), txt_fmt=layout)
 
 
 def coefficient_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
-    """Build a table of the ``summary_frame`` of coefficients, or of effects, its rows called by these names."""
+    """Build a table of the ``summary_frame`` of coefficients or effects, with these row names."""
     shown = without_parts(frame)
     first: Callable[[Any], str] = partial(figure, digits=4)
     styles = [first, figure, figure, "{:#6.3f}".format, figure, figure, "{:.1%}".format]
@@ -183,7 +183,7 @@ def coefficient_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
 
 
 def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
-    """Build a table of the ``summary_frame`` of descriptions, its rows called by these names."""
+    """Build a table of the ``summary_frame`` of descriptions, with these row names."""
     shown = without_parts(frame)
     styles = {"noise share": "{:.1%}".format, "count": count}
     other: Callable[[Any], str] = partial(figure, digits=4)
@@ -192,13 +192,13 @@ def estimate_table(frame: pd.DataFrame, names: Sequence[str]) -> SimpleTable:
 
 
 def _column(values: pd.Series, write: Callable[[Any], str], *, first: bool) -> list[str]:
-    """Write a column: words for a missing estimate, which comes first, and nothing for what belongs to it."""
+    """Format a column: words for a missing estimate, in the first column, and blanks in the others."""
     gap = "not determined" if first else ""
     return [gap if math.isnan(value) else write(value) for value in values]
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """Write a number as statsmodels does, but for large ones: written out, their digits grouped."""
+    """Format a number as statsmodels does, except that large ones are written out with grouped digits."""
     large = _GROUPED <= abs(value) < _LARGEST
     return number(value, digits) if large else str(forg(float(value), prec=digits))
 
@@ -206,7 +206,7 @@ def figure(value: float, digits: int = 3) -> str:
 def summary_of(
     title: str, left: Facts, right: Facts, table: SimpleTable, notes: Sequence[str], warnings: Sequence[str] = ()
 ) -> PrivateSummary:
-    """Put a header of facts, in two halves, above a table and as wide as it where there is room to grow."""
+    """Put a header of facts, in two halves, above a table, widened to the table if possible."""
     rows = max(len(left), len(right))
     left, right = (half + [("", "")] * (rows - len(half)) for half in (left, right))
 
@@ -236,7 +236,7 @@ class Shown:
     """How `dpinfer.results.citing` knows their estimates, where the question of the release does not say it."""
 
     def _report(self: Any) -> Report:
-        """Return what is shown: the summary."""
+        """Return the report to show: the summary."""
         report: Report = self.summary()._report()
         return report
 
@@ -246,10 +246,10 @@ class Shown:
 
 
 class Exported(Shown):
-    """Results whose summary is written in other formats."""
+    """Results whose summary can be exported to other formats."""
 
     def to_latex(self: _Summarised, alpha: float = 0.05) -> str:
-        """Return ``summary(alpha=alpha)`` as LaTeX (needs booktabs)."""
+        """Return ``summary(alpha=alpha)`` as LaTeX, which needs the booktabs package."""
         return self.summary(alpha=alpha).as_latex()
 
     def to_html(self: _Summarised, alpha: float = 0.05) -> str:
@@ -261,12 +261,12 @@ class Exported(Shown):
         return self.summary(alpha=alpha).as_markdown()
 
     def cite(self: Any) -> str:
-        """Return BibTeX entries for the package and for the methods that these results used.
+        """Return BibTeX entries for the package and for the methods behind these results.
 
         Returns
         -------
         str
-            The package first, then by key: the privacy measure, the noise, the estimate and the inference.
+            The package first, then, by key, the privacy measure, the noise, the estimate and the inference.
             `dpinfer.report` cites the same works in a methods section.
 
         Examples
@@ -296,21 +296,21 @@ _NEIGHBORS = {
 
 
 def measured_in(release: AnyRelease, name: str) -> str:
-    """Return the unit of measurement of a column; empty where none is declared."""
+    """Return the unit of measurement of a column; empty if none is declared."""
     schema = release.schema if isinstance(release, Release) else {}
     return schema[name].measured_in if name in schema else ""
 
 
 def column_caption(release: AnyRelease, name: str) -> str:
-    """Return what a column is called on axes and in tables: its label, if it has one, with its unit."""
+    """Return the name of a column for axes and tables: its label, if it has one, with its unit."""
     schema = release.schema if isinstance(release, Release) else {}
     return schema[name].caption(name) if name in schema else name
 
 
 def column_labels(release: AnyRelease, names: Iterable[object]) -> list[str]:
-    """Return what coefficients and estimates are called in tables: names, with the labels of columns in their place.
+    """Return the names of coefficients and estimates for tables, with column labels in place of names.
 
-    Where no column has a label or a unit, that is the names as they are.
+    Without labels and units the names are unchanged.
     """
     schema = release.schema if isinstance(release, Release) else {}
     told = {name: (one.label or name, one.caption(name)) for name, one in schema.items() if one.caption(name) != name}
@@ -318,7 +318,7 @@ def column_labels(release: AnyRelease, names: Iterable[object]) -> list[str]:
 
 
 def _labelled(name: str, told: Mapping[str, tuple[str, str]]) -> str:
-    """Write labels for names of columns: with the unit where a column is all there is, else without."""
+    """Replace column names by labels, with the unit only if the name is a single column."""
     if not told:
         return name
     if name in told:
@@ -337,7 +337,7 @@ def _columns(text: str, told: Mapping[str, tuple[str, str]]) -> str:
 
 
 def column_notes(release: AnyRelease) -> list[str]:
-    """Say what columns are, where they have a label or a unit, and what an earlier release says of their quality."""
+    """Describe columns that have a label or a unit, with advice from an earlier quality release."""
     if not isinstance(release, Release):
         return []
     told = [f"{name} is {one.caption(name)}" for name, one in release.schema.items() if one.caption(name) != name]
@@ -353,7 +353,7 @@ def charge_notes(release: AnyRelease) -> list[str]:
 
 
 def short_guarantee(release: AnyRelease) -> str:
-    """Return the price in short form, or say that there is no guarantee.
+    """Return the privacy parameters in short form, or that there is no guarantee.
 
     Parameters
     ----------
@@ -363,23 +363,23 @@ def short_guarantee(release: AnyRelease) -> str:
     Returns
     -------
     str
-        The price that was asked for, or "none (public data)".
+        The privacy parameters requested, or "none (public data)".
     """
     return "none (public data)" if release.public else str(release.cost.price)
 
 
 def title_guarantee(release: AnyRelease) -> str:
-    """Return the price, or that there is no privacy, as a title says it after what is shown."""
+    """Return the privacy parameters, or that there is no privacy, as the end of a title."""
     return "public data, no privacy" if release.public else str(release.cost.price)
 
 
 def guarantee_facts(release: AnyRelease) -> Facts:
-    """Return the lines of a header on price and neighbours."""
+    """Return the header lines on privacy parameters and neighbours."""
     return [("Guarantee:", short_guarantee(release)), ("Neighbours:", str(release.neighbors))]
 
 
 def format_nobs(inference: Inference) -> str:
-    """Return the number of rows and where it comes from.
+    """Return the number of rows and its source.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def format_nobs(inference: Inference) -> str:
 
 
 def format_count(nobs: float | None, *, public: bool) -> str:
-    """Return a number of rows and whether it is public or noisy."""
+    """Format a number of rows and whether it is public or noisy."""
     if nobs is None:
         return "not released"
     return f"{count(nobs)} ({'public' if public else 'noisy'})"
@@ -419,12 +419,12 @@ def guarantee(release: AnyRelease) -> str:
 
 
 def guarantee_note(release: AnyRelease) -> str:
-    """Return the whole guarantee with the charges of the release in the ledger, as the first note of a table."""
+    """Return the full guarantee and the ledger charges of the release, as the first note of a table."""
     return " ".join([guarantee(release), *charge_notes(release)])
 
 
 def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
-    """Say that sampling variances count the rows of a person as alike.
+    """Return a warning that sampling variances treat all rows of a person as alike.
 
     Parameters
     ----------
@@ -434,7 +434,7 @@ def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Empty where rows are the unit, or only noise counts as error.
+        Empty if rows are the unit, or if only noise is an error.
     """
     if schema.rows_per_unit == 1 or target != "population":
         return ()
@@ -449,7 +449,7 @@ def alike_flags(schema: Schema, target: str) -> tuple[str, ...]:
 
 
 def separate_flags(schema: Schema, groups: int, target: str) -> tuple[str, ...]:
-    """Say that the errors of groups to which one person may belong are not independent.
+    """Return a warning that errors of groups that may share a person are not independent.
 
     Parameters
     ----------
@@ -460,7 +460,7 @@ def separate_flags(schema: Schema, groups: int, target: str) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Empty where rows are the unit, there is one group, or only noise counts as error.
+        Empty if rows are the unit, there is one group, or only noise is an error.
     """
     if schema.rows_per_unit == 1 or groups == 1 or target != "population":
         return ()
@@ -471,15 +471,15 @@ def separate_flags(schema: Schema, groups: int, target: str) -> tuple[str, ...]:
 
 
 def refuse_dependent_rows(schema: Schema, what: str, instead: str) -> None:
-    """Refuse an inference that rests on independent rows where a person may have several.
+    """Refuse an inference that assumes independent rows if a person may have several.
 
     Parameters
     ----------
     schema : Schema
     what : str
-        What is asked for.
+        The requested inference.
     instead : str
-        What serves.
+        A valid alternative.
 
     Raises
     ------

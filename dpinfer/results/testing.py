@@ -1,4 +1,4 @@
-"""Tests: linear hypotheses about coefficients, and one test of a release; statistic, p-value, law and guarantee."""
+"""Test results: linear hypotheses about coefficients, and single tests of a release."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 
 def check_alpha(alpha: float, option: str = "alpha") -> float:
-    """Return ``alpha`` where it is a level.
+    """Return ``alpha`` if it is a level.
 
     Parameters
     ----------
     alpha : float
         One minus the confidence.
     option : str
-        What the user calls it.
+        Name of the user's argument.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def check_alpha(alpha: float, option: str = "alpha") -> float:
     Raises
     ------
     OptionError
-        Where ``alpha`` is not strictly between 0 and 1.
+        If ``alpha`` is not strictly between 0 and 1.
     """
     if not (isinstance(alpha, int | float | np.number) and 0 < alpha < 1):
         raise OptionError(option, alpha, "a number strictly between 0 and 1")
@@ -67,7 +67,7 @@ def check_alpha(alpha: float, option: str = "alpha") -> float:
 
 
 def checked_truth(option: str, given: bool) -> bool:
-    """Return a truth value where it is one.
+    """Return a truth value, or refuse anything else.
 
     Raises
     ------
@@ -78,12 +78,12 @@ def checked_truth(option: str, given: bool) -> bool:
 
 
 def single_level(inference: Inference, rows: Array, alpha: float, simultaneous: bool) -> float:
-    """Return the level of single intervals of combinations (k, p): of each, or of all together.
+    """Return the level of single intervals of combinations (k, p), separately or jointly.
 
     Raises
     ------
     OptionError
-        Where ``alpha`` is no level, or ``simultaneous`` no truth value.
+        If ``alpha`` is not a level, or ``simultaneous`` is not a truth value.
     """
     level = check_alpha(alpha)
     if not checked_truth("simultaneous", simultaneous):
@@ -116,7 +116,7 @@ def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array
     Raises
     ------
     OptionError
-        Where the constraints cannot be read as linear constraints among the names.
+        If the constraints cannot be read as linear constraints among the names.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def linear_constraints(constraints: object, names: Sequence[str]) -> tuple[Array
 
 
 def _with_plain_names(spec: Any, names: Sequence[str], plain: Sequence[str]) -> Any:
-    """Write identifiers for parameter names: a name such as ``age[group=a]`` cannot be told from an equation."""
+    """Replace parameter names by identifiers, since ``age[group=a]`` looks like an equation."""
     if isinstance(spec, dict):
         known = dict(zip(names, plain, strict=True))
         return {known.get(name, name): value for name, value in spec.items()}
@@ -162,7 +162,7 @@ def _with_plain_names(spec: Any, names: Sequence[str], plain: Sequence[str]) -> 
 
 
 def standard_errors(inference: Inference, combinations: Array) -> Array:
-    """Return the standard errors (k,), sampling and noise, of linear combinations (k, p) of the parameters."""
+    """Return standard errors (k,), including noise, of linear combinations (k, p) of the parameters."""
     covariance = inference.cov_sampling + inference.cov_noise
     known = np.where(np.isnan(covariance), 0.0, covariance)
     found: Array = np.sqrt(np.einsum("ij,jk,ik->i", combinations, known, combinations))
@@ -172,13 +172,13 @@ def standard_errors(inference: Inference, combinations: Array) -> Array:
 class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # type: ignore[misc]
     """Tests of single linear combinations, in the form of statsmodels' ``ContrastResults``.
 
-    P-values and intervals are those of the inference; ``tvalue`` is (effect - value) / ``sd`` under every
-    inference, and only under a Wald inference does it determine the p-value.
+    P-values and intervals are those of the inference. ``tvalue`` is always (effect - value) / ``sd``, but it determines
+    the p-value only with Wald inference.
 
     Parameters
     ----------
     inference : Inference
-        The one inference behind the results.
+        The inference behind the results.
     restrictions : ndarray (k, p)
         The combinations.
     values : ndarray (k,)
@@ -189,11 +189,11 @@ class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # typ
     effect : ndarray (k,)
         The estimated combinations.
     sd, tvalue, statistic : ndarray (k,), or (1, 1) for one combination as in statsmodels
-        Standard errors with sampling and noise, and standardised distances from the hypothesis.
+        Standard errors including sampling and noise, and standardised distances from the hypothesis.
     pvalue : ndarray (k,), or 0-dimensional for one combination
         Two-sided p-values.
     df_denom : float
-        Degrees of freedom of the reference, infinite for a normal one.
+        Degrees of freedom of the reference distribution, infinite for a normal one.
     distribution : str
         "t" or "norm".
     """
@@ -219,7 +219,7 @@ class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # typ
         Parameters
         ----------
         alpha : float
-            One minus the confidence, for each combination by itself, or for all together.
+            One minus the confidence level, for each combination separately or for all jointly.
         simultaneous : bool
             As in ``PrivateResults.conf_int``.
 
@@ -231,7 +231,7 @@ class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # typ
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         level = single_level(self._inference, self._restrictions, alpha, simultaneous)
         return self._inference.intervals(self._restrictions, level)
@@ -246,16 +246,16 @@ class CoefficientTest(PlottedIntervals, printing.Shown, ContrastResults):  # typ
         return Report("Tests of linear combinations", (), (Table.of(self.summary_frame()),))
 
     def summary(self, xname: Sequence[str] | None = None, alpha: float = 0.05, title: str | None = None) -> object:
-        """Return the table of the tests.
+        """Return a table of the tests.
 
         Parameters
         ----------
         xname : sequence of str, optional
-            Names of the combinations; c0, c1, ... if not given.
+            Names of the combinations; by default c0, c1, ...
         alpha : float
             One minus the confidence of the intervals.
         title : str, optional
-            A title; by default it names the inference where that is not Wald's.
+            A title; by default it names the inference if that is not Wald's.
 
         Returns
         -------
@@ -273,13 +273,13 @@ class JointTest(printing.Shown, ContrastResults):  # type: ignore[misc]
     Parameters
     ----------
     inference : Inference
-        The one inference behind the results; the p-value is always its own.
+        The inference behind the results, which always gives the p-value.
     restrictions : ndarray (k, p)
         The combinations.
     values : ndarray (k,)
         Their values under the hypothesis.
     use_f : bool
-        Whether the statistic is shown per degree of freedom, as F, or as chi-squared.
+        Whether to show the statistic per degree of freedom, as F, or as chi-squared.
     scalar : bool
         Whether the statistic is a float, or an array (1, 1).
 
@@ -290,8 +290,8 @@ class JointTest(printing.Shown, ContrastResults):  # type: ignore[misc]
     pvalue : ndarray ()
         The p-value.
     df_num, df_denom : float
-        With ``use_f`` the degrees of freedom of numerator and denominator; without, ``df_denom`` is the
-        number of restrictions, as in statsmodels.
+        With ``use_f`` the degrees of freedom of numerator and denominator; otherwise ``df_denom`` is the number of
+        restrictions, as in statsmodels.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class JointTest(printing.Shown, ContrastResults):  # type: ignore[misc]
         self.method = inference.method
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the statistic beside its law under the hypothesis, where the p-value is of that law.
+        """Plot the statistic with its reference distribution, if the p-value comes from it.
 
         Parameters
         ----------
@@ -340,16 +340,16 @@ class JointTest(printing.Shown, ContrastResults):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Effect:
-    """An effect size of the population, with its interval.
+    """An effect size in the population, with its interval.
 
     Attributes
     ----------
     name : str
     estimate : float
-        The bias of sampling and noise taken off; at least 0.
+        Corrected for the bias of sampling and noise; at least 0.
     lower, upper : float
     flag : str
-        A warning where the noise hides what the measure divides by; otherwise empty.
+        A warning if noise hides the denominator of the measure; otherwise empty.
     """
 
     name: str
@@ -361,38 +361,38 @@ class Effect:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TestResults(printing.Exported, ABC):
-    """One hypothesis test on a release: a statistic, its p-value, and how both came about.
+    """A hypothesis test on a release: the statistic, its p-value, and how they were computed.
 
-    Unpacks as scipy's results do: ``statistic, pvalue = results``.
+    Unpacks like scipy's results: ``statistic, pvalue = results``.
 
     Attributes
     ----------
     title : str
         Name of the test.
     hypothesis : str
-        What is tested, in words.
+        The null hypothesis, in words.
     statistic : float
     pvalue : float
-        Valid with the privacy noise counted.
+        The p-value, which accounts for privacy noise.
     release : Release or CombinedRelease
-        What was measured: cost, neighbours, charge.
+        The release tested, with cost, neighbours and charge.
     statistic_name : str
-        What tables call the statistic.
+        Name of the statistic in tables.
     dof : float or None
-        Degrees of freedom of the statistic, where it has them.
+        Degrees of freedom of the statistic, if it has them.
     alternative : {"two-sided", "greater", "less", ""}
-        Empty where the test has no sides.
+        Empty if the test has no sides.
     distribution : NullDistribution or None
-        The simulated null distribution; None where the p-value is exact or asymptotic.
+        The simulated null distribution; None if the p-value is exact or asymptotic.
     null : {"simulated", "asymptotic", "exact"}
-        Where the p-value comes from.
+        Source of the p-value.
     nobs : float or None
         Number of rows as released or public.
     nobs_is_public : bool
     flags : tuple of str
-        Sentences that warn the reader; empty when all is well.
+        Warnings, as sentences; empty if there are none.
     notes : tuple of str
-        Sentences printed below the tables, besides those on null and guarantee.
+        Notes printed below the tables, in addition to those on null and guarantee.
     """
 
     __test__ = False  # its name is not that of a test case
@@ -414,12 +414,12 @@ class TestResults(printing.Exported, ABC):
 
     @property
     def pvalue_error(self) -> float:
-        """Monte Carlo standard error of the p-value; 0 where it was not simulated."""
+        """Monte Carlo standard error of the p-value; 0 if it was not simulated."""
         return 0.0 if self.distribution is None else self.distribution.error
 
     @property
     def df(self) -> float | None:
-        """Another name of ``dof``, as statsmodels has it."""
+        """Another name for ``dof``, as in statsmodels."""
         return self.dof
 
     def __iter__(self) -> Iterator[float]:
@@ -434,7 +434,7 @@ class TestResults(printing.Exported, ABC):
 
     @abstractmethod
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return what the statistic was computed from, as a table: cells, groups or coefficients."""
+        """Return a table of what the statistic was computed from: cells, groups or coefficients."""
 
     def summary(self, alpha: float = 0.05) -> printing.PrivateSummary:
         """Return the test as a table: hypothesis, statistic, p-value, guarantee, and `frame` below.
@@ -447,7 +447,7 @@ class TestResults(printing.Exported, ABC):
         Returns
         -------
         PrivateSummary
-            It has as_text(), as_html(), as_latex() and as_markdown().
+            With as_text(), as_html(), as_latex() and as_markdown().
         """
         left = [
             ("Null hypothesis:", self.hypothesis),
@@ -466,7 +466,7 @@ class TestResults(printing.Exported, ABC):
         return printing.summary_of(self.title, left, right, table, self._explain(alpha), self.flags)
 
     def plot_null(self, ax: Axes | None = None, *, color: str = "C0") -> Axes:
-        """Draw the simulated null distribution and the observed statistic.
+        """Plot the simulated null distribution and the observed statistic.
 
         Parameters
         ----------
@@ -481,7 +481,7 @@ class TestResults(printing.Exported, ABC):
         Raises
         ------
         InferenceError
-            Where nothing was simulated.
+            If nothing was simulated.
         """
         sample = self._sample()
         ax = given_or_new(ax, 6.5, 3.8)
@@ -495,7 +495,7 @@ class TestResults(printing.Exported, ABC):
         return ax
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the null distribution, simulated or in the limit, and the observed statistic; see `plot_null`.
+        """Plot the null distribution, simulated or asymptotic, and the observed statistic; see `plot_null`.
 
         Parameters
         ----------
@@ -563,15 +563,15 @@ _NOTES = {
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RegressionTestResults(TestResults):
-    """A joint test of linear restrictions on coefficients, its p-value simulated.
+    """A joint test of linear restrictions on coefficients, with a simulated p-value.
 
     ``statistic`` is the score statistic of the restrictions (chi-squared), or that per restriction (F), as
-    ``statistic_name`` says; the p-value is the same.
+    ``statistic_name`` states; both have the same p-value.
 
     Attributes
     ----------
     inference : Inference
-        The regression; its method gives the intervals in `frame`.
+        The inference of the regression, whose method gives the intervals in `frame`.
     restrictions : ndarray (k, p)
     targets : ndarray (k,)
         Values of ``restrictions @ params`` under the hypothesis.
@@ -583,7 +583,7 @@ class RegressionTestResults(TestResults):
 
     @property
     def df_num(self) -> float:
-        """Number of restrictions, as statsmodels has it."""
+        """Number of restrictions, under statsmodels' name."""
         return float(len(self.targets))
 
     @property
@@ -592,12 +592,12 @@ class RegressionTestResults(TestResults):
         return self.statistic if self.statistic_name == "F" else self.statistic / self.df_num
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the restricted combinations one by one.
+        """Return a table of the restricted combinations.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence, for each combination by itself.
+            One minus the confidence level, for each combination separately.
 
         Returns
         -------
@@ -608,7 +608,7 @@ class RegressionTestResults(TestResults):
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         ends = self.inference.intervals(self.restrictions, check_alpha(alpha))
         lower, upper = printing.interval_labels(alpha)
@@ -625,7 +625,7 @@ class RegressionTestResults(TestResults):
 
 
 def restriction_texts(restrictions: Array, targets: Array, names: Sequence[str]) -> list[str]:
-    """Write linear restrictions as equations, one for each row.
+    """Write linear restrictions as equations, one per row.
 
     Parameters
     ----------
@@ -652,16 +652,16 @@ def restriction_texts(restrictions: Array, targets: Array, names: Sequence[str])
 def simulated_test(
     results: Any, r_matrix: object, *, use_f: bool, draws: Draws = "adaptive", seed: int = 0
 ) -> RegressionTestResults:
-    """Test linear restrictions on a regression jointly, against releases simulated under them.
+    """Test linear restrictions on a regression jointly, with releases simulated under them.
 
     Parameters
     ----------
     results : PrivateEstimates
-        Of a linear regression on cross-products.
+        Results of a linear regression on cross-products.
     r_matrix : str, list of str, dict, array (k, p) or tuple (R, q)
         Restrictions, as statsmodels reads them.
     use_f : bool
-        Show the statistic per restriction.
+        Whether to show the statistic per restriction.
     draws : "adaptive" or int
     seed : int
         Public; draws no privacy noise.
@@ -673,11 +673,11 @@ def simulated_test(
     Raises
     ------
     NotProvedError
-        Where the inference is not that of a linear regression on cross-products.
+        If the inference is not that of a linear regression on cross-products.
     OptionError
-        Where the restrictions cannot be read, or ``draws`` or ``seed`` has no such value.
+        If the restrictions cannot be read, or ``draws`` or ``seed`` is invalid.
     InferenceError
-        Where the restrictions are linearly dependent.
+        If the restrictions are linearly dependent.
     """
     inference = results.inference
     restricted = getattr(inference, "restricted", None)

@@ -1,4 +1,4 @@
-"""Results as plain frames in the columns of R's broom, for tables, figures and files of other packages."""
+"""Results as plain frames with the columns of R's broom, for other packages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Tidied:
-    """Results whose estimates and facts are frames in broom's columns."""
+    """Results with estimates and facts as frames with broom's columns."""
 
     def to_frame(self: Any, alpha: float = 0.05) -> pd.DataFrame:
-        """Return one row a term, in the columns of R's ``broom::tidy``.
+        """Return one row per term, with the columns of R's ``broom::tidy``.
 
         Parameters
         ----------
@@ -28,15 +28,15 @@ class Tidied:
         Returns
         -------
         DataFrame
-            "term", "estimate", "std.error" (privacy noise counted), "statistic" (estimate over standard error),
-            "p.value" (of zero, by the method of the inference), "conf.low", "conf.high"; where they are known
-            "noise.share", the share of the variance that is privacy noise, and "bias.bound", what clipping may have
-            biased the estimate by at most, which the interval counts.
+            "term", "estimate", "std.error" (including privacy noise), "statistic" (estimate over standard error),
+            "p.value" (of zero, by the method of the inference), "conf.low", "conf.high"; and, if known, "noise.share",
+            the share of the variance due to privacy noise, and "bias.bound", an upper bound on the clipping bias of the
+            estimate, which the interval includes.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
 
         Examples
         --------
@@ -56,14 +56,14 @@ class Tidied:
         return tidy_frame(list(self.params.index), self.params, self.bse, self.pvalues, ends, **extra)
 
     def glance(self: Any) -> pd.DataFrame:
-        """Return one row of facts about the results, in the columns of R's ``broom::glance`` where it has them.
+        """Return one row of facts about the results, with the column names of R's ``broom::glance``.
 
         Returns
         -------
         DataFrame (1, ...)
-            Of results of one inference "model", "response", "nobs" (NaN where it was not released), "nobs.public",
-            "df.residual" (infinite for a normal reference), "r.squared" and "adj.r.squared" where there are such,
-            "inference" and "target"; of all results "privacy", "neighbours", "unit" and "warnings", their number.
+            For results of one inference "model", "response", "nobs" (NaN if not released), "nobs.public", "df.residual"
+            (infinite for a normal reference), "r.squared" and "adj.r.squared" if they exist, "inference" and "target";
+            for all results "privacy", "neighbours", "unit" and "warnings" (their number).
         """
         facts = {
             "privacy": short_guarantee(self.release),

@@ -1,7 +1,7 @@
-"""The kinds of columns: `Real`, `Integer`, `Boolean`, `Category` and `Date`; and the classes of their cells.
+"""The types of columns, `Real`, `Integer`, `Boolean`, `Category` and `Date`, and the classes of their cells.
 
-A column turns cells of any storage into floats. It never raises, warns or prints because of what a cell
-holds, and the value it gives depends on that cell alone (see `dpinfer.schema.cells`).
+A column turns cells of any storage into floats. It never raises, warns or prints because of the content of a cell, and
+each value depends on its cell alone (see `dpinfer.schema.cells`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WORDS = ("label", "unit", "source")
 
 
 def refused(column: str, argument: str, given: object, expected: str) -> SchemaError:
-    """Say which argument of a column is wrong, what was given, and what is right."""
+    """Return the error for a wrong argument of a column, with the value given and the values allowed."""
     return SchemaError(f"{column}: {argument}={shown(given)} is not valid: expected {expected}")
 
 
@@ -62,12 +62,12 @@ def insist(right: object, column: str, argument: str, given: object, expected: s
 
 
 def _is_collection(given: object) -> bool:
-    """Whether it has elements in an order."""
+    """Whether an object is an ordered collection."""
     return np.iterable(given) and not isinstance(given, str | bytes | set | frozenset | dict)
 
 
 def plain_scalar(value: object) -> object:
-    """Replace a numpy scalar by Python's own."""
+    """Convert a numpy scalar to a Python one."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -85,9 +85,10 @@ def _number(given: object) -> float:
 
 
 def plain_list(column: str, argument: str, given: Any) -> tuple[Code, ...]:
-    """Check a collection of texts and numbers that are spelled differently; `SchemaError` if it is none.
+    """Check a collection of distinct texts and numbers; `SchemaError` if it is invalid.
 
-    What spells a number canonically becomes that number: cells are compared by their spelling, so it means the same.
+    A text that spells a number canonically becomes that number; cells are compared by spelling, so the meaning is the
+    same.
     """
     right = "a list of texts and finite numbers that are spelled differently"
     insist(_is_collection(given), column, argument, given, right)
@@ -100,7 +101,7 @@ def plain_list(column: str, argument: str, given: Any) -> tuple[Code, ...]:
 
 
 def one_line(column: str, argument: str, given: Any) -> str:
-    """Check that an argument is a text of one line; `SchemaError` if it is none."""
+    """Check that an argument is one line of text; `SchemaError` otherwise."""
     right = isinstance(given, str) and len(given.splitlines()) <= 1 and given == given.strip()
     insist(right, column, argument, given, "a text of one line without blanks around it")
     return str.__str__(given)
@@ -108,19 +109,18 @@ def one_line(column: str, argument: str, given: Any) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Column(ABC):
-    """What is declared about one column. Use `Real`, `Integer`, `Boolean`, `Category` or `Date`.
+    """The declaration of one column; use `Real`, `Integer`, `Boolean`, `Category` or `Date`.
 
     Parameters
     ----------
     missing, impossible : "drop" or a constant of the column, optional
-        What becomes of a missing cell (None, NaN, NaT, NA, blank text) and of an impossible one (a value the
-        column cannot hold). ``"drop"`` drops the row; a declared constant takes the cell's place.
+        How to treat a missing cell (None, NaN, NaT, NA, blank text) and an impossible one (a value the column cannot
+        hold). ``"drop"`` drops the row; a declared constant replaces the cell.
     missing_codes : collection of str, int or float, optional
-        Cells that stand for a missing one, such as ``[-9, "NA"]``. Numbers are compared by their value, texts by
-        their characters.
+        Codes of missing cells, such as ``[-9, "NA"]``. Numbers are compared by value, texts by their characters.
     label, unit, source : str, optional
-        What the column is in words, its unit of measurement, and where its declaration comes from. They change no
-        number; labels and units stand in tables and plots, and releases record all three.
+        The column's name in words, its unit of measurement, and the origin of its declaration. They change no number;
+        labels and units appear in tables and plots, and releases record all three.
     """
 
     kind: ClassVar[str]
@@ -163,13 +163,13 @@ class Column(ABC):
 
     @cached_property
     def _hidden(self) -> frozenset[str | float]:
-        """Codes of missing cells, for columns of numbers: numbers by their value, other texts by their characters."""
+        """Codes of missing cells in columns of numbers: numbers by value, other texts by their characters."""
         values = [text_to_number(code) if isinstance(code, str) else float(code) for code in self.missing_codes]
         pairs = zip(self.missing_codes, values, strict=True)
         return frozenset(value if math.isfinite(value) else str(code).strip() for code, value in pairs)
 
     def _entries(self) -> Sequence[tuple[str, float]]:
-        """Canonical texts that stand for a value each, NaN for missing; none where numbers stand for themselves."""
+        """Canonical texts and their values, NaN for missing; empty if numbers stand for themselves."""
         levels = [(same_spelling(cell), float(k)) for k, cells in enumerate(self.spellings) for cell in cells]
         hidden = [(same_spelling(code), MISSING) for code in self.missing_codes]
         return [*dict.fromkeys(levels), *hidden] if levels else []
@@ -187,11 +187,11 @@ class Column(ABC):
 
     @property
     def measured_in(self) -> str:
-        """The unit of measurement in words; empty if none is declared."""
+        """Return the unit of measurement in words; empty if none is declared."""
         return self.unit
 
     def caption(self, name: str) -> str:
-        """Write the label with the unit, for axes; the name where there is no label."""
+        """Return the label with the unit, for axes; without a label the name."""
         return (self.label or name) + (f" ({self.measured_in})" if self.measured_in else "")
 
     @property
@@ -201,39 +201,39 @@ class Column(ABC):
 
     @property
     def level_values(self) -> tuple[Any, ...]:
-        """The levels, in order; empty for a column that has none."""
+        """The levels, in order; empty for a column without levels."""
         return ()
 
     @cached_property
     def level_texts(self) -> tuple[str, ...]:
-        """Canonical text of each level, in order."""
+        """The canonical text of each level, in order."""
         return tuple(map(same_spelling, self.level_values))
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The bounds that coerced values are clamped to: declared ones, or those of level indices."""
+        """The bounds to which coerced values are clamped: declared ones, or those of level indices."""
         return 0.0, float(max(len(self.level_values) - 1, 0))
 
     @property
     def spellings(self) -> Sequence[tuple[object, ...]]:
-        """What cells may hold for each level; empty where nothing is declared."""
+        """Return the values that stand for each level in cells; empty if none are declared."""
         return ()
 
     def level_index(self, values: Array) -> NDArray[np.intp]:
-        """Index into `level_texts` of coerced values that are within the bounds, shape (m,)."""
+        """Return the indices into `level_texts` of coerced values within the bounds, shape (m,)."""
         return (values - self.limits[0]).astype(np.intp)
 
     def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
-        """Turn cells of any storage into floats (m,), with the policies applied. Bounds are not applied.
+        """Convert cells of any storage to floats (m,), applying the policies but not the bounds.
 
-        The number, 0 or 1, or the level's index; **not finite where the row is to be dropped** (NaN, except that a
-        float64 array for a `Real` with both policies "drop" comes back as it is, with its infinities). Never raises or
-        warns whatever the cells hold. A cell's value depends on that cell alone.
+        A value is the number, 0 or 1, or the level's index; it is **not finite if the row is to be dropped** (NaN,
+        except that a float64 array for a `Real` with both policies "drop" is returned unchanged, with its infinities).
+        The method never raises or warns because of the cells. A cell's value depends on that cell alone.
         """
         return self.settle(self.meaning(raw))
 
     def meaning(self, raw: NDArray[Any] | Coded | Meant) -> Array:  # noqa: PLR0911  (a return a storage)
-        """Read cells of any storage (m,) without the policies: NaN is missing, an infinity impossible."""
+        """Read cells of any storage (m,) without applying the policies: NaN is missing, an infinity impossible."""
         if isinstance(raw, Meant):
             return raw.values
         if not isinstance(raw, Coded) and raw.dtype.kind == "U":
@@ -252,11 +252,11 @@ class Column(ABC):
         return self._read(raw.tolist())
 
     def _moments(self, raw: NDArray[Any]) -> Array:
-        """Values of an array of dates, times or durations: impossible, but for a column of dates."""
+        """Values of an array of dates, times or durations: impossible except in a column of dates."""
         return np.where(np.isnat(raw), MISSING, IMPOSSIBLE)
 
     def _read(self, cells: Iterable[object]) -> Array:
-        """Values of cells of any type: of a text the number that it spells, unless its characters are a code."""
+        """Values of cells of any type; a text is the number that it spells, unless it is a code."""
         if self._lookup is not None:
             return np.array([self._lookup.value(read_cell(cell)) for cell in cells], dtype=np.float64)
         found = []
@@ -275,7 +275,7 @@ class Column(ABC):
         return np.where(np.isin(values, codes), MISSING, values) if codes else values
 
     def settle(self, values: Array) -> Array:
-        """Apply the policies to what `meaning` gives: values in which NaN is missing and an infinity impossible."""
+        """Apply the policies to values from `meaning`, in which NaN is missing and an infinity impossible."""
         missing, impossible = (
             MISSING if policy == DROP else self._policy_value(policy) for policy in (self.missing, self.impossible)
         )
@@ -283,7 +283,7 @@ class Column(ABC):
         return settled if math.isnan(missing) else np.where(np.isnan(values), missing, settled)
 
     def _policy_value(self, policy: Any) -> float:
-        """Value of a policy's constant: finite, whatever cells stand for missing ones."""
+        """Value of a policy's constant; finite even if the constant is also a missing code."""
         return float(policy)
 
     @abstractmethod
@@ -299,26 +299,26 @@ class Column(ABC):
         return values
 
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw `n` values uniformly within the bounds or among the levels, shape (n,), as `cells` returns them."""
+        """Draw `n` cells uniformly within the bounds or among the levels, shape (n,), in the form of `cells`."""
         return self.cells(rng.integers(0, len(self.level_texts), size=n))
 
     @abstractmethod
     def describe(self) -> str:
-        """Bounds or levels in a few words, for tables."""
+        """Return the bounds or levels in a few words, for tables."""
 
     def with_words_of(self, other: Column) -> Self:
-        """Take over label, unit, source and missing codes of another column where this one gives none."""
+        """Return this column with the label, unit, source and missing codes of another where it has none."""
         names = [name for name in ("missing_codes", *_WORDS) if not getattr(self, name)]
         return replace(self, **{name: getattr(other, name) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the declaration as JSON-ready values; `column_from_dict` reads it back."""
+        """Return the declaration as JSON-ready values, which `column_from_dict` reads."""
         given = {"missing_codes": list(self.missing_codes), **{name: getattr(self, name) for name in _WORDS}}
         more = {name: value for name, value in given.items() if value}
         return {"kind": self.kind, **self._declared(), "missing": self.missing, "impossible": self.impossible, **more}
 
     def _declared(self) -> dict[str, Any]:
-        """Give the declared bounds or levels, JSON-ready."""
+        """Return the declared bounds or levels, JSON-ready."""
         return {name: getattr(self, name) for name in self._positional}
 
 
@@ -335,7 +335,7 @@ class Real(Column):
     Parameters
     ----------
     lower, upper : float
-        Public bounds, in the column's unit. Values beyond them are clamped when they are measured.
+        Public bounds, in the column's unit. Values outside them are clamped when measured.
     missing, impossible : "drop" or a number within the bounds, optional
         Policies; see `Column`.
     missing_codes, label, unit, source : optional
@@ -344,7 +344,7 @@ class Real(Column):
     Raises
     ------
     SchemaError
-        If a bound is not a finite number, the bounds are not in order, or a policy is neither.
+        If a bound is not a finite number, the bounds are not in order, or a policy is invalid.
 
     Notes
     -----
@@ -365,7 +365,7 @@ class Real(Column):
 
     @property
     def width(self) -> float:
-        """Upper minus lower bound."""
+        """The upper minus the lower bound."""
         return self.upper - self.lower
 
     @property
@@ -390,7 +390,7 @@ class Real(Column):
         return value
 
     def coerce(self, raw: NDArray[Any] | Coded | Meant) -> Array:
-        """Turn cells into floats; see `Column.coerce`."""
+        """Convert cells to floats; see `Column.coerce`."""
         untouched = type(self) is Real and self.missing == self.impossible == DROP and not self.missing_codes
         if untouched and isinstance(raw, np.ndarray) and raw.dtype == np.float64 and raw.dtype.isnative:
             return raw
@@ -402,7 +402,7 @@ class Real(Column):
         return np.clip(self.lower * (1.0 - u) + self.upper * u, self.lower, self.upper)
 
     def describe(self) -> str:
-        """Bounds, as ``[lower, upper]``."""
+        """Return the bounds, as ``[lower, upper]``."""
         return f"[{self.lower:.15g}, {self.upper:.15g}]"
 
 
@@ -413,7 +413,7 @@ class Integer(Real):
     Parameters
     ----------
     lower, upper : int
-        Public bounds, whole numbers of at most 2**53 in size (floats are exact up to there).
+        Public bounds, whole numbers of at most 2**53 in absolute value (floats are exact up to there).
     missing, impossible : "drop" or a whole number within the bounds, optional
         Policies; see `Column`. A number that is not whole is impossible.
     missing_codes, label, unit, source : optional
@@ -422,7 +422,7 @@ class Integer(Real):
     Raises
     ------
     SchemaError
-        If a bound is not such a number, the bounds are not in order, or a policy is neither.
+        If a bound is not such a number, the bounds are not in order, or a policy is invalid.
 
     Examples
     --------
@@ -451,7 +451,7 @@ class Integer(Real):
 
     @property
     def _codes_within(self) -> list[int]:
-        """Those within the bounds."""
+        """The codes within the bounds."""
         return [code for code in self._codes if self.lower <= code <= self.upper]
 
     def _constant(self, name: str, given: object) -> object:
@@ -468,7 +468,7 @@ class Integer(Real):
         return np.rint(values)
 
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; of 50 cells about one is a code."""
+        """Draw `n` whole numbers uniformly within the bounds, shape (n,), int64; about 1 in 50 is a code."""
         within = self._codes_within
         drawn = rng.integers(int(self.lower), int(self.upper) + 1 - len(within), size=n)
         for code in within:  # ascending: those from here on move one up
@@ -479,7 +479,7 @@ class Integer(Real):
 
     @property
     def level_values(self) -> tuple[int, ...]:
-        """The whole numbers within the bounds; empty if there are more than a hundred."""
+        """The whole numbers within the bounds; empty if there are more than 100."""
         return tuple(range(int(self.lower), int(self.upper) + 1)) if self.width < 100 else ()
 
 
@@ -490,8 +490,8 @@ class Boolean(Column):
     Parameters
     ----------
     true, false : str, int, float or list of these, optional
-        What cells hold for true and for false, such as ``Boolean(true="Yes", false="No")`` or ``Boolean(true=1,
-        false=2)``. Both or neither; every other cell is then impossible.
+        Codes of true and false in cells, such as ``Boolean(true="Yes", false="No")`` or ``Boolean(true=1, false=2)``.
+        Give both or neither; every other cell is then impossible.
     missing, impossible : "drop", True or False, optional
         Policies; see `Column`.
     missing_codes, label, unit, source : optional
@@ -500,12 +500,12 @@ class Boolean(Column):
     Raises
     ------
     SchemaError
-        If only one code is given, one text would stand for two values, or a policy is something else.
+        If only one of the two is given, one text would stand for two values, or a policy is invalid.
 
     Notes
     -----
-    Without codes a cell may be True or False, 0 or 1 (also 0.0 and 1.0), or the text of one of these, in any case.
-    Codes match the cells that are spelled the same, as the levels of a `Category` do.
+    Without codes a cell may be True or False, 0 or 1 (also 0.0 and 1.0), or the text of one of these, in upper or lower
+    case. Codes match cells with the same spelling, as the levels of a `Category` do.
 
     Examples
     --------
@@ -538,11 +538,11 @@ class Boolean(Column):
 
     @property
     def spellings(self) -> Sequence[tuple[object, ...]]:
-        """Codes of false and of true; empty where none are declared."""
+        """Return the codes of false and of true; empty if none are declared."""
         return () if self.true is None else (self.codes_of("false"), self.codes_of("true"))
 
     def codes_of(self, name: str) -> tuple[Code, ...]:
-        """Codes of ``"true"`` or ``"false"``; empty where none are declared."""
+        """Return the codes of ``"true"`` or ``"false"``; empty if none are declared."""
         given = getattr(self, name)
         return () if given is None else given if isinstance(given, tuple) else (given,)
 
@@ -588,27 +588,27 @@ class Category(Column):
     levels : ordered collection of str, int, float or bool
         Two or more distinct public levels; the first is the reference level of treatment coding.
     codes : list of str, int or float, optional
-        What cells hold instead of each level, in the same order, such as ``Category(["female", "male"],
-        codes=[1, 2])``: the value labels of a codebook. The levels themselves are read, too.
+        Codes of the levels in cells, in the same order, such as ``Category(["female", "male"], codes=[1, 2])``: the
+        value labels of a codebook. Cells may also hold the levels themselves.
     missing, impossible : "drop" or a level, optional
-        Policies; see `Column`. The text ``"drop"`` always means to drop the row, so a level that is spelled
-        "drop" cannot be the constant of a policy.
+        Policies; see `Column`. The text ``"drop"`` always means to drop the row, so a level named "drop" cannot be the
+        constant of a policy.
     missing_codes, label, unit, source : optional
         See `Column`.
 
     Raises
     ------
     SchemaError
-        If the levels have no order, are fewer than two, blank, not finite, or spelled the same (1, 1.0 and
-        "1" are one level, for a reader of files cannot tell them apart), if codes do not match the levels or one text
-        would stand for two of them or for a missing cell, or a policy is neither.
+        If the levels are unordered, fewer than two, blank, not finite, or spelled the same (1, 1.0 and "1" are one
+        level, since a file cannot distinguish them); if codes do not match the levels, or one text would stand for two
+        of them or for a missing cell; or if a policy is invalid.
 
     Notes
     -----
-    A cell matches the level that is spelled the same: text as it is, whole numbers as ``"1"`` (so 1, 1.0 and
-    "1" all match), other numbers as the shortest decimal, truth values as ``"True"``. A cell that matches
-    none is compared once more with numbers and truth values normalised (``"1.0"`` and ``"01"`` as ``"1"``,
-    ``"true"`` as ``"True"``), where that leaves one level only: the text of a number means the number.
+    A cell matches the level with the same spelling: text as it stands, whole numbers as ``"1"`` (so 1, 1.0 and "1" all
+    match), other numbers as the shortest decimal, truth values as ``"True"``. A cell without a match is compared again
+    with numbers and truth values normalised (``"1.0"`` and ``"01"`` as ``"1"``, ``"true"`` as ``"True"``), if that
+    leaves only one level: the text of a number means the number.
 
     Examples
     --------
@@ -625,9 +625,9 @@ class Category(Column):
 
     @classmethod
     def from_dtype(cls, dtype: object, *, source: str, **options: Any) -> Category:
-        """Take the levels of a declared type, whose source is public.
+        """Create a Category with the levels of a declared type from a public source.
 
-        Levels of a categorical type are usually what somebody found in rows, and so data. State where they were
+        The levels of a categorical type usually come from rows, and are then confidential data. State where they were
         published: a codebook, a questionnaire, a standard. Releases record it.
 
         Parameters
@@ -641,7 +641,7 @@ class Category(Column):
         Raises
         ------
         SchemaError
-            If no source is stated, the type has no levels, or they are no levels of a `Category`.
+            If no source is stated, the type has no levels, or they are not valid for a `Category`.
 
         Examples
         --------
@@ -685,11 +685,11 @@ class Category(Column):
 
     @property
     def spellings(self) -> Sequence[tuple[object, ...]]:
-        """Each level with its code."""
+        """Return each level with its code."""
         return tuple(zip(self.levels, self.codes or self.levels, strict=True))
 
     def find(self, level: object) -> int | None:
-        """Index of a level, given in any spelling that a cell may have; None if it is no level."""
+        """Return the index of a level in any spelling that a cell may have; None if it is not a level."""
         value = self._read([level])[0]
         return int(value) if math.isfinite(value) else None
 
@@ -703,13 +703,13 @@ class Category(Column):
         return float(self.level_texts.index(same_spelling(policy)))
 
     def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
-        """Return the levels of indices (m,), as cells."""
+        """Return the levels at given indices (m,), as cells."""
         levels = np.empty(len(self.levels), dtype=object)
         levels[:] = self.levels
         return levels[values.astype(np.intp)]
 
     def describe(self) -> str:
-        """Name the first levels, and how many there are."""
+        """Name the first levels and the number of levels."""
         shown = ", ".join(map(repr, self.levels[:6]))
         return shown if len(self.levels) <= 6 else f"{shown}, ... ({len(self.levels)} levels)"
 
@@ -722,27 +722,26 @@ class Category(Column):
 class Date(Real):
     """A column of dates, or of dates with a time, within declared bounds.
 
-    It enters as a number: days since ``first``, with the time of day as a fraction.
+    Its value is the number of days since ``first``, with the time of day as a fraction.
 
     Parameters
     ----------
     first, last : datetime.date, datetime.datetime or str
-        Public bounds; a text is written as in ISO 8601, such as ``"2024-01-31"``. Dates beyond them are clamped when
-        they are measured.
+        Public bounds; a text is in ISO 8601, such as ``"2024-01-31"``. Dates outside them are clamped when measured.
     missing, impossible : "drop" or a date within the bounds, optional
         Policies; see `Column`.
     missing_codes, label, unit, source : optional
-        See `Column`. Codes are the texts or numbers that stand for a missing date, such as ``"9999-12-31"``.
+        See `Column`. Codes are texts or numbers that stand for a missing date, such as ``"9999-12-31"``.
 
     Raises
     ------
     SchemaError
-        If a bound is no date, the bounds are not in order, or a policy is neither.
+        If a bound is not a date, the bounds are not in order, or a policy is invalid.
 
     Notes
     -----
-    A cell may be a date or a time of Python, numpy, pandas, Polars or Arrow, or the text of one in ISO 8601. Times with
-    a zone count in UTC, others as they are. A number is impossible, for nothing says from when it counts.
+    A cell may be a date or a time of Python, numpy, pandas, Polars or Arrow, or its text in ISO 8601. Times with a zone
+    are converted to UTC, others are used unchanged. A number is impossible, since its origin is unknown.
 
     Examples
     --------
@@ -761,12 +760,12 @@ class Date(Real):
 
     @property
     def measured_in(self) -> str:
-        """The unit in words: days, unless another is declared."""
+        """Return the unit in words: days, unless another is declared."""
         return self.unit or f"days since {self.first}"
 
     @property
     def origin(self) -> float:
-        """Days from 1970-01-01 to ``first``."""
+        """The days from 1970-01-01 to ``first``."""
         return float(days_of_moments(np.asarray(np.datetime64(str(self.first)))))
 
     def _declare(self) -> None:
@@ -795,7 +794,7 @@ class Date(Real):
         return self._since(np.array([self._day(cell) for cell in cells], dtype=np.float64))
 
     def _day(self, cell: object) -> float:
-        """Days from 1970-01-01 of any cell; NaN where it is missing, an infinity where it is no date."""
+        """Days from 1970-01-01 of any cell; NaN if it is missing, an infinity if it is not a date."""
         day = day_of_cell(cell)
         if day is not None:
             return day
@@ -808,12 +807,12 @@ class Date(Real):
         return np.where(np.isnan(super()._numbers(values)), MISSING, IMPOSSIBLE)
 
     def _since(self, days: Array) -> Array:
-        """Count days since 1970 from ``first``; dates that stand for missing cells become NaN."""
+        """Convert days since 1970 to days since ``first``; dates that are missing codes become NaN."""
         codes = [day_of_text(code) for code in self.missing_codes if isinstance(code, str)]
         return np.where(np.isin(days, [code for code in codes if np.isfinite(code)]), MISSING, days - self.origin)
 
     def cells(self, values: NDArray[np.float64 | np.int64]) -> NDArray[Any]:
-        """Return times (m,), to the microsecond, that many days after ``first``."""
+        """Return the times (m,) at these days after ``first``, to the microsecond."""
         return np.datetime64(str(self.first), "us") + np.rint(values * PER_DAY["us"]).astype("m8[us]")
 
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[Any]:
@@ -821,7 +820,7 @@ class Date(Real):
         return self.cells(super().sample(n, rng))
 
     def describe(self) -> str:
-        """Bounds, as ``[first, last]``."""
+        """Return the bounds, as ``[first, last]``."""
         return f"[{self.first}, {self.last}]"
 
 
@@ -836,7 +835,7 @@ def _iso_text(name: str, given: object, right: str = 'a date, or its text such a
 
 
 def column_from_dict(declaration: Mapping[str, Any]) -> Column:
-    """Read a column back from `Column.to_dict`; `SchemaError` for anything else."""
+    """Read the output of `Column.to_dict`; `SchemaError` for anything else."""
     kinds: dict[str, type[Column]] = {c.kind: c for c in (Real, Integer, Boolean, Category, Date)}
     entries = dict(declaration)
     kind = entries.pop("kind", None)
@@ -850,7 +849,7 @@ def column_from_dict(declaration: Mapping[str, Any]) -> Column:
 def clamped_values(
     schema: Mapping[str, Any], names: Iterable[str], raw: Mapping[str, NDArray[Any] | Coded], count: int
 ) -> tuple[dict[str, Array], NDArray[np.bool_]]:
-    """Coerce and clamp cells of columns; and say which rows have a number in all of them."""
+    """Coerce and clamp cells of columns, and mark the rows with a number in all of them."""
     values: dict[str, Array] = {}
     keep = np.ones(count, dtype=bool)
     for name in names:
@@ -883,7 +882,7 @@ def cell_classes(column: Column) -> tuple[str, ...]:
 
 
 def class_places(column: Column, values: Array) -> NDArray[np.intp]:
-    """Return the place in `cell_classes` of each cell (m,), from what the column's `meaning` of it is."""
+    """Return the index in `cell_classes` of each cell (m,), from the column's `meaning` of it."""
     listed, (lower, upper) = cell_classes(column), column.limits
     known, lacking = np.isfinite(values), np.isnan(values)
     places = np.where(known, listed.index(VALID), np.where(lacking, listed.index(MISSING_CELL), len(listed) - 1))
@@ -894,7 +893,7 @@ def class_places(column: Column, values: Array) -> NDArray[np.intp]:
 
 
 def octave_ends(column: Column, least: int, most: int) -> Array:
-    """Return the ends of a column's octaves: its bounds, and what is between them of plus and minus 2^k.
+    """Return the ends of a column's octaves: its bounds, and the values plus and minus 2^k between them.
 
     The exponents run from ``least`` to ``most``; those of whole numbers from 0.
     """

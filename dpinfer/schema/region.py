@@ -23,7 +23,7 @@ SMALLEST, LARGEST = 1e-100, 1e100
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A product of balls, one for each group of the p parameters; an interval is the ball of a single one.
+    """A product of balls, one for each group of the p parameters; a one-parameter ball is an interval.
 
     Every parameter is in one group of ``places``.
     """
@@ -45,7 +45,7 @@ class Region:
         return np.asarray(self.radii, dtype=np.float64)[self.group]
 
     def clip(self, values: Array) -> Array:
-        """Move values (..., p) into the region, each group towards its centre; non-finite ones to the centre."""
+        """Clip values (..., p) to the region, each group towards its centre; non-finite ones go to the centre."""
         with np.errstate(all="ignore"):
             moved = values - self.center
             moved = np.where(np.isfinite(moved).all(axis=-1, keepdims=True), moved, 0.0)
@@ -58,7 +58,7 @@ class Region:
         return np.asarray(self.center + moved)
 
     def describe(self) -> str:
-        """Say in words what is declared."""
+        """Describe the declared region in words."""
         parts = []
         for places, radius in zip(self.places, self.radii, strict=True):
             center = self.center[list(places)]
@@ -80,7 +80,7 @@ class Region:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Region:
-        """Read what `to_dict` wrote; KeyError, TypeError or ValueError if it is damaged."""
+        """Read the output of `to_dict`; KeyError, TypeError or ValueError if it is damaged."""
         names, groups = tuple(stored["names"]), stored["groups"]
         center, radii = dict(enumerate(stored["center"])), stored["radii"]
         flat = [place for group in groups for place in group]
@@ -101,7 +101,7 @@ class Region:
 
 
 def _fits(value: object) -> bool:
-    """Whether a value is a number of a size that a region may have."""
+    """Whether a value is a number within the limits of a region."""
     return is_number(value) and abs(value if isinstance(value, int) else float(value)) <= LARGEST
 
 
@@ -113,7 +113,7 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Ball:
-    """A ball of given radius in which a group of parameters is declared to lie.
+    """A ball that is declared to contain a group of parameters.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Ball:
     Raises
     ------
     OptionError
-        If the radius is not a positive finite number, or the centre not finite.
+        If the radius is not a positive finite number, or the centre is not finite.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class Ball:
 
 
 def region_names(bounds: object) -> tuple[str, ...] | None:
-    """Return the parameters that bounds name, in order; None where they name none."""
+    """Return the parameters that bounds name, in order; None if they name none."""
     if not isinstance(bounds, Mapping) or not bounds:
         return None
     groups = [(key,) if isinstance(key, str) else key if isinstance(key, tuple) else () for key in bounds]
@@ -194,7 +194,7 @@ def region_of(bounds: object, names: Sequence[str]) -> Region:
 
 
 def _balls(declared: Any, group: tuple[str, ...]) -> list[tuple[tuple[int, ...], Any, float]]:
-    """Return groups within the group, with centre and radius."""
+    """Return the groups within a group, with centre and radius."""
     size = len(group)
     if isinstance(declared, Ball):
         center = np.broadcast_to(np.asarray(declared.center, dtype=np.float64), np.shape(declared.center) or (size,))

@@ -1,4 +1,4 @@
-"""The schema: everything that is publicly declared about the columns of a data set, and its unit of protection."""
+"""The schema: the public declarations of a data set's columns and of its unit of protection."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MOST_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Says that the rows of one person, told apart by a column that is not declared, are protected together.
+    """States that all rows of a person, identified by an undeclared column, are protected together.
 
-    At most ``max_rows`` of them, from 1 to 4,096, are kept.
+    At most ``max_rows`` rows per person, from 1 to 4,096, are kept.
     """
 
     id: str
@@ -48,12 +48,12 @@ class People:
         return f"one person with at most {self.max_rows:,} row{'s' if self.max_rows > 1 else ''}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON-ready values; `from_dict` reads them back."""
+        """Return JSON-ready values, which `from_dict` reads."""
         return {"id": self.id, "max_rows": self.max_rows}
 
     @classmethod
     def from_dict(cls, values: object) -> People:
-        """Read what `to_dict` wrote; `SchemaError` for anything else."""
+        """Read the output of `to_dict`; `SchemaError` for anything else."""
         if not isinstance(values, Mapping) or set(values) != {"id", "max_rows"}:
             raise SchemaError("the people of a schema are described by 'id' and 'max_rows'")
         try:
@@ -63,24 +63,24 @@ class People:
 
 
 class Schema(Mapping[str, Column]):
-    """What each column may hold, by name: bounds and levels that are declared, never read from rows.
+    """Declared bounds and levels of columns, by name, which are never inferred from rows.
 
     Parameters
     ----------
     mapping : mapping of str to Column, optional
-        For names that are no Python identifiers, such as ``{"hours.per.week": Integer(1, 99)}``.
+        For names that are not Python identifiers, such as ``{"hours.per.week": Integer(1, 99)}``.
     **columns : Column
         Columns by name; they come after those of the mapping.
 
     Raises
     ------
     SchemaError
-        If there is no column, a name is not usable or comes twice, or a value is not a column.
+        If there are no columns, a name is unusable or repeated, or a value is not a column.
 
     Notes
     -----
-    Nothing is ever inferred from rows: what is not declared here is not used. Two schemas are equal if they
-    declare the same columns, in any order, and protect the same unit: a row, or a person (`with_people`).
+    Nothing is ever inferred from rows, and undeclared columns are not used. Two schemas are equal if they declare the
+    same columns, in any order, and protect the same unit: a row, or a person (`with_people`).
 
     Examples
     --------
@@ -145,7 +145,7 @@ class Schema(Mapping[str, Column]):
         return len(self._columns)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Look a column up; `default` if the name is not declared."""
+        """Return a column, or `default` if the name is not declared."""
         return self._columns.get(name, default)
 
     def __eq__(self, other: object) -> bool:
@@ -177,12 +177,12 @@ class Schema(Mapping[str, Column]):
 
     @property
     def people(self) -> People | None:
-        """Whose rows are protected together; None where the unit of protection is one row."""
+        """The people whose rows are protected together; None if the unit of protection is one row."""
         return self._people
 
     @property
     def rows_per_unit(self) -> int:
-        """Rows that one unit of protection has at most: 1 for rows, ``max_rows`` for people."""
+        """The largest number of rows of one unit of protection: 1 for rows, ``max_rows`` for people."""
         return 1 if self._people is None else self._people.max_rows
 
     @property
@@ -196,14 +196,14 @@ class Schema(Mapping[str, Column]):
         Parameters
         ----------
         id : str
-            The column that tells people apart; not one of the declared columns.
+            The column that identifies people; not one of the declared columns.
         max_rows : int
-            Rows of one person that are kept at most, from 1 to 4,096.
+            The largest number of rows kept per person, from 1 to 4,096.
 
         Raises
         ------
         OptionError
-            If one of them has no such value.
+            If either argument is invalid.
         """
         people = People(id, max_rows)
         right = "a column that is not declared: leave the column that identifies people out of the schema"
@@ -211,18 +211,18 @@ class Schema(Mapping[str, Column]):
         return _rebuilt(self._columns, people)
 
     def caption(self, name: str) -> str:
-        """Write a column's label and unit, for axes; of anything else, such as an expression, the text itself."""
+        """Return a column's label and unit, for axes; other text, such as an expression, is unchanged."""
         return self[name].caption(name) if name in self else name
 
     def select(self, names: Iterable[str]) -> Schema:
-        """Keep some of the columns, in the order given.
+        """Return the schema of some of the columns, in the order given.
 
         Raises
         ------
         UnknownColumnError
             If a name is not declared.
         OptionError
-            If `names` is a single text, or no list or tuple of texts.
+            If `names` is a single text, or not a list or tuple of texts.
         """
         require(not isinstance(names, str), "names", names, f"a list of names, such as [{names!r}]")
         if hasattr(names, "__array__") and not isinstance(names, pd.Index):  # rows, whose cells no message may show
@@ -230,14 +230,14 @@ class Schema(Mapping[str, Column]):
         return _rebuilt({name: self[name] for name in names}, self._people)
 
     def replace(self, mapping: Mapping[str, Column] | None = None, /, **columns: Column) -> Schema:
-        """Declare some columns anew.
+        """Return the schema with new declarations of some columns.
 
-        A new column keeps the label, unit, source and missing codes of the old one where it gives none.
+        A new column keeps the label, unit, source and missing codes of the old one unless it sets its own.
 
         Parameters
         ----------
         mapping : mapping of str to Column, optional
-            For names that are no Python identifiers.
+            For names that are not Python identifiers.
         **columns : Column
             Columns by name, such as ``income=Real(0, 3e5)``.
 
@@ -246,14 +246,14 @@ class Schema(Mapping[str, Column]):
         UnknownColumnError
             If a name is not declared: ``schema | {name: column}`` adds one.
         SchemaError
-            If a value is not a column, or the kept codes do not go with it.
+            If a value is not a column, or contradicts the codes that are kept.
         """
         changed = Schema({**(mapping or {}), **columns})
         worded = {name: column.with_words_of(self[name]) for name, column in changed.items()}
         return _rebuilt({**self._columns, **worded}, self._people)
 
     def __or__(self, other: object) -> Schema:
-        """Put two schemas together; a column of both has to be declared alike."""
+        """Combine two schemas; a column in both must have the same declaration."""
         if not isinstance(other, Mapping):
             return NotImplemented
         more = other if isinstance(other, Schema) else Schema(other)
@@ -269,24 +269,24 @@ class Schema(Mapping[str, Column]):
         return _rebuilt({**self._columns, **more._columns}, people.pop() if people else None)
 
     def check(self, types: object) -> TypeCheck:
-        """Compare the columns with declared types, without any row.
+        """Compare the columns with declared types, without reading a row.
 
         Parameters
         ----------
         types : mapping of str to type, pyarrow.Schema or Schema
             By column: the name of a type in SQL or of a library (``"NUMERIC(10, 2)"``, ``"DATE"``), a type of numpy,
             pandas, Polars, Arrow or Python, or a column of a codebook. Give types that were fixed before the rows were
-            collected; those that a library found in rows depend on them.
+            collected; types that a library infers depend on the rows.
 
         Returns
         -------
         TypeCheck
-            True if all goes together; else it lists the mismatches, with advice.
+            True if there is no mismatch; otherwise it lists the mismatches, with advice.
 
         Raises
         ------
         OptionError
-            If ``types`` is something else.
+            If ``types`` has another type.
 
         Examples
         --------
@@ -299,9 +299,9 @@ class Schema(Mapping[str, Column]):
         return check_types(self, types)
 
     def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
-        """Draw rows without any private data: each column uniform and independent.
+        """Draw artificial rows, with independent and uniform columns.
 
-        Of a column of whole numbers with codes of missing cells, about one cell in 50 is such a code.
+        No private data are used. If an Integer column has codes of missing cells, about one cell in 50 is such a code.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ class Schema(Mapping[str, Column]):
         Raises
         ------
         OptionError
-            If `n` is not a whole number of at least 0, or `rng` not a generator.
+            If `n` is not a whole number of at least 0, or `rng` is not a generator.
         """
         right = "a numpy.random.Generator, such as numpy.random.default_rng(1)"
         of_type(np.random.Generator, "rng", rng, right)
@@ -326,13 +326,13 @@ class Schema(Mapping[str, Column]):
         return pd.DataFrame({name: column.sample(operator.index(n), rng) for name, column in self.items()})
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON-ready values; `from_dict` reads them back."""
+        """Return the schema as JSON-ready values, which `from_dict` reads."""
         columns = [{"name": name, **column.to_dict()} for name, column in self.items()]
         return {"columns": columns} if self._people is None else {"columns": columns, "people": self._people.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:
-        """Read a schema back from `to_dict`.
+        """Read a schema from the output of `to_dict`.
 
         Raises
         ------
@@ -355,7 +355,7 @@ class Schema(Mapping[str, Column]):
         return _rebuilt(found._columns, people)
 
     def to_json(self) -> str:
-        """Write the schema as JSON text, lossless: levels keep their types."""
+        """Return the schema as lossless JSON text; levels keep their types."""
         return self._json
 
     @cached_property
@@ -364,7 +364,7 @@ class Schema(Mapping[str, Column]):
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
-        """Read a schema back from `to_json`.
+        """Read a schema from the output of `to_json`.
 
         Raises
         ------
@@ -378,17 +378,17 @@ class Schema(Mapping[str, Column]):
         return cls.from_dict(values)
 
     def to_yaml(self) -> str:
-        """Write the schema as YAML text to be read and edited, lossless."""
+        """Return the schema as lossless YAML text, for reading and editing."""
         return write_yaml(self.to_dict())
 
     @classmethod
     def from_yaml(cls, text: str) -> Schema:
-        """Read a schema back from `to_yaml`, or from a draft that was filled in.
+        """Read a schema from the output of `to_yaml`, or from a completed draft.
 
         Raises
         ------
         SchemaError
-            If the text is not YAML of plain values, does not describe a schema, or leaves a bound or levels blank.
+            If the text is not YAML of plain values, does not describe a schema, or leaves bounds or levels blank.
         """
         if not isinstance(text, str):
             raise SchemaError("the text of the schema is not YAML")
@@ -417,7 +417,7 @@ def _rebuilt(columns: Mapping[str, Column], people: People | None) -> Schema:
 
 
 def _missing(column: Column) -> str:
-    """Say what becomes of a missing cell, and what else stands for one."""
+    """Describe the treatment of missing cells, and their codes."""
     codes = ", ".join(map(repr, column.missing_codes))
     return f"{column.missing} (also {codes})" if codes else str(column.missing)
 
@@ -431,7 +431,7 @@ _RESOLVED = {
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Plain values alone: no aliases, no repeated entries, and names of entries are texts as they stand."""
+    """Loads plain values only, without aliases or repeated entries; names of entries stay texts."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (the base class's)
 
@@ -448,7 +448,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
-    """Texts that either reader would take for something else are quoted."""
+    """Quotes texts that either reader would take for another type."""
 
     def ignore_aliases(self, _: Any) -> bool:
         return True
@@ -473,7 +473,7 @@ for _tag, (_pattern, _first) in _RESOLVED.items():
 
 
 def read_yaml(text: str) -> Any:
-    """Read YAML; `ValueError` if it is none, or more than plain values."""
+    """Read YAML; `ValueError` if it is invalid, or holds more than plain values."""
     try:
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError, AttributeError) as error:
@@ -483,13 +483,13 @@ def read_yaml(text: str) -> Any:
 
 
 def write_yaml(values: Any) -> str:
-    """Write plain values as YAML that `read_yaml` reads back."""
+    """Write plain values as YAML that `read_yaml` reads."""
     options = {"sort_keys": False, "allow_unicode": True, "default_flow_style": False, "width": 120}
     return str(yaml.dump(values, Dumper=_Dumper, **options))
 
 
 def schema_report(schema: Schema, title: str = "", facts: tuple[tuple[str, str], ...] = ()) -> Report:
-    """Return a row for each column: kind, values, what becomes of missing and impossible cells, label and unit."""
+    """Return a row per column: type, values, treatment of missing and impossible cells, label and unit."""
     from dpinfer.display.report import Report, Table  # noqa: PLC0415  (no part of a private run)
 
     rows = []
@@ -507,7 +507,7 @@ def schema_report(schema: Schema, title: str = "", facts: tuple[tuple[str, str],
 
 
 def rows_report(kind: str, schema: Schema, neighbors: str, ledger: Ledger | None) -> Report:
-    """Return what is public of data: the schema, the relation, the ledger; no row, and not how many there are."""
+    """Return the public facts of data: schema, neighbours and ledger, but no row and no number of rows."""
     from dpinfer.privacy.ledger import ledger_facts  # noqa: PLC0415  (no part of a private run)
 
     rows = "public" if ledger is None else "confidential"

@@ -1,4 +1,4 @@
-"""Questions that choose among candidates, or compare with thresholds, by noisy sums over rows."""
+"""Questions that choose among candidates, or compare sums with thresholds, by noisy sums over rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ANSWERS = {ABOVE: "above", BELOW: "below", NOT_REACHED: "not reached"}
 
 @dataclass(frozen=True, eq=False)
 class Selection(Procedure):
-    """A choice of the candidate with the largest noisy score, a sum over rows."""
+    """A choice of the candidate with the largest noisy score, which is a sum over rows."""
 
     released_as = "selection"
 
@@ -53,7 +53,7 @@ class Selection(Procedure):
 
     @abstractmethod
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the candidates, and the expression of what a row adds to the score of each."""
+        """Return the candidates, and the expression for a row's contribution to each score."""
 
     @property
     @abstractmethod
@@ -79,18 +79,18 @@ class Selection(Procedure):
         self.rows(schema)
 
     def resolve(self, context: Context) -> Self:
-        """Return the same question with the method that the price gets."""
+        """Return the same question with the method that suits the privacy parameters."""
         if self.method != "auto":
             return self
         return replace(self, method="permute_and_flip" if isinstance(context.privacy, PureDP) else "exponential")
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for the candidate with the largest noisy score."""
+        """Return the measurement of the candidate with the largest noisy score."""
         gumbel = self.resolve(context).method == "exponential"
         return Stage(Largest(self.rows(context.schema), "gumbel" if gumbel else "exponential"))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the choice, and how far from the best it may be, before anything is spent."""
+        """Describe the choice, and how far from the best it may be, before any budget is spent."""
         law, count = measured.law, measured.rows.entries
         half, most = (accuracy(count, law.scales[0] * measured.steps[0], law.family, beta) for beta in (0.5, 0.05))
         return (
@@ -99,14 +99,14 @@ class Selection(Procedure):
         )
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release that holds no choice from the candidates."""
+        """Refuse a release that does not hold a choice from the candidates."""
         super().check_release(release)
         place, law = release.stages[0].values[0], release.law
         if not (0 <= place < self.rows(release.schema).entries and law.family in CHOICES and law.scales[0] > 0):
             raise ReleaseFormatError("what was chosen is none of the candidates")
 
     def infer(self, release: Release | None = None) -> SelectionResults:
-        """Read the choice from a release: free, and without any row."""
+        """Read the choice from a release, at no privacy cost and without reading a row."""
         found, _ = self._asked_of(release)
         candidates, _ = self.scored(found.schema)
         scale = float_above(binary(found.law.scales[0]) * binary(found.steps[0]))
@@ -115,7 +115,7 @@ class Selection(Procedure):
 
 @dataclass(frozen=True, eq=False)
 class ExponentialMechanism(Selection):
-    """A choice from candidates with scores of any kind. See `exponential_mechanism`."""
+    """A choice from candidates with scores of any kind; see `exponential_mechanism`."""
 
     procedures = ("exponential_mechanism",)
 
@@ -123,7 +123,7 @@ class ExponentialMechanism(Selection):
     candidates: tuple[str | bool | int | float, ...] = ()
 
     def check_options(self) -> None:
-        """Refuse invalid candidates, and scores that do not fit them."""
+        """Refuse invalid candidates, and scores that do not match them."""
         labels, first = self.candidates, list(self.candidates[:10])
         if not 2 <= len(labels) <= MOST_CANDIDATES or len(set(map(repr, labels))) < len(labels):
             raise OptionError("candidates", first, f"two to {MOST_CANDIDATES:,} different candidates")
@@ -135,12 +135,12 @@ class ExponentialMechanism(Selection):
 
     @property
     def _given(self) -> tuple[str, ...]:
-        """The score of each candidate, as it was given."""
+        """The score of each candidate, as given."""
         return (self.score,) * len(self.candidates) if isinstance(self.score, str) else self.score
 
     @cached_property
     def scores(self) -> tuple[str, ...]:
-        """Expression of what a row adds to the score of each candidate."""
+        """Expressions for a row's contribution to the score of each candidate."""
         return tuple(map(_with, self.candidates, self._given))
 
     @property
@@ -149,20 +149,20 @@ class ExponentialMechanism(Selection):
         return f"the best of {len(self.candidates):,} candidates ({_first_of(self.candidates)})"
 
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the candidates, and the expression of what a row adds to the score of each."""
+        """Return the candidates, and the expression for a row's contribution to each score."""
         if "candidate" in schema and self.scores != self._given:
             raise OptionError("score", "candidate", "another name for that column: in a score it is the candidate")
         return self.candidates, self.scores
 
     @property
     def about(self) -> object:
-        """The candidates, their scores and the rows; the method does not matter."""
+        """Return the candidates, their scores and the rows; the method does not matter."""
         return type(self), tuple(map(repr, self.candidates)), self.scores, self.where
 
 
 @dataclass(frozen=True, eq=False)
 class MostFrequent(Selection):
-    """The most frequent level of a column, or yes/no column. See `most_frequent`."""
+    """The most frequent level of a column, or yes/no column; see `most_frequent`."""
 
     procedures = ("most_frequent",)
 
@@ -180,7 +180,7 @@ class MostFrequent(Selection):
         return f"most frequent {'of ' if len(self.columns) > 1 else ''}{', '.join(self.columns)}"
 
     def scored(self, schema: Schema) -> tuple[tuple[Label, ...], tuple[str, ...]]:
-        """Return the levels or columns, and the expression of what a row adds to the score of each."""
+        """Return the levels or columns, and the expression for a row's contribution to each score."""
         if len(self.columns) > 1:
             for name in self.columns:
                 if not isinstance(schema[name], Boolean):
@@ -199,13 +199,13 @@ class MostFrequent(Selection):
 
     @property
     def about(self) -> object:
-        """The levels or columns, and the rows; the method does not matter."""
+        """Return the levels or columns, and the rows; the method does not matter."""
         return type(self), self.columns, self.where
 
 
 @dataclass(frozen=True, eq=False)
 class AboveThreshold(Procedure):
-    """Which of several sums over rows are at least their thresholds. See `above_threshold`."""
+    """A comparison of several sums over rows with thresholds; see `above_threshold`."""
 
     procedures = ("above_threshold",)
 
@@ -216,7 +216,7 @@ class AboveThreshold(Procedure):
     labels: tuple[str | bool | int | float, ...] = inferred(())
 
     def check_options(self) -> None:
-        """Refuse what is no query, thresholds that do not fit the queries, and a wrong number of answers."""
+        """Refuse invalid queries, thresholds that do not match them, and a wrong number of answers."""
         size, first = len(self.queries), list(self.labels[:10])
         if not 1 <= size <= MOST_CANDIDATES or not all(map(is_text, self.queries)):
             right = f'1 to {MOST_CANDIDATES:,} conditions or expressions such as ["age > 60", "smokes"]'
@@ -254,13 +254,13 @@ class AboveThreshold(Procedure):
         self.rows(schema)
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask which sums are at least their thresholds, each in whole steps."""
+        """Return the measurement of which sums reach their thresholds, each in whole steps."""
         rows = self.rows(context.schema)
         step = Fraction(rows.step)
         return Stage(Above(rows, tuple(math.ceil(Fraction(one) / step) for one in self.threshold), self.answers))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the comparison, and from which distance its answers are clear, before anything is spent."""
+        """Describe the comparison, and the distance at which answers are clear, before any budget is spent."""
         law, step, size = measured.law, measured.steps[0], len(self.queries)
         one, all_of_them = (clear_distance(law, step, 0.05 / parts) for parts in (1, size))
         joint = f"; all are right with 95% if all are {all_of_them:.6g} away" if size > 1 else ""
@@ -270,7 +270,7 @@ class AboveThreshold(Procedure):
         )
 
     def check_release(self, release: Release) -> None:
-        """Refuse a release that holds no answers to the queries."""
+        """Refuse a release that does not hold answers to the queries."""
         super().check_release(release)
         values, law = release.stages[0].values, release.law
         ends = [place for place, one in enumerate(values) if one == ABOVE][self.answers - 1 :]
@@ -281,7 +281,7 @@ class AboveThreshold(Procedure):
             raise ReleaseFormatError("what was released are no answers to the queries")
 
     def infer(self, release: Release | None = None) -> ThresholdResults:
-        """Read the answers from a release: free, and without any row."""
+        """Read the answers from a release, at no privacy cost and without reading a row."""
         found, _ = self._asked_of(release)
         answers = tuple(_ANSWERS[one] for one in found.stages[0].values)
         return ThresholdResults(self.labels, self.threshold, answers, self.answers, found, self.text(found.schema))
@@ -296,22 +296,22 @@ def exponential_mechanism(
     where: str | None = None,
     method: str = "auto",
 ) -> ExponentialMechanism:
-    """Choose among public candidates one whose score, a sum over rows, is about the largest.
+    """Choose a public candidate whose score, a sum over rows, is nearly the largest.
 
     Parameters
     ----------
     score : str, sequence of str, or mapping of candidate to str
-        What a row adds to a candidate's score: an expression of declared columns, bounded from the schema, in which
+        A row's contribution to a candidate's score: an expression in declared columns, bounded by the schema, in which
         ``candidate`` stands for the candidate; or an expression for each.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     candidates : sequence of numbers, texts or truth values
-        What to choose from: 2 to 65,536 of them, public. None where ``score`` is a mapping.
+        The 2 to 65,536 public candidates. None if ``score`` is a mapping.
     where : str, optional
-        A condition on declared columns; other rows add nothing.
+        A condition on declared columns; rows that do not meet it contribute nothing.
     method : {"auto", "exponential", "permute_and_flip"}
-        "auto" is permute-and-flip at a `PureDP` price, where it is never worse, and otherwise the exponential
-        mechanism, whose noise is then half as large.
+        "auto" is permute-and-flip under `PureDP`, where it is never worse, and otherwise the exponential mechanism,
+        whose noise is then half as large.
 
     Returns
     -------
@@ -321,14 +321,14 @@ def exponential_mechanism(
     Raises
     ------
     OptionError
-        If there are fewer than two candidates, one twice, or scores do not depend on columns.
+        If there are fewer than two candidates, one is repeated, or scores do not depend on columns.
     FormulaError, UnknownColumnError
-        If a score cannot be bounded from the schema, before anything is spent.
+        If the schema does not bound a score; raised before any budget is spent.
 
     Notes
     -----
-    Scores are summed exactly, noise is added, and the place of the largest is all that is released. Gumbel noise gives
-    the exponential mechanism (McSherry & Talwar 2007), exponential noise permute-and-flip (McKenna & Sheldon 2020).
+    Scores are summed exactly, noise is added, and only the index of the largest is released. Gumbel noise gives the
+    exponential mechanism (McSherry & Talwar 2007), exponential noise permute-and-flip (McKenna & Sheldon 2020).
 
     Examples
     --------
@@ -357,12 +357,13 @@ def exponential_mechanism(
 def most_frequent(
     columns: str | Sequence[str], data: Data | Release | None = None, *, where: str | None = None, method: str = "auto"
 ) -> MostFrequent:
-    """Choose the most frequent level of a column, or the yes/no column that most often says yes.
+    """Choose the most frequent level of a column, or the yes/no column with the most yes answers.
 
     Parameters
     ----------
     columns : str or sequence of str
-        One Category, Boolean or short Integer column; or several Boolean columns, of which a row may have any number.
+        One Category, Boolean or short Integer column; or several Boolean columns, any number of which may be true in a
+        row.
     data, where, method
         As in `exponential_mechanism`.
 
@@ -400,22 +401,22 @@ def above_threshold(
     answers: int = 1,
     where: str | None = None,
 ) -> AboveThreshold:
-    """Say which of many sums over rows reach a threshold, and stop after the first few that do.
+    """Find which of many sums over rows reach a threshold, stopping after the first few.
 
     Parameters
     ----------
     queries : str, sequence of k str, or mapping of label to str
-        Conditions on declared columns such as ``"age > 60"``, of which the rows that meet them are counted; or
-        expressions, bounded from the schema, that are summed. They are answered in this order. A mapping names them.
+        Conditions on declared columns such as ``"age > 60"``, which count the rows that meet them; or expressions,
+        bounded by the schema, to be summed. They are answered in this order. A mapping names them.
     data : PrivateData, PublicData or Release, optional
         Rows to measure, or a release of this question. Nothing is read or spent here.
     threshold : number, sequence of k numbers, or mapping of label to number
-        Public.
+        Public thresholds.
     answers : int
-        After so many answers "above" no further query is answered. The price is for all of them, whether they are given
-        or not; answers "below" cost nothing besides.
+        Number of answers "above" after which no further query is answered. The privacy cost covers all of them, whether
+        they occur or not; answers "below" add no cost.
     where : str, optional
-        A condition on declared columns; other rows add nothing.
+        A condition on declared columns; rows that do not meet it contribute nothing.
 
     Returns
     -------
@@ -425,15 +426,16 @@ def above_threshold(
     Raises
     ------
     OptionError
-        If there is no query, two have one label, thresholds do not fit the queries, or ``answers`` is not a whole
-        number from 1 to k.
+        If there are no queries, two have the same label, thresholds do not match the queries, or ``answers`` is not a
+        whole number from 1 to k.
     FormulaError, UnknownColumnError
-        If a query cannot be bounded from the schema, before anything is spent.
+        If the schema does not bound a query; raised before any budget is spent.
 
     Notes
     -----
-    The sparse vector technique as in algorithms 1 and 7 of Lyu, Su & Li (2017), on exact integers with discrete Laplace
-    noise. Only "above", "below" or "not reached" is released, for each of the k queries. Proof in `docs/selection.md`.
+    The sparse vector technique, as in algorithms 1 and 7 of Lyu, Su & Li (2017), on exact integers with discrete
+    Laplace noise. Only "above", "below" or "not reached" is released for each of the k queries. `docs/selection.md` has
+    the proof.
 
     Examples
     --------
@@ -472,7 +474,7 @@ def above_threshold(
 
 @lru_cache(maxsize=4)
 def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None, least: int = 2) -> ScoreSum:
-    """Return the row sum of at least so many scores.
+    """Return the row sum of at least a given number of scores.
 
     Raises
     ------
@@ -486,12 +488,12 @@ def score_sum(schema: Schema, scores: tuple[str, ...], where: str | None, least:
 
 
 def _with(label: Label, score: str) -> str:
-    """Put a candidate into a score; texts in quotes and names in backticks stay as they are."""
+    """Substitute a candidate into a score; quoted texts and names in backticks are unchanged."""
     return _CANDIDATE.sub(lambda found: found[0] if found[1] else f"({label!r})", score)
 
 
 def _plain(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Return labels or numbers, those of numpy as plain ones."""
+    """Return labels or numbers, with numpy scalars as plain ones."""
     return tuple(one.item() if isinstance(one, np.generic) else one for one in given)
 
 

@@ -1,4 +1,4 @@
-"""Studies of procedures: does the interval cover, what can the test see, at what price, and is the price true."""
+"""Studies of procedures: coverage, power, planning, the cost of privacy, and audits of the guarantee."""
 
 from dpinfer.studies.audit import Audit, Finding, audit
 from dpinfer.studies.costs import PrivacyCost, Truncation, privacy_cost, truncation

@@ -1,4 +1,4 @@
-"""An audit: exactly, statistically, and by events, at the stated price and at one where few runs tell much."""
+"""An audit: exact, statistical and event checks, at the stated privacy parameters and at large ones."""
 
 from __future__ import annotations
 
@@ -73,57 +73,58 @@ def audit(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Audit:
-    """Try by experiment to show that a procedure tells more about a row than its price states.
+    """Test by experiment whether a procedure reveals more about a row than its privacy parameters allow.
 
-    Three parts. *Exactly*: neighbouring data sets made of the schema's bounds, of missing, impossible and extreme cells
-    and of the rows given, improved by hill climbing on the change of the integer sums over what their noise pays for, a
-    quotient that is derived by no code of the kernel's pricing and compared as a fraction; every sampler against its
-    probability mass function; choices by the exact probabilities of their outcomes. *Statistically*: the sums of the
-    worst pair are computed once and the real draw repeated; thresholds of the likelihood ratio are chosen on one half
-    of the runs and tested on the other, at the stated price and at mu = 3 or epsilon = 3. *Events*: types, names,
-    lengths, warnings, logs, output and errors between neighbours, labels of secret blocks, forked and new processes,
-    the charge.
+    The audit has three parts. *Exact*: it builds neighbouring data sets from the schema's bounds, from missing,
+    impossible and extreme cells, and from the rows given. Hill climbing then maximizes the change of the integer sums
+    relative to the change that their noise protects. This ratio is derived without the kernel's own cost code, and
+    compared as a fraction. Every sampler is compared with its probability mass function, and choices by the exact
+    probabilities of their outcomes. *Statistical*: the sums of the worst pair are computed once and the real noise is
+    drawn many times. Thresholds of the likelihood ratio are chosen on one half of the runs and tested on the other, at
+    the stated privacy parameters and at mu = 3 or epsilon = 3. *Events*: it compares types, names, lengths, warnings,
+    logs, output and errors between neighbours, and checks labels of secret blocks, forked and new processes, and the
+    charge.
 
     Parameters
     ----------
     procedure : Procedure
-        A question, your own included. It is asked of made-up rows: what it is bound to is not read.
+        A question, which may be one of your own. The audit asks it of made-up rows and never reads the data it is bound
+        to.
     schema : Schema or None
-        Of the rows; None takes that of the data the procedure is bound to.
+        The schema of the rows; None takes that of the data to which the procedure is bound.
     privacy : PureDP, ZCDP, GDP or ApproxDP
-        The price whose truth is tried.
+        The privacy parameters to audit.
     neighbors : {"add_remove", "replace_one"}, optional
-        By default those of the data that the procedure is bound to, else "add_remove".
+        By default that of the data to which the procedure is bound, else "add_remove".
     rows : DataFrame, optional
-        Public rows, of which the first 60 are shared by the neighbours and give cells to try. By default rows spread
-        evenly over the schema. Never confidential ones: the report shows cells.
+        Public rows. The neighbours share the first 60, and the search takes cells from them. By default rows spread
+        evenly over the schema. Never pass confidential rows: the report shows cells.
     runs : int or "auto"
-        Draws on each of two neighbours; at least 200. "auto" takes 20,000, fewer where many numbers are released.
+        Draws on each of the two neighbours, at least 200. "auto" takes 20,000, or fewer if many numbers are released.
     seed : int
-        Chooses pairs and labels that are tried, and nothing else: the noise is the kernel's own and has no seed.
+        Chooses the pairs and labels to try, and nothing else: the noise is the kernel's own and has no seed.
     progress : bool, optional
-        Whether a progress bar is shown; by default as `dpinfer.show_progress` says.
+        Whether to show a progress bar; by default the setting of `dpinfer.show_progress`.
 
     Returns
     -------
     Audit
-        With ``.passed``, ``.epsilon`` and ``.mu`` (lower bounds at the stated price), ``.ratio``, ``.plot()``,
-        ``.summary_frame()``; it prints as a report.
+        With ``.passed``, ``.epsilon`` and ``.mu`` (lower bounds at the stated privacy parameters), ``.ratio``,
+        ``.plot()`` and ``.summary_frame()``; it prints as a report.
 
     Raises
     ------
     OptionError
-        If an argument has no such value, or the procedure is bound to confidential rows and no public ``rows`` are
-        given.
+        If an argument is invalid, or the procedure is bound to confidential rows and no public ``rows`` are given.
     DPInferError
-        If the question is not served at this price.
+        If the question cannot be measured with these privacy parameters.
 
     Notes
     -----
-    Privacy that passes is not proved: the proof is on the page of the kernel. A price that fails is wrong but for the
-    familywise error, at most 1e-4, half of which all statistical tests share (Bonferroni); p-values are exactly
-    binomial. Lower bounds from error rates are those of Kairouz, Oh & Viswanath (2015) for epsilon and of Dong, Roth &
-    Su (2022) for mu, with the limits of Clopper & Pearson (1934).
+    Passing an audit is no proof of privacy; the proof is on the page of the kernel. An audit of a correct guarantee
+    fails with probability at most 1e-4, the familywise error rate. All statistical tests share half of it (Bonferroni),
+    and their p-values are exact binomial ones. Lower bounds from error rates follow Kairouz, Oh & Viswanath (2015) for
+    epsilon and Dong, Roth & Su (2022) for mu, with the limits of Clopper & Pearson (1934).
 
     Examples
     --------
@@ -189,7 +190,7 @@ def audit(
 
 
 def _judged(bounded: list[Bounded], laws: list[tuple[str, LawTest]], level: float) -> list[Finding]:
-    """Judge all statistical tests at their part of the familywise error."""
+    """Judge each statistical test at its share of the familywise error rate."""
     found = []
     for one in bounded:
         event, kind, limit = one.event, one.stated.kind, one.stated.level
@@ -205,39 +206,40 @@ def _judged(bounded: list[Bounded], laws: list[tuple[str, LawTest]], level: floa
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit(Reported):
-    """What an audit tried and found; made by `dpinfer.audit`.
+    """The checks and findings of an audit, as `dpinfer.audit` returns them.
 
     Attributes
     ----------
     text : str
         The question.
     privacy : Privacy
-        The stated price.
+        The stated privacy parameters.
     neighbors : {"add_remove", "replace_one"}
     unit : str
-        Who is protected.
+        The unit of protection.
     stated : Stated
-        What the price states, in epsilon or mu.
+        The stated guarantee, as an epsilon or a mu.
     epsilon, mu : float
-        Lower bounds on the privacy loss at the stated price, each wrong with probability below the familywise error.
-        Of a choice they are exact, from probabilities of outcomes; under zCDP mu is then sqrt(2 rho).
+        Lower bounds on the privacy loss at the stated privacy parameters, each wrong with probability below the
+        familywise error rate. For a choice they are exact, from probabilities of outcomes; under zCDP mu is then sqrt(2
+        rho).
     ratio : float
-        Largest change between neighbours over what its noise may hide at the stated price, 1 at most if the price is
-        true; found in exact arithmetic.
+        Largest change between neighbours relative to the change that the noise protects at the stated privacy
+        parameters. It is at most 1 if the guarantee is correct, and computed in exact arithmetic.
     pair : str
-        The neighbours that reached it.
+        The neighbours that attain it.
     findings : tuple of Finding
     curve : DataFrame or None
-        Error rates of tests between the two neighbours, beside those that the price allows.
+        Error rates of tests that distinguish the two neighbours, and the error rates that the guarantee allows.
     runs : int
-        Draws on each data set, at most.
+        Largest number of draws on each data set.
     tests : int
-        Statistical tests, which share the familywise error.
+        Number of statistical tests, which share the familywise error rate.
     error : float
-        Familywise error: the probability that an audit of a true price fails by chance is at most this.
+        Familywise error rate: an upper bound on the probability that an audit of a correct guarantee fails by chance.
     seconds : float
     notes : tuple of str
-        What could not be tried.
+        Checks that could not be made.
     """
 
     text: str
@@ -259,21 +261,21 @@ class Audit(Reported):
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed."""
+        """Whether every check passed."""
         return all(one.passed for one in self.findings)
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """Checks that failed."""
+        """The checks that failed."""
         return tuple(one for one in self.findings if not one.passed)
 
     @property
     def reached(self) -> float:
-        """Share of the stated epsilon or mu that the lower bound reaches."""
+        """Lower bound as a share of the stated epsilon or mu."""
         return (self.epsilon if self.stated.kind == "epsilon" else self.mu) / self.stated.level
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return a row for each check: part, check, price, found, limit, passed, detail."""
+        """Return a table of checks with columns part, check, price, found, limit, passed and detail."""
         columns = ["part", "check", "price", "found", "limit", "passed", "detail"]
         return pd.DataFrame([[getattr(one, name) for name in columns] for one in self.findings], columns=columns)
 
@@ -312,7 +314,7 @@ class Audit(Reported):
 
     @property
     def _closing_words(self) -> tuple[str, ...]:
-        """Say what was tried, what would have been caught, and how often a true price fails."""
+        """Say what was tried, what would have been detected, and how often a correct guarantee fails."""
         parts = [one.part for one in self.findings]
         large = any(one.price not in ("", str(self.privacy)) for one in self.findings)
         exact, events = parts.count("exact"), parts.count("events")
@@ -332,7 +334,7 @@ class Audit(Reported):
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the trade-off curve that was measured beside the stated one.
+        """Plot the measured trade-off curve together with the stated one.
 
         Parameters
         ----------
@@ -341,8 +343,8 @@ class Audit(Reported):
         Returns
         -------
         matplotlib.axes.Axes
-            False alarms against missed detections of tests that tell the two neighbours apart. A curve below the
-            stated one, by more than its error, is a privacy loss above the price.
+            False alarms against missed detections, for tests that distinguish the two neighbours. A curve that lies
+            below the stated one by more than its error shows a privacy loss above the stated one.
         """
         axes = given_or_new(ax, 5.2, 4.6)
         options: dict[str, Any] = {"lw": 1.6}
@@ -385,9 +387,9 @@ def _finding(check: str, failed: list[str], detail: str) -> Finding:
 
 
 def _released_numbers(audited: AuditedRun, setting: Setting) -> Iterator[Finding]:
-    """Everything released is a whole number, in steps that were fixed by the price alone.
+    """Check that all released numbers are whole, in steps fixed by the privacy parameters alone.
 
-    Each is the exact sum plus what was drawn, under the law that is stated; and drawn anew.
+    Each is the exact sum plus fresh noise from the stated distribution.
     """
     wrong, failed = [], []
     draws = iter(zip(audited.draws.laws, audited.draws.drawn, strict=True))
@@ -420,7 +422,7 @@ def _released_numbers(audited: AuditedRun, setting: Setting) -> Iterator[Finding
 
 
 def _seen_of_neighbours(worst: list[StageWorst], setting: Setting, units: Units) -> Iterator[Finding]:
-    """Compare all that a run shows between data sets that differ in one unit."""
+    """Compare everything a run shows between data sets that differ in one unit."""
     place, schema, corners = len(setting.base), setting.schema, units.corners()
     ordinary = None if setting.neighbors == "add_remove" else corners[0]
     pairs = [one.worst.pair for one in worst if one.worst.pair is not None][:2]
@@ -444,7 +446,7 @@ def _seen_of_neighbours(worst: list[StageWorst], setting: Setting, units: Units)
 
 
 def _seen(setting: Setting, frame: pd.DataFrame) -> dict[str, Any]:
-    """Everything that a person sees of a run but the noisy numbers; later stages are built from these."""
+    """Everything visible in a run except the noisy numbers, from which later stages are built."""
     heard: list[str] = []
     handler = logging.Handler(logging.DEBUG)
     handler.emit = lambda record: heard.append(f"{record.levelname}: {record.getMessage()}")  # type: ignore[method-assign]
@@ -481,7 +483,7 @@ def _shape_of(release: Any) -> tuple[Any, ...]:
 
 
 def _charged_once(setting: Setting) -> Finding:
-    """Ask twice of a ledger that holds just the price: it pays for one run and refuses another."""
+    """Ask twice of a ledger whose budget covers one run: it must grant the first and refuse the second."""
     question = setting.bound(setting.base)
     ledger: Any = question.source.ledger  # type: ignore[union-attr]
     failed = []
@@ -502,7 +504,7 @@ def _charged_once(setting: Setting) -> Finding:
 
 
 def _sample() -> dict[str, Any]:
-    """Draws of every kind, which no other process may repeat."""
+    """Draws of every kind, which must not recur in another process."""
     draws = PrivateDraws()
     return {
         "gaussian": draws.noise(NoiseLaw("gaussian", _WIDE)),
@@ -522,9 +524,9 @@ def _repeated(samples: list[dict[str, Any]]) -> list[str]:
 
 
 def _processes() -> Iterator[Finding]:
-    """Let forks and new processes draw: other noise than this one and than each other.
+    """Let forked and new processes draw: their noise must differ from this process's and from each other's.
 
-    A copy of this process draws none for an earlier charge.
+    A copy of this process must draw none for an earlier charge.
     """
     check = "a forked process repeats no noise, and draws nothing for an earlier charge"
     if hasattr(os, "fork"):
@@ -574,7 +576,7 @@ def _in_fork(before: PrivateDraws) -> dict[str, Any]:
 
 @cache
 def _new_processes() -> list[dict[str, Any]]:
-    """Draws of two new processes, started once: they know nothing of what is audited."""
+    """Draws of two new processes, started once; they have no access to what is audited."""
     folder = str(Path(__file__).parents[2])
     path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -589,7 +591,7 @@ def _new_processes() -> list[dict[str, Any]]:
 
 
 def labels_finding(setting: Setting, audited: AuditedRun) -> Finding:
-    """Every run deals all units anew, once."""
+    """Check that every run assigns each unit to a block anew, and once."""
     _, again = setting.recorded()
     runs = (audited.draws, again)
     failed = [f"labels were drawn {len(one.dealt)} times in a run" for one in runs if len(one.dealt) != 1]
@@ -602,7 +604,7 @@ def labels_finding(setting: Setting, audited: AuditedRun) -> Finding:
 
 
 def _other_blocks(setting: Setting, audited: AuditedRun, units: Units) -> Finding:
-    """With the same labels a unit more, or another one, changes the fit of one block alone."""
+    """Check that, for given labels, adding or replacing a unit changes the fit of one block only."""
     plan = audited.plan
     assert plan.blocks is not None
     counted = plan.dealt(setting.bound(setting.base), audited.release.stages)
@@ -620,7 +622,7 @@ def _other_blocks(setting: Setting, audited: AuditedRun, units: Units) -> Findin
 
 
 def label_tests(runs: int | None) -> list[LawTest]:
-    """Test labels and the bytes of weights for even shares, and for independence of the draw before."""
+    """Test labels and the bytes of weights for equal shares, and for independence of the previous draw."""
     count = 20_000 if runs is None else max(runs, 2000)
     first, second = (PrivateDraws().labels(count, 8) for _ in range(2))
     drawn = np.frombuffer(PrivateDraws().bytes()(0, count), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""The statistical part of an audit: draws against their laws, and lower bounds from draws on two neighbours."""
+"""The statistical part of an audit: tests of the samplers, and lower bounds from draws on two neighbours."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LEAST_LAW_RUNS = 2000
 
 @dataclass(frozen=True, slots=True)
 class LawTest:
-    """A test that draws follow their law.
+    """A test that draws follow their stated distribution.
 
     Attributes
     ----------
@@ -59,9 +59,9 @@ class LawTest:
 
 
 def tests_of_laws(worst: list[StageWorst], setting: Setting, runs: int | None) -> list[LawTest]:
-    """Test every sampler in use against its law, and choices against their exact probabilities.
+    """Test every sampler in use against its distribution, and choices against their exact probabilities.
 
-    Laws are of one number: of every family and number of draws the least and the largest scale in use.
+    For every family and number of draws, the smallest and the largest scale in use are tested.
     """
     runs = _LAW_RUNS if runs is None else max(runs, _LEAST_LAW_RUNS)
     groups: dict[tuple[Any, int], set[float]] = {}
@@ -97,8 +97,8 @@ def tests_of_laws(worst: list[StageWorst], setting: Setting, runs: int | None) -
 def law_tests(law: NoiseLaw, runs: int) -> list[LawTest]:
     """Test the spread, the shape, the remainders and the independence of draws.
 
-    The spread counts the draws in the middle half of the law, the shape those in bins of about equal probability, and
-    independence compares signs of a draw and of the next one: each an exactly binomial number.
+    The spread counts the draws in the middle half of the distribution, the shape those in bins of about equal
+    probability, and independence compares the signs of consecutive draws: each count is exactly binomial.
     """
     values = PrivateDraws().noise(NoiseLaw(law.family, law.scales * runs, law.draws))
     name = f"discrete {law.family} of scale {law.scales[0]:.6g}" + (f", {law.draws} draws" if law.draws > 1 else "")
@@ -127,7 +127,7 @@ def law_tests(law: NoiseLaw, runs: int) -> list[LawTest]:
 
 
 def _middle(law: NoiseLaw) -> tuple[float, float]:
-    """Return a number c for which about half of the draws are from -c to c, and how many exactly."""
+    """Return a number c such that about half of the draws lie from -c to c, and the exact share."""
     scale = law.scales[0]
     if scale <= _EXACT_BELOW:
         masses = _summed_masses(law) if law.draws > 1 else _masses(law, np.arange(0.0, int(40 * scale) + 6))
@@ -163,10 +163,10 @@ def _masses(law: NoiseLaw, support: Array) -> Array:
 
 
 def bins_of(law: NoiseLaw) -> tuple[Array, Array]:
-    """Whole numbers that end bins of about equal probability, and the probabilities up to and with each.
+    """Upper ends of bins of about equal probability, and the cumulative probability at each.
 
-    Of few distinct numbers each is a bin. Above the scale up to which probabilities are summed, those of the continuous
-    law are taken half a step beyond the whole number.
+    With few distinct numbers each is a bin. Beyond the scale up to which probabilities are summed, the continuous
+    distribution is evaluated half a step beyond the whole number.
     """
     scale = law.scales[0]
     if scale <= _EXACT_BELOW:
@@ -181,11 +181,10 @@ def bins_of(law: NoiseLaw) -> tuple[Array, Array]:
 
 
 def shares_pvalue(observed: Places, expected: Array) -> float:
-    """P-value of counts (d,) beside probabilities (d,): the least of exact binomial ones, times twice their number.
+    """P-value of counts (d,) given probabilities (d,): the smallest exact binomial one, times twice their number.
 
-    Each count is binomial. By the union bound the p-value is at most any level with at most that probability, however
-    few draws are expected, which Pearson's statistic is not in its far tail. Outcomes of fewer than 10 expected draws
-    are put together.
+    Each count is binomial. By the union bound the p-value is valid however few draws are expected, unlike that of
+    Pearson's statistic far in its tail. Outcomes with fewer than 10 expected draws are pooled.
     """
     total = int(observed.sum())
     small = expected * total < 10
@@ -203,9 +202,9 @@ def choice_test(what: str, chosen: Any, log_probabilities: Array) -> LawTest:
 
 
 def _tests_of_answers(stage: PricedStage, measure: Above, name: str, setting: Setting, runs: int) -> list[LawTest]:
-    """Places of the first and of the last answer "above", among the first queries.
+    """Test the positions of the first and of the last answer "above", among the first queries.
 
-    Where the rows are far from the thresholds, sums a few noise scales around these are compared.
+    If the rows are far from the thresholds, sums a few noise scales around the thresholds are used.
     """
     law, own, thresholds = stage.law, stage.law.scales[0], measure.thresholds
     near = [threshold + round(own * (place % 5 - 2)) for place, threshold in enumerate(thresholds)]
@@ -244,7 +243,7 @@ likelier; and whether everything that was released is a whole number of Python's
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bounded:
-    """An event with what is stated about it."""
+    """An event, with the stated bound on it."""
 
     name: str
     price: str
@@ -254,10 +253,10 @@ class Bounded:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Replays:
-    """What repeated draws of all stages at a price gave.
+    """Repeated draws of all stages at given privacy parameters.
 
-    ``bounded`` holds the event of all stages together first, then of each; ``whole`` whether all that was released are
-    whole numbers.
+    ``bounded`` holds the event of all stages together first, then that of each; ``whole`` says whether all released
+    numbers are whole.
     """
 
     bounded: tuple[Bounded, ...]
@@ -268,9 +267,9 @@ class Replays:
 
 
 def replay_all(worst: list[StageWorst], setting: Setting, runs: int | None) -> Replays:
-    """Draw every stage of noisy sums again and again on its worst pair, alone and all together.
+    """Redraw every stage of noisy sums on its worst pair, separately and jointly.
 
-    All together is what an adversary sees who chooses neighbours for each stage; the price is for that, too.
+    Jointly is what an adversary sees who chooses neighbours for each stage; the guarantee covers that, too.
     """
     sums = [one for one in worst if one.stage.law.family in ("gaussian", "laplace", "tulap") and one.worst.exact]
     sums = [one for one in sums if any(one.worst.change)]
@@ -300,7 +299,7 @@ def replay_all(worst: list[StageWorst], setting: Setting, runs: int | None) -> R
 
 
 def _active(priced: PricedStage, worst: Worst) -> list[int]:
-    """Coordinates that change and carry noise; of many those that give most away."""
+    """Coordinates that change and carry noise; if there are many, those with the largest privacy loss."""
     change, scales = np.array(worst.change, dtype=np.float64), np.asarray(priced.law.scales)
     each = np.where(scales > 0, np.abs(change) / np.where(scales > 0, scales, 1.0), 0.0)
     order = np.argsort(-each, kind="stable")[:_COORDINATES]
@@ -308,11 +307,11 @@ def _active(priced: PricedStage, worst: Worst) -> list[int]:
 
 
 def _replay(priced: PricedStage, worst: Worst, runs: int) -> Replay:
-    """Draw a stage again and again, on each of two neighbours.
+    """Redraw a stage on each of two neighbours.
 
-    The sums of the second data set are taken off in whole numbers. The log likelihood ratio is that of noise around
-    the change to noise around zero; of a sum of several Laplace draws that of the normal law of the same variance: any
-    event gives a bound.
+    The sums of the second data set are subtracted in whole numbers. The log likelihood ratio compares noise around the
+    change with noise around zero. For a sum of several Laplace draws it is that of the normal distribution of the same
+    variance: any event gives a valid bound.
     """
     law, active = priced.law, _active(priced, worst)
     scales = [law.scales[j] for j in active]
@@ -340,7 +339,7 @@ def _replay(priced: PricedStage, worst: Worst, runs: int) -> Replay:
 
 
 def _replay_weighted(priced: PricedStage, worst: Worst, runs: int, base: pd.DataFrame) -> Replay:
-    """Draw weights and noise again, of data sets that hold the pair's units alone."""
+    """Redraw weights and noise, on data sets that hold only the units of the pair."""
     rows = priced.rows
     assert worst.pair is not None
     units = worst.pair.first, worst.pair.second
@@ -359,7 +358,7 @@ def _replay_weighted(priced: PricedStage, worst: Worst, runs: int, base: pd.Data
 
 
 def _weighted_ratio(values: Array, adds: Array, priced: PricedStage) -> Array:
-    """Log likelihood ratio (R,) of sums to which a unit adds, under random weights, to sums of nothing."""
+    """Log likelihood ratio (R,) of sums of one randomly weighted unit against sums of no unit."""
     rows = priced.rows
     scales = np.asarray(priced.law.scales[: rows.width])
     noisy_ones = scales > 0
@@ -391,16 +390,16 @@ _DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event, how often it was met on each of two neighbours, and in how many runs.
+    """An event, with its frequency and the number of runs on each of two neighbours.
 
     Attributes
     ----------
     threshold : float
         The event is a log likelihood ratio above it.
     met, of : int
-        Of the runs on the first data set.
+        Occurrences and runs on the first data set.
     other_met, other_of : int
-        Of those on its neighbour.
+        Occurrences and runs on its neighbour.
     """
 
     threshold: float
@@ -410,9 +409,9 @@ class Event:
     other_of: int
 
     def lower(self, kind: Kind, level: float) -> float:
-        """Lower bound on mu or epsilon that is wrong with probability at most ``level``.
+        """Return a lower bound on mu or epsilon that is wrong with probability at most ``level``.
 
-        Each of the two error rates of the test that the event makes has a Clopper-Pearson bound at half the level.
+        The event defines a test; each of its two error rates has a Clopper-Pearson bound at half the level.
         """
         power_missed = upper_share(self.of - self.met, self.of, level / 2)
         false_alarm = upper_share(self.other_met, self.other_of, level / 2)
@@ -420,13 +419,13 @@ class Event:
 
 
 def upper_share(met: Any, of: int, level: float) -> Array:
-    """Clopper & Pearson (1934): a share is below this but for probability ``level``."""
+    """Clopper-Pearson (1934) upper limit: the share exceeds it with probability at most ``level``."""
     found = stats.beta.isf(level, np.asarray(met) + 1, of - np.asarray(met))
     return np.asarray(np.where(np.asarray(met) >= of, 1.0, found))
 
 
 def _bound(kind: Kind, false_alarm: Array, missed: Array) -> Array:
-    """Least mu, or epsilon, at which two error rates can be so small (Dong, Roth & Su 2022; Kairouz et al. 2015)."""
+    """Smallest mu or epsilon that allows two error rates this small (Dong, Roth & Su 2022; Kairouz et al. 2015)."""
     if kind == "mu":
         found = -special.ndtri(false_alarm) - special.ndtri(missed)
     else:
@@ -438,9 +437,9 @@ def _bound(kind: Kind, false_alarm: Array, missed: Array) -> Array:
 
 
 def chosen_event(first: Array, other: Array, kind: Kind) -> Event:
-    """Choose a threshold on the first halves of log likelihood ratios (R,) of two neighbours, and count on the second.
+    """Choose a threshold on the first half of the log likelihood ratios (R,) of two neighbours; count on the second.
 
-    ``first`` tend to be larger than ``other``.
+    The values in ``first`` tend to be larger than those in ``other``.
     """
     first, other = np.round(first, _DIGITS), np.round(other, _DIGITS)  # last bits of equal ratios are equal
     half, other_half = len(first) // 2, len(other) // 2
@@ -455,9 +454,9 @@ def chosen_event(first: Array, other: Array, kind: Kind) -> Event:
 
 
 def trade_off(first: Array, other: Array, kind: Kind, level: float) -> pd.DataFrame:
-    """Error rates of all thresholds, beside the least that a stated mu or epsilon allows: 100 points.
+    """Error rates of all thresholds, and the smallest that a stated mu or epsilon allows, at 100 points.
 
-    With columns "false alarm", "missed" and "missed, stated".
+    The columns are "false alarm", "missed" and "missed, stated".
     """
     first, other = np.round(first, _DIGITS), np.round(other, _DIGITS)
     cuts = np.quantile(np.concatenate([first, other]), np.linspace(0, 1, 100))

@@ -1,4 +1,4 @@
-"""The exact part of an audit: the worst change of every stage beside what its noise may give away.
+"""The exact part of an audit: the worst change of every stage against the privacy loss its noise allows.
 
 Choices are judged by the exact probabilities of their outcomes: the largest noisy score, quantiles on a grid, and
 comparisons with thresholds.
@@ -71,22 +71,22 @@ Odds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check.
+    """The outcome of one check of an audit.
 
     Attributes
     ----------
     part : {"exact", "statistical", "events"}
     check : str
-        What was looked at.
+        What was checked.
     price : str
-        At which price; empty where it depends on none.
+        The privacy parameters of the check; empty if it depends on none.
     found : float
         Ratio, lower bound or p-value.
     limit : float
-        What it may be at most; of a p-value at least.
+        The largest value allowed; for a p-value the smallest.
     passed : bool
     detail : str
-        What was tried, or what was seen where it failed.
+        What was tried, or what was seen if the check failed.
     """
 
     part: Literal["exact", "statistical", "events"]
@@ -100,9 +100,9 @@ class Finding:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StageWorst:
-    """The worst that was found of a stage: what is given away, of the price's kind, and odds if it is a choice.
+    """The largest privacy loss found for a stage, and for a choice its odds.
 
-    Odds are exact lower bounds: the largest log likelihood ratio of an outcome, and mu of the best test.
+    Odds are exact lower bounds: the largest log likelihood ratio of an outcome, and the mu of the best test.
     """
 
     stage: PricedStage
@@ -113,7 +113,7 @@ class StageWorst:
 
     @property
     def amount(self) -> Fraction | float:
-        """What is given away at most."""
+        """The largest privacy loss found."""
         return self.worst.amount
 
 
@@ -145,7 +145,7 @@ def worst_of(audited: AuditedRun, setting: Setting, units: Units) -> list[StageW
 
 
 def _charged(audited: AuditedRun, setting: Setting) -> Fraction | None:
-    """Amount that the charge is made for, in the unit of the price."""
+    """Amount charged, in the unit of the privacy parameters."""
     cost, privacy = audited.plan.cost, setting.privacy
     if isinstance(privacy, PureDP):
         return cost.pure_epsilon
@@ -155,10 +155,10 @@ def _charged(audited: AuditedRun, setting: Setting) -> Fraction | None:
 
 
 def _worst_resampled(stage: PricedStage, paid: Fraction, units: Units) -> Worst:
-    """Search for the unit that moves sums under random weights the furthest.
+    """Search for the unit that changes randomly weighted sums most.
 
-    Where weights come in pairs their squares add up to a known number. Of secret weights the change is set beside the
-    bound that the noise was made for, at what is paid for it; what they cost is judged by draws.
+    For paired weights the squares add up to a known number. For secret weights the change is compared with the bound to
+    which the noise was calibrated; their privacy loss is judged by draws.
     """
     rows = stage.rows
     scales, pattern = np.asarray(stage.law.scales[: rows.width]), np.asarray(rows.pattern("l2"))[: rows.width]
@@ -188,7 +188,7 @@ def resampled_amount(change: list[int], priced: PricedStage) -> float:
 
 
 def exact_findings(audited: AuditedRun, worst: list[StageWorst], setting: Setting) -> Iterator[Finding]:
-    """Each stage beside its share, all stages beside the price and the charge, and every storage alike."""
+    """Compare each stage with its share, all stages with the budget and the charge, and every storage type."""
     price, stated = str(setting.privacy), setting.stated
     for one in worst:
         units = "one block with any fit" if one.worst.pair is None else str(one.worst.pair)
@@ -223,7 +223,7 @@ def exact_findings(audited: AuditedRun, worst: list[StageWorst], setting: Settin
 
 
 def _stored(frame: pd.DataFrame) -> Iterator[tuple[str, Any]]:
-    """Return the same cells in other storages, those that hold them."""
+    """Return the same cells in every other storage type that can hold them."""
     yield "object", frame.astype(object)
     conversions: dict[str, Any] = {
         "categorical": lambda: frame.astype("category"),
@@ -260,7 +260,7 @@ def score_logs(scores: Array, law: str, scale: float) -> Array:
 
 
 def worst_choice(priced: PricedStage, units: Units, privacy: Privacy) -> Worst:
-    """Search for the pair whose scores' change has the largest range beside their noise."""
+    """Search for the pair whose change of scores has the largest range relative to the noise."""
     law = priced.stage.measure.law  # type: ignore[union-attr]
 
     def amount(change: list[int], stage: PricedStage) -> Fraction:
@@ -274,10 +274,10 @@ def worst_choice(priced: PricedStage, units: Units, privacy: Privacy) -> Worst:
 
 
 def log_odds(first: Array, second: Array, privacy: Privacy | None = None) -> Odds:
-    """Lower bounds on epsilon and mu from log probabilities of all outcomes: the best outcome, and the best test.
+    """Lower bounds on epsilon and mu from the log probabilities of all outcomes.
 
-    Under zCDP mu is sqrt(2 rho), of the rho that Renyi divergences show: noisy choices of a rho may have better tests
-    than Gaussian noise of the same rho has (Bun & Steinke 2016, definition 1.1).
+    They come from the best outcome and the best test. Under zCDP mu is sqrt(2 rho), with rho from Renyi divergences: a
+    choice may admit better tests than Gaussian noise of the same rho (Bun & Steinke 2016, definition 1.1).
     """
     odds = first - second
     if isinstance(privacy, ZCDP):
@@ -296,7 +296,7 @@ def log_odds(first: Array, second: Array, privacy: Privacy | None = None) -> Odd
 
 
 def exact_odds(priced: PricedStage, worst: Worst, base: list[int], privacy: Privacy) -> Odds:
-    """Lower bounds on epsilon and mu over data sets that differ in the pair; the largest found."""
+    """Largest lower bounds on epsilon and mu found over data sets that differ in the pair."""
     law, scale = priced.law.family, priced.law.scales[0]
     change = np.array(worst.change, dtype=float)
     found = []
@@ -311,7 +311,7 @@ def exact_odds(priced: PricedStage, worst: Worst, base: list[int], privacy: Priv
 
 
 def rank_logs(places: Places, points: int, probability: Fraction, scale: float, at: Array) -> Array:
-    """Log probabilities of points of a grid: of the exponential mechanism whose scores are minus distances in rank.
+    """Log probabilities of grid points under the exponential mechanism scored by minus the distance in rank.
 
     The score of t is ``-max(0, q n - #{v <= t}, #{v < t} - q n)``: constant between values and at each of them.
     """
@@ -322,7 +322,7 @@ def rank_logs(places: Places, points: int, probability: Fraction, scale: float, 
 
 
 def rank_bins(places: Places, points: int, probability: Fraction, scale: float) -> tuple[Array, Array]:
-    """First points of the stretches of equal score, and the log probability that the choice is in each."""
+    """First points of the intervals of equal score, and the log probability of choosing from each."""
     cuts, sizes = _stretches(places, points)
     return cuts, rank_logs(places, points, probability, scale, cuts) + np.log(sizes)
 
@@ -341,10 +341,10 @@ def _rank_scores(places: Places, at: Array, target: float) -> Array:
 
 
 def worst_place(priced: PricedStage, units: Units, privacy: Privacy, base: pd.DataFrame) -> tuple[Worst, Odds]:
-    """Search for the data sets whose chosen quantiles differ most in probability; amount, and lower bounds.
+    """Search for the data sets whose chosen quantiles differ most in probability; return amount and lower bounds.
 
-    The choices of a group at every probability compose, and a unit that leaves one group and joins another moves the
-    choices of both. Lower bounds are of the choice that gives most away.
+    The choices of a group at every probability compose, and a unit that moves from one group to another affects the
+    choices of both. Lower bounds are for the choice with the largest privacy loss.
     """
     schema, rows, points = units.schema, priced.rows, priced.rows.points
     drawn: list[Unit | None] = [*units.corners()[:2], *(units.draw() for _ in range(24))]
@@ -380,8 +380,8 @@ def worst_place(priced: PricedStage, units: Units, privacy: Privacy, base: pd.Da
 def _above_gap(change: Sequence[int], priced: PricedStage) -> Fraction:
     """Bound on the log likelihood ratio of any answers for a change of the sums, in exact arithmetic.
 
-    If all noise of the threshold is moved by h, at least minus the least change, no answer "below" is less likely, and
-    an answer "above" to a query that changes by d is less likely by a factor of at most ``exp((h + d) / s)``.
+    If the threshold's noise is shifted by h, at least minus the smallest change, no answer "below" becomes less likely,
+    and an answer "above" to a query that changes by d becomes less likely by a factor of at most ``exp((h + d) / s)``.
     """
     law, answers = priced.law, priced.stage.measure.answers  # type: ignore[union-attr]
     shared, own = Fraction(law.shared), Fraction(law.scales[0])
@@ -394,7 +394,7 @@ def _above_gap(change: Sequence[int], priced: PricedStage) -> Fraction:
 
 
 def worst_above(priced: PricedStage, units: Units, privacy: Privacy) -> Worst:
-    """Search for the pair whose sums' change gives most away."""
+    """Search for the pair whose change of sums has the largest privacy loss."""
     law, answers = priced.law, priced.stage.measure.answers  # type: ignore[union-attr]
 
     def amount(change: list[int], stage: PricedStage) -> Fraction:
@@ -413,7 +413,7 @@ def worst_above(priced: PricedStage, units: Units, privacy: Privacy) -> Worst:
 
 
 def _noise(scale: float) -> tuple[Array, Array]:
-    """Values of the threshold's noise and their log probabilities; of a wide law every so many-th value."""
+    """Values of the threshold's noise and their log probabilities; every k-th value if the distribution is wide."""
     reach = int(np.ceil(_REACH * scale)) + 1
     stride = max(1, -(-(2 * reach + 1) // _POINTS))
     values = np.asarray(np.arange(-(reach // stride), reach // stride + 1) * stride, dtype=np.float64)
@@ -432,7 +432,7 @@ def _logs(margins: Array, shared: float, own: float) -> tuple[Array, Array, Arra
 
 
 def _answer_log(answers: Sequence[int], margins: Array, shared: float, own: float) -> float:
-    """Log probability of answers, codes as released, for sums less thresholds (k,)."""
+    """Log probability of answers, coded as released, for sums minus thresholds (k,)."""
     given = np.asarray(answers)
     logs, above, below = _logs(np.asarray(margins, dtype=float), shared, own)
     each = np.where(given == ABOVE, above, np.where(given == BELOW, below, 0.0))
@@ -440,7 +440,7 @@ def _answer_log(answers: Sequence[int], margins: Array, shared: float, own: floa
 
 
 def first_logs(margins: Array, shared: float, own: float) -> Array:
-    """Log probabilities (k + 1,) of the place of the first answer "above", the last of none."""
+    """Log probabilities (k + 1,) of the position of the first answer "above"; the last entry is for none."""
     logs, above, below = _logs(margins, shared, own)
     before = np.concatenate([np.zeros((len(logs), 1)), np.cumsum(below, axis=1)], axis=1)
     hit = np.concatenate([above, np.zeros((len(logs), 1))], axis=1)
@@ -448,7 +448,7 @@ def first_logs(margins: Array, shared: float, own: float) -> Array:
 
 
 def last_logs(margins: Array, shared: float, own: float, answers: int) -> Array:
-    """Log probabilities (k + 1,) of the place of the last answer that is paid for, the last of fewer answers."""
+    """Log probabilities (k + 1,) of the position of the last answer allowed; the last entry is for fewer answers."""
     logs, above, below = (np.exp(one) for one in _logs(margins, shared, own))
     state = np.zeros((len(logs), answers))
     state[:, 0] = 1.0
@@ -482,7 +482,7 @@ def answers_odds(priced: PricedStage, worst: Worst, base: list[int], privacy: Pr
 
 
 def _tried(change: Array, answers: int) -> Iterator[list[int]]:
-    """Answers that are above where the sums change most, up or down; none; and the first ones."""
+    """Answers to try: "above" where the sums change most, up or down; none; and the first ones."""
     for order in (np.argsort(-change, kind="stable"), np.argsort(change, kind="stable"), np.arange(len(change))):
         for count in {0, 1, min(answers, len(change))}:
             given = np.full(len(change), BELOW)

@@ -1,8 +1,8 @@
-"""What is audited: what a price states, a question that is run, and the neighbours that move its sums the furthest.
+"""What is audited: a stated guarantee, a run of a question, and the neighbours that change its sums most.
 
-What a price states, and what noise gives away, is derived anew, by no code of the kernel's pricing. An amount is what
-composes: epsilon where the noise is Laplace, squared mu where it is Gaussian. Prices are read as the decimals that they
-print as, and compared with floats of the noise law as exact fractions.
+The stated guarantee and the privacy loss of the noise are derived anew, without the kernel's own cost code. An amount
+is what composes: epsilon for Laplace noise, squared mu for Gaussian noise. Privacy parameters are read as the decimals
+they print as, and compared with the floats of the noise distribution as exact fractions.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _OUTWARD = Fraction(1_000_000_001, 10**9)
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a price states.
+    """The guarantee that privacy parameters state.
 
     Attributes
     ----------
     kind : {"mu", "epsilon"}
-        In what the noise at this price is judged.
+        The measure by which the noise is judged.
     amount : Fraction
         Epsilon, or the square of mu.
     """
@@ -75,7 +75,7 @@ class Stated:
 
     @property
     def level(self) -> float:
-        """Epsilon, or mu."""
+        """The stated epsilon or mu."""
         return float(self.amount) if self.kind == "epsilon" else math.sqrt(self.amount)
 
     def share(self, part: Fraction) -> Stated:
@@ -83,21 +83,22 @@ class Stated:
         return Stated(self.kind, self.amount * Fraction(part))
 
     def ratio(self, amount: Fraction | float) -> float:
-        """Return what was given away over what is stated, both as epsilon or mu; infinite where no noise hides it."""
+        """Return the privacy loss over the stated one, both as epsilon or mu; infinite without noise."""
         if amount == math.inf:
             return math.inf
         part = Fraction(amount) / self.amount
         return float(part) if self.kind == "epsilon" else math.sqrt(part)
 
     def exceeded(self, amount: Fraction | float) -> bool:
-        """Whether an amount is above what is stated, in exact arithmetic."""
+        """Whether an amount exceeds the stated one, in exact arithmetic."""
         return bool(amount > self.amount)
 
 
 def stated_amount(privacy: Privacy) -> Stated:
-    """Read a price: with Gaussian noise ZCDP(rho) states mu = sqrt(2 rho), and ApproxDP the largest mu that implies it.
+    """Read privacy parameters; for Gaussian noise as the mu that they state.
 
-    Bun & Steinke (2016), proposition 1.6; Dong, Roth & Su (2022), corollary 2.13.
+    ZCDP(rho) states mu = sqrt(2 rho), and ApproxDP the largest mu that implies it. Bun & Steinke (2016), proposition
+    1.6; Dong, Roth & Su (2022), corollary 2.13.
     """
     if isinstance(privacy, PureDP):
         return Stated("epsilon", Fraction(repr(float(privacy.epsilon))))
@@ -122,7 +123,7 @@ def stated_amount(privacy: Privacy) -> Stated:
 
 
 def strong(privacy: Privacy) -> Privacy:
-    """Return the price of the kind at which few runs tell much: mu = 3, or epsilon = 3."""
+    """Return large privacy parameters, for which few runs suffice: mu = 3 or epsilon = 3."""
     if isinstance(privacy, PureDP):
         return PureDP(3.0)
     return ZCDP(4.5) if isinstance(privacy, ZCDP) else GDP(3.0)
@@ -132,11 +133,11 @@ def strong(privacy: Privacy) -> Privacy:
 
 
 def privacy_loss(change: Sequence[int], priced: PricedStage) -> Fraction | float:
-    """Amount that noise of a law gives away of a change of the exact sums, as a fraction; infinite where there is none.
+    """Privacy loss of a change of the exact sums under given noise, as a fraction; infinite without noise.
 
     A discrete Gaussian of scale s at a change d: mu^2 = d^2/s^2, as the continuous one (Canonne, Kamath & Steinke 2020,
     theorem 7, for rho = mu^2/2). A discrete Laplace: epsilon = abs(d)/s. Released sums are multiplied first; several
-    draws of scale s that answer together are as one of scale s for the sum times the multiplier.
+    draws of scale s that answer together are like one of scale s for the sum times the multiplier.
     """
     total = Fraction(0)
     for moved, scale in zip(change, priced.law.scales, strict=True):
@@ -149,7 +150,7 @@ def privacy_loss(change: Sequence[int], priced: PricedStage) -> Fraction | float
 
 
 def losses(changes: Array, priced: PricedStage) -> Array:
-    """Return the same in floats for many changes (R, m), for searching."""
+    """Return the privacy loss of many changes (R, m) as floats, for searching."""
     scales = np.asarray(priced.law.scales)
     bare = scales == 0
     each = np.abs(changes) * priced.multiplier / np.where(bare, 1.0, scales)
@@ -162,10 +163,10 @@ def losses(changes: Array, priced: PricedStage) -> Array:
 
 
 def choice_amount(gap: Fraction, privacy: Privacy, law: ChoiceLaw) -> Fraction:
-    """Amount of a choice: ``gap`` is the range of its log likelihood ratios, or bounds them for permute-and-flip.
+    """Privacy loss of a choice, from ``gap``: the range of its log likelihood ratios, or a bound for permute-and-flip.
 
-    Bounded range ``gap`` is ``gap^2/8``-zCDP (Cesar & Rogers 2021) and GDP as a pure ``gap/2``; what is pure ``gap`` is
-    ``gap^2/2``-zCDP and GDP with ``2 Phi^-1(e^gap / (1 + e^gap))``.
+    Bounded range ``gap`` implies ``gap^2/8``-zCDP (Cesar & Rogers 2021) and the GDP of pure ``gap/2``. Pure ``gap``
+    implies ``gap^2/2``-zCDP and GDP with ``2 Phi^-1(e^gap / (1 + e^gap))``.
     """
     if isinstance(privacy, PureDP):
         return gap
@@ -191,7 +192,7 @@ Unit = dict[str, list[Any]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pair:
-    """What neighbours differ in: one has the first unit where the other has the second, or nothing."""
+    """The difference of two neighbours: one has the first unit, and the other the second or none."""
 
     first: Unit | None
     second: Unit | None
@@ -208,7 +209,7 @@ class Pair:
 
 
 class Units:
-    """Draws units of a schema for a neighbour relation.
+    """Draws units of a schema for a definition of neighbours.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ class Units:
     neighbors : {"add_remove", "replace_one"}
     rng : numpy.random.Generator
     rows : DataFrame, optional
-        Public rows whose cells are tried too.
+        Public rows whose cells are also tried.
     """
 
     def __init__(
@@ -263,7 +264,7 @@ class Units:
 
 
 def _likely(column: Any) -> list[Any]:
-    """Cells at the ends of a column and next to them."""
+    """Cells at and next to the ends of a column."""
     if isinstance(column, Boolean):
         return [False, True]
     if isinstance(column, Category):
@@ -275,7 +276,7 @@ def _likely(column: Any) -> list[Any]:
 
 
 def frame_of(base: pd.DataFrame, unit: Unit | None, schema: Schema, place: int | None = None) -> pd.DataFrame:
-    """Return the rows with a unit among them, behind so many rows; columns have the storage that their cells bring."""
+    """Return the rows with a unit inserted at a position; each column has the storage of its cells."""
     place = len(base) if place is None else place
     found = {}
     for name in schema:
@@ -295,7 +296,7 @@ def frame_of(base: pd.DataFrame, unit: Unit | None, schema: Schema, place: int |
 
 
 def source_of(frame: Any, schema: Schema) -> Table:
-    """Open rows as the kernel does: of people those that count."""
+    """Open rows as the kernel does, after bounding contributions of people."""
     source = open_table(frame)
     return source if schema.people is None else KeptSource(source, schema)
 
@@ -312,7 +313,7 @@ _ROWS, _MORE_ROWS = 60, 600
 
 
 class RecordedDraws(PrivateDraws):
-    """The real draws of a run, which are noted."""
+    """The real draws of a run, recorded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -334,16 +335,16 @@ class RecordedDraws(PrivateDraws):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AuditedRun:
-    """The stages of a real run at a price, with what each may take.
+    """The stages of a real run, each with its share of the privacy budget.
 
     Attributes
     ----------
     plan : Plan
-        What is charged.
+        The plan that is charged.
     stages : tuple of PricedStage
-        Adaptive ones as they were asked for after what the run released.
+        Adaptive stages as the run asked for them after its earlier releases.
     shares : tuple of Stated
-        What each may give away, derived anew.
+        The privacy loss that each may have, derived anew.
     release : Release
     draws : RecordedDraws
     """
@@ -377,11 +378,11 @@ class Setting:
 
     @property
     def stated(self) -> Stated:
-        """What the price states."""
+        """The stated guarantee."""
         return stated_amount(self.privacy)
 
     def bound(self, frame: pd.DataFrame) -> Procedure:
-        """Bind the question to rows as if they were confidential, with a ledger that holds just the price."""
+        """Bind the question to rows as if they were confidential, with a ledger whose budget covers one run."""
         ledger = Ledger.in_memory(self.privacy, neighbors=self.neighbors)
         return self.procedure.bind(PrivateData(frame, self.schema, ledger))
 
@@ -396,7 +397,7 @@ class Setting:
         return self.bound(self.base).resolve(self.context)
 
     def recorded(self) -> tuple[Release, RecordedDraws]:
-        """Run the question on the base by the kernel, noting what is drawn."""
+        """Run the question on the base through the kernel, and record the draws."""
         draws = RecordedDraws()
 
         def source() -> Any:
@@ -405,7 +406,7 @@ class Setting:
         return run(self.bound(self.base), self.context, source=source, draws=draws, charge=lambda _: "audit"), draws
 
     def audited_run(self) -> AuditedRun:
-        """Run the question once, and price each of its stages as that run did."""
+        """Run the question once, and compute the cost of each stage as that run did."""
         context, question = self.context, self.resolved()
         plan = planned(question, context, rehearse=True)
         release, draws = self.recorded()
@@ -422,7 +423,7 @@ def setting_of(
     rows: object,
     rng: np.random.Generator,
 ) -> Setting:
-    """Check what an audit is given; nothing is read of confidential rows."""
+    """Check the arguments of an audit without reading any confidential row."""
     if not isinstance(procedure, Procedure):
         right = "a question, such as dpi.mean(...) or a Procedure of your own"
         raise OptionError("procedure", type_of(procedure), right)
@@ -447,7 +448,7 @@ def setting_of(
 
 
 def _base(schema: Schema, rows: pd.DataFrame | None, rng: np.random.Generator, size: int) -> pd.DataFrame:
-    """Return rows that the neighbours share: so many at most."""
+    """Return the rows that the neighbours share, up to a maximum."""
     people = schema.people
     if rows is None:
         found = schema.sample(size, rng)
@@ -463,7 +464,7 @@ def _base(schema: Schema, rows: pd.DataFrame | None, rng: np.random.Generator, s
 
 
 def served(setting: Setting, privacy: Privacy) -> Setting | str:
-    """Return the setting at another price, or why it is not served."""
+    """Return the setting with other privacy parameters, or the reason why they cannot be used."""
     other = replace(setting, privacy=privacy)
     try:
         planned(other.resolved(), other.context)
@@ -482,20 +483,20 @@ _MOST_NUMBERS = 3_000_000
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Worst:
-    """The pair that gave most away.
+    """The pair with the largest privacy loss.
 
     Attributes
     ----------
     pair : Pair or None
-        None where blocks changed.
+        None if blocks changed.
     change : list of int
-        Of the exact sums, from the second to the first.
+        Change of the exact sums, from the second to the first.
     amount : Fraction, or infinite
-        What is given away.
+        The privacy loss.
     tried : int
-        Units and pairs that were compared.
+        Number of units and pairs compared.
     exact : list of int
-        The sums of the second.
+        The exact sums of the second.
     """
 
     pair: Pair | None
@@ -506,7 +507,7 @@ class Worst:
 
 
 def added(priced: PricedStage, unit: Unit | None) -> list[int]:
-    """Return what a unit adds to the exact sums of a stage; of resampled sums, to one of them at weight 1."""
+    """Return what a unit adds to the exact sums of a stage, or to one resampled sum at weight 1."""
     rows, measure = priced.rows, priced.stage.measure
     if unit is None:
         widths = {Resampled: "width", Largest: "entries", Above: "entries"}
@@ -528,10 +529,9 @@ def worst_units(
     amount: Callable[[list[int], PricedStage], Fraction | float] = privacy_loss,
     search: Callable[[Array, PricedStage], Array] = losses,
 ) -> Worst:
-    """Search for the pair of units that gives most away.
+    """Search for the pair of units with the largest privacy loss.
 
-    Under add_remove one of the two is no unit at all. The search is in floats; the pair that it ends with is measured
-    in exact arithmetic.
+    Under add_remove one of the two is absent. The search uses floats; the final pair is measured in exact arithmetic.
     """
     size = int(np.clip(_MOST_NUMBERS // max(len(added(priced, None)), 1), 16, _FIRST))
     corners = units.corners()[:size]
@@ -566,7 +566,7 @@ def worst_units(
 
 
 def worst_in_data(priced: PricedStage, worst: Worst, base: pd.DataFrame) -> Worst:
-    """Measure a pair in whole data sets, which is what neighbours are: the larger of the two changes."""
+    """Measure a pair within whole data sets, and return the larger of the two changes."""
     assert worst.pair is not None
     found, schema = worst, priced.rows.schema
     for place in (0, len(base) // 2, len(base)):
@@ -582,9 +582,9 @@ def worst_in_data(priced: PricedStage, worst: Worst, base: pd.DataFrame) -> Wors
 
 
 def worst_blocks(priced: PricedStage, rng: np.random.Generator) -> Worst:
-    """Search for the fits of one block, among others, that move the sums over blocks the furthest.
+    """Search for the fits of one block that change the sums over blocks most.
 
-    A fit may be anything: beyond the region, at its corners, not a number.
+    A fit may be anything: outside the region, at its corners, or NaN.
     """
     rows = priced.rows
     assert isinstance(rows, BlockSum)

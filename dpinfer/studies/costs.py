@@ -1,4 +1,4 @@
-"""Tables of what privacy costs, from public numbers alone: how many rows of a person to keep, and bootstraps."""
+"""The cost of privacy, from public numbers alone: rows kept per person, and bootstraps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_REPLICATES = 10_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Truncation(Reported):
-    """What each `max_rows` keeps, and how much noise it brings.
+    """Rows kept and noise added for each value of `max_rows`.
 
     Attributes
     ----------
@@ -50,14 +50,14 @@ class Truncation(Reported):
     frame: pd.DataFrame
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the table, a copy."""
+        """Return a copy of the table."""
         return self.frame.copy()
 
     def _report(self) -> Report:
         return Report("What each number of rows of a person keeps, and its noise", (), (Table.of(self.frame),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the share of rows that is lost, and of people that is cut, against the noise.
+        """Plot the share of rows lost, and of people who lose rows, against the noise.
 
         Parameters
         ----------
@@ -80,33 +80,34 @@ class Truncation(Reported):
 def truncation(
     rows_per_person: Mapping[int, float] | Sequence[int], max_rows: int | Sequence[int] | None = None
 ) -> Truncation:
-    """Say what keeping at most so many rows of each person loses, and what it costs.
+    """Compare limits on the rows per person: rows lost, and noise added.
 
     Parameters
     ----------
     rows_per_person : mapping of int to float, or sequence of int
-        A **public** distribution of the number of rows per person: from number of rows to share of people (or number of
-        people), or a number of rows for each of a sample of people. From a codebook, an earlier release or a guess;
-        counted in the confidential rows it would break the guarantee.
+        A **public** distribution of the number of rows per person: a mapping from number of rows to share (or number)
+        of people, or the number of rows of each person in a sample. Take it from a codebook, an earlier release or a
+        guess; counting it in the confidential rows would break the guarantee.
     max_rows : int or sequence of int, optional
-        Values to compare, from 1 to 4,096; by default 1, 2, 3, 5, 10, 20, ... as far as anybody has rows.
+        Values to compare, from 1 to 4,096; by default 1, 2, 3, 5, 10, 20, ... up to the largest number of rows that a
+        person has.
 
     Returns
     -------
     Truncation
         Its ``frame`` is indexed by "max_rows", with columns "rows kept" and "people cut" (shares), "relative noise"
-        (the noise of sums over that at ``max_rows=1``) and "noise per row kept" (the same over the share of rows kept,
-        which is the noise of a mean).
+        (the noise of sums relative to ``max_rows=1``) and "noise per row kept" (that over the share of rows kept,
+        relative to ``max_rows=1``: the noise of a mean).
 
     Raises
     ------
     OptionError
-        If an argument has no such value.
+        If an argument is invalid.
 
     Notes
     -----
-    The noise of every sum is in proportion to ``max_rows``. Rows that are not kept are missing from what is estimated:
-    people with many rows then count less.
+    The noise of every sum is proportional to ``max_rows``. Rows that are not kept are excluded from the estimand, so
+    people with many rows get less weight.
 
     Examples
     --------
@@ -153,7 +154,7 @@ def truncation(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivacyCost(Reported):
-    """Costs of bootstraps that carry the noise of one release, B times.
+    """Privacy loss of bootstraps with B replicates that share the noise of one release.
 
     Attributes
     ----------
@@ -168,7 +169,7 @@ class PrivacyCost(Reported):
     delta: float
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the table, a copy."""
+        """Return a copy of the table."""
         return self.frame.copy()
 
     def _report(self) -> Report:
@@ -176,7 +177,7 @@ class PrivacyCost(Reported):
         return Report(title, (), (Table.of(self.frame, index=False),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot epsilon against the number of replicates: exact, claimed, and in the limit.
+        """Plot exact, claimed and asymptotic epsilon against the number of replicates.
 
         Parameters
         ----------
@@ -208,30 +209,30 @@ def privacy_cost(
     weights: str = "double_or_nothing",
     delta: float = 1e-6,
 ) -> PrivacyCost:
-    """Compute what the release of B bootstrap replicates costs in privacy: more than is often claimed.
+    """Compute the privacy loss of releasing B bootstrap replicates, which is often understated.
 
     Parameters
     ----------
     replicates : int or sequence of int
-        Numbers B of sums.
+        Numbers B of bootstrap replicates.
     mu : float or sequence of float
-        Sensitivity over noise scale of the one release: it is mu-GDP, and (mu^2/2)-zCDP. Each of the B sums has noise
-        of root-B times its scale.
+        Sensitivity over noise scale of the single release, which is mu-GDP and (mu^2/2)-zCDP. Each of the B sums has
+        sqrt(B) times its noise scale.
     weights : {"double_or_nothing", "poisson", "public", "paired"}
     delta : float
-        At which epsilon is given.
+        The delta at which epsilon is reported.
 
     Returns
     -------
     PrivacyCost
-        With columns "mu", "replicates", "claimed epsilon" (that of one release: Brawner & Honaker 2018),
-        "asymptotic epsilon" (mu times the root of 2 - 2/e: Wang, Cheng & Awan 2022), "exact epsilon", and "ledger mu":
-        the GDP amount at which the bootstrap enters a ledger.
+        With columns "mu", "replicates", "claimed epsilon" (that of one release: Brawner & Honaker 2018), "asymptotic
+        epsilon" (for mu times sqrt(2 - 2/e): Wang, Cheng & Awan 2022), "exact epsilon", and "ledger mu", the GDP amount
+        that a ledger charges for the bootstrap.
 
     Raises
     ------
     OptionError
-        If an argument has no such value.
+        If an argument is invalid.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Coverage studies: whether the interval covers, at what width, what the noise does, and the rules that judge it.
+"""Coverage studies: coverage, width, the effect of the noise, and the rules by which cells are judged.
 
 Measures and their Monte Carlo standard errors follow Morris, White & Crowther (2019), table 6.
 """
@@ -62,53 +62,53 @@ def coverage_study(
     baseline: Callable[[Any], Any] | None = None,
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> StudyResults:
-    """Measure how a procedure's intervals, standard errors and tests behave over simulated data.
+    """Simulate the coverage of a procedure's intervals, its standard errors and its tests.
 
     Parameters
     ----------
     generate : callable
         ``generate(rng, n)`` draws one data set: a dict of arrays of length n (fast) or a DataFrame.
     procedure : Procedure
-        A question that is not bound to data; anything with ``bind(data)`` and ``fit(price)`` whose results have
-        ``params``, ``bse``, ``pvalues`` and ``conf_int``. With ``estimate`` it runs vectorised.
+        A question that is not bound to data, or any object with ``bind(data)`` and ``fit(privacy)`` whose results have
+        ``params``, ``bse``, ``pvalues`` and ``conf_int``. If it has ``estimate``, the study is vectorised.
     schema : Schema
     truth : mapping of str to float, or None
-        True value of the coefficients, by name; others are reported without coverage. Where a model is wrong, its best
-        approximation in the population is what is true. None takes that from the study itself: the estimates
-        without noise from the expected sums of all data sets or, where they are fitted one by one, the mean of the
-        estimates without noise, whose bias in small samples is then not seen. Either is known to a standard error
-        over the root of the replicates. With an empty mapping nothing is compared, and where data sets are fitted one
-        by one no estimates without noise are made.
+        True values of coefficients, by name; other coefficients are reported without coverage. For a misspecified model
+        the true values are the pseudo-true parameters. None takes them from the study itself: the noiseless estimates
+        from the expected sums of all data sets or, if data sets are fitted one by one, the mean of the noiseless
+        estimates, which hides their small-sample bias. Either has a Monte Carlo error of one standard error over the
+        square root of the number of replicates. With an empty mapping nothing is compared, and if data sets are fitted
+        one by one no noiseless estimates are computed.
     n : int or sequence of int
         Numbers of rows.
     privacy : Privacy or sequence of Privacy
-        Prices; the same data serve every price.
+        Privacy parameters; all of them are studied on the same data.
     neighbors : {"add_remove", "replace_one"}
     replicates : int
     level : float
         Nominal coverage.
     seed : int
-        The numbers depend on it and on the design, not on ``n_jobs``.
+        The results depend on it and on the design, not on ``n_jobs``.
     n_jobs : int
-        Worker processes, by joblib with whatever backend is active.
+        Number of worker processes, run by joblib with the active backend.
     progress : bool or None
-        Whether to show a progress bar; None as `dpinfer.show_progress` says.
+        Whether to show a progress bar; None takes the setting of `dpinfer.show_progress`.
     checkpoint : path-like, optional
-        A directory in which every block is kept as Parquet, so that an interrupted study goes on.
+        A directory that stores every block as Parquet, so that an interrupted study can be resumed.
     baseline : callable, optional
         A non-private fit of the same data: ``baseline(frame)`` returns results of statsmodels.
     contrasts : mapping of name to weights by coefficient, optional
-        Further quantities that are studied like coefficients, such as ``{"x - z": {"x": 1, "z": -1}}``.
+        Further quantities to study like coefficients, such as ``{"x - z": {"x": 1, "z": -1}}``.
 
     Returns
     -------
     StudyResults
-        If interrupted from the keyboard, of the blocks that are done.
+        Of the completed blocks, if interrupted from the keyboard.
 
     Raises
     ------
     OptionError
-        If an option has no such value, ``truth`` names an unknown coefficient, or ``checkpoint`` holds another design.
+        If an option is invalid, ``truth`` names an unknown coefficient, or ``checkpoint`` holds another design.
     DataError
         If the first draw of ``generate`` fails or returns the wrong columns. Later failures are counted.
 
@@ -140,7 +140,7 @@ def coverage_study(
 
 
 def _rehearse(design: Design) -> None:
-    """Draw once and fit once at the smallest size, so that a design that cannot work says so at once."""
+    """Draw and fit once at the smallest size, so that an invalid design fails at once."""
     rng = np.random.default_rng(np.random.SeedSequence(design.seed, spawn_key=(2**31,)))
     try:
         draw_columns(design, rng, min(design.n))
@@ -159,7 +159,7 @@ def _rehearse(design: Design) -> None:
 
 
 class StudyResults(Reported):
-    """Replicates and measures of a coverage study; made by `dpinfer.coverage_study`.
+    """Replicates and performance measures of a coverage study, as `dpinfer.coverage_study` returns them.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class StudyResults(Reported):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A row per replicate, price and coefficient."""
+        """All replicates as a table, a row per replicate, privacy parameters and coefficient."""
         frame: pd.DataFrame = self.table.to_pandas()
         frame.insert(0, "n", np.array(self.design.n)[frame.pop("size").to_numpy()])
         prices = np.array([str(price) for price in self.design.privacy], dtype=object)
@@ -189,7 +189,7 @@ class StudyResults(Reported):
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """A row per cell (n, price, coefficient) with every measure and its Monte Carlo standard error."""
+        """Every measure and its Monte Carlo standard error, a row per cell (n, privacy, coefficient)."""
         rows = []
         for key, group in self.frame.groupby(["n", "privacy", "term"], sort=False):
             n, privacy, term = cast("tuple[int, str, str]", key)
@@ -208,7 +208,7 @@ class StudyResults(Reported):
         return pd.DataFrame(rows)
 
     def truth(self, term: str, n: int) -> float:
-        """Return the true value of a coefficient at a number of rows: the given one, or the population's own."""
+        """Return the true value of a coefficient at a number of rows, as given or from the population."""
         if self.design.truth is not None:
             return float(self.design.truth.get(term, np.nan))
         known = next((one for (rows, _), one in self._oracles.items() if rows == n and term in one.names), None)
@@ -216,7 +216,7 @@ class StudyResults(Reported):
 
     @cached_property
     def _oracles(self) -> dict[tuple[int, str], StudyOracle]:
-        """Oracles by number of rows and price."""
+        """Oracles by number of rows and privacy parameters."""
         found: dict[tuple[int, str], StudyOracle] = {}
         for size, n in enumerate(self.design.n):
             blocks = [block for task, block in self._blocks if task.size == size]
@@ -233,29 +233,30 @@ class StudyResults(Reported):
         )
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write all replicates to a Parquet file; equal studies give equal bytes."""
+        """Write all replicates to a Parquet file; equal studies give identical files."""
         pq.write_table(self.table, path)
 
     def failures(self) -> pd.DataFrame:
-        """Count the messages of replicates that failed."""
+        """Count the failed replicates by error message."""
         once = self.frame.drop_duplicates(["n", "privacy", "replicate"])
         failed = once[once["failure"] != ""]
         return failed.groupby(["n", "privacy", "failure"]).size().rename("replicates").reset_index()
 
     def summary(self) -> pd.DataFrame:
-        """Return the measures most looked at, a row per cell."""
+        """Return the main measures, a row per cell."""
         shown = [name for name in _SHOWN if name in self.cells]
         return self.cells.set_index(["n", "privacy", "term"])[shown]
 
     def check(self, rules: Rules | None = None, *, rerun: bool = True, n_jobs: int = 1) -> pd.DataFrame:
-        """Judge every cell whose truth is known.
+        """Judge every cell whose true value is known.
 
         Parameters
         ----------
         rules : Rules, optional
         rerun : bool
-            Whether a cell that fails is run once more, at ``rules.rerun_factor`` times the replicates with the
-            seed ``rules.rerun_seed`` further on, and judged by the same threshold. Both runs are in the table.
+            Whether to rerun a cell that fails, with ``rules.rerun_factor`` times the replicates and
+            ``rules.rerun_seed`` added to the seed. The rerun is judged by the same threshold, and the table holds both
+            runs.
         n_jobs : int
 
         Returns
@@ -312,11 +313,11 @@ class StudyResults(Reported):
     # Figures
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Coverage of every cell with Monte Carlo bands; see `plot_coverage`."""
+        """Plot the coverage of every cell with Monte Carlo bands; see `plot_coverage`."""
         return self.plot_coverage(ax=ax)
 
     def plot_coverage(self, *, ax: Axes | None = None) -> Axes:
-        """Coverage of every cell with 95% Monte Carlo bands, and the least coverage that the rules allow."""
+        """Plot the coverage of every cell with 95% Monte Carlo bands, and the least coverage allowed."""
         cells, level = self.cells[np.isfinite(self.cells["coverage"])], self.design.level
         labels = [f"{row.term}   n = {row.n:,}   {row.privacy}" for row in cells.itertuples()]
         axes = given_or_new(ax, 7.0, 1.2 + 0.22 * len(cells))
@@ -331,9 +332,9 @@ class StudyResults(Reported):
         return axes
 
     def plot_nested_loop(self, measure: str = "coverage", *, ax: Axes | None = None) -> Axes:
-        """One measure as a step line for each coefficient over the nested factors: price within number of rows.
+        """Plot one measure as a step line per coefficient, with privacy nested within number of rows.
 
-        ``measure`` is a column of ``cells``. Ruecker & Schwarzer (2014).
+        ``measure`` is a column of ``cells``. A nested loop plot: Ruecker & Schwarzer (2014).
         """
         cells = self.cells
         if measure not in cells:
@@ -357,10 +358,10 @@ class StudyResults(Reported):
         return axes
 
     def plot_zip(self, term: str, *, n: int | None = None, privacy: str | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the intervals of one cell (by default the first), ranked by the truth's distance in standard errors.
+        """Plot the intervals of one cell, by default the first, ranked by the distance of the truth.
 
-        Morris, White & Crowther (2019). Intervals that miss the truth have the second colour of the theme; the dashed
-        line is the nominal level.
+        Distance is in standard errors. Intervals that miss the truth have the second colour of the theme; the dashed
+        line is the nominal level. A zip plot: Morris, White & Crowther (2019).
         """
         known, level = self.design.truth, self.design.level
         if known is not None and term not in known:
@@ -389,9 +390,9 @@ class StudyResults(Reported):
         return axes
 
     def plot_pvalues(self, term: str, *, ax: Axes | None = None) -> Axes:
-        """Quantiles of p-values against the uniform, with a band that holds 95% of exact ones at every point.
+        """Plot quantiles of the p-values against the uniform distribution, with a pointwise 95% band.
 
-        The p-values of a coefficient test zero, and are uniform where that is true.
+        The p-values test that a coefficient is zero, and are uniform if that is true.
         """
         axes = given_or_new(ax, 4.8, 4.8)
         size = self.design.replicates
@@ -423,26 +424,26 @@ _MOMENTS = (*_WITH_ERRORS, *(f"MCSE of {name}" for name in _WITH_ERRORS), "unbou
 
 
 def performance(cell: Any, truth: float, *, level: float) -> dict[str, float]:
-    """Measure one coefficient of one cell.
+    """Compute the performance measures of one coefficient in one cell.
 
     Parameters
     ----------
     cell : DataFrame, or mapping of str to ndarray (R,)
-        Of every replicate "estimate", "error", "lower", "upper" and "pvalue" (of zero), NaN where it failed; whether
-        it was "flagged" or "failed". An estimate that is NaN in one that did not fail is not determined; it has an
-        interval.
+        For every replicate "estimate", "error", "lower", "upper" and "pvalue" (of zero), NaN if it failed, and whether
+        it was "flagged" or "failed". An estimate that is NaN in a replicate that did not fail is not identified; it has
+        an interval.
     truth : float
-        NaN where it is not known: measures that need it are then NaN.
+        NaN if it is unknown; measures that need it are then NaN.
     level : float
         Nominal coverage.
 
     Returns
     -------
     dict of str to float
-        Each measure under its name, and its Monte Carlo standard error under "MCSE of" that name.
-        Coverage and rejection are shares of *all* replicates: a failed one covers nothing and rejects nothing.
-        An interval of what is not determined counts as it is; "coverage where determined" leaves it out, as bias and
-        standard errors do.
+        Each measure under its name, and its Monte Carlo standard error under "MCSE of" that name. Coverage and
+        rejection are shares of *all* replicates: a failed one covers nothing and rejects nothing. The interval of an
+        estimate that is not identified is included; "coverage where determined" excludes it, as bias and standard
+        errors do.
     """
     numbers = (np.asarray(cell[name], dtype=np.float64) for name in ("estimate", "error", "lower", "upper", "pvalue"))
     estimate, error, lower, upper, pvalue = numbers
@@ -497,33 +498,33 @@ def _moments(estimate: Array, error: Array, truth: float) -> dict[str, float]:
 
 
 def _share(name: str, marked: Mask, total: int, *, known: bool = True) -> dict[str, float]:
-    """Share of the marked among a total, with its error; NaN where it is not known."""
+    """Share of the marked among a total, with its Monte Carlo error; NaN if unknown."""
     share = float(marked.sum()) / total if known else np.nan
     return {name: share, f"MCSE of {name}": float(np.sqrt(share * (1 - share) / total)) if known else np.nan}
 
 
 @dataclass(frozen=True)
 class Rules:
-    """When a cell of a study holds.
+    """Rules by which a cell of a study passes or fails.
 
     Attributes
     ----------
     alarm : float
         Probability that an exact interval fails the coverage rule in one cell.
     size_alarm : float
-        Probability that exact tests fail the size rule anywhere in a study: it is shared by all cells whose true
-        value is zero (Bonferroni).
+        Probability that exact tests fail the size rule anywhere in a study; all cells whose true value is zero share it
+        (Bonferroni).
     width_cap : float
-        Largest mean width over that of the oracle, where noise does not dominate.
+        Largest ratio of the mean width to the oracle's, if noise does not dominate.
     unbounded_cap : float
-        Largest share of unbounded intervals there.
+        Largest share of unbounded intervals, if noise does not dominate.
     kappa : float
-        Below this ratio of signal to noise, computed from the population, a cell counts as noise-dominated:
-        only coverage is judged.
+        Below this signal-to-noise ratio, computed from the population, a cell is noise-dominated and only its coverage
+        is judged.
     rerun_factor : int
-        A cell that fails is run once more at so many times the replicates.
+        A cell that fails is rerun with this multiple of the replicates.
     rerun_seed : int
-        Added to the seed for that, fixed in advance.
+        Added to the seed for the rerun, fixed in advance.
 
     Examples
     --------
@@ -540,11 +541,11 @@ class Rules:
     rerun_seed: int = 1
 
     def least_coverage(self, replicates: int, level: float) -> float:
-        """Return the least coverage that an exact interval stays above, but for probability ``alarm``."""
+        """Return the coverage below which an exact interval falls with probability ``alarm`` at most."""
         return float(stats.binom.ppf(self.alarm, replicates, level)) / replicates
 
     def largest_size(self, replicates: int, level: float, nulls: int) -> float:
-        """Return the largest share of rejections of a true zero that exact tests stay below, over ``nulls`` cells."""
+        """Return the size that exact tests exceed, in ``nulls`` cells, with probability at most ``size_alarm``."""
         return float(stats.binom.isf(self.size_alarm / max(nulls, 1), replicates, 1 - level)) / replicates
 
     def verdict(
@@ -556,7 +557,7 @@ class Rules:
         most: float | None = None,
         replicates: int | None = None,
     ) -> str:
-        """Return "holds", or what the cell breaks.
+        """Return "holds", or the rules that the cell breaks.
 
         Parameters
         ----------
@@ -564,12 +565,12 @@ class Rules:
             Measures of one coefficient of one cell.
         level : float
         least : float, optional
-            Threshold of coverage; by default that of the cell's own number of replicates.
+            Threshold of coverage; by default that for the cell's own number of replicates.
         most : float, optional
-            Threshold of the share of rejections where the true value is zero; by default that of this cell alone.
+            Threshold of the rejection rate if the true value is zero; by default that for this cell alone.
         replicates : int, optional
-            Replicates whose threshold judges the coverage among those that determine the quantity, times the share
-            of these; by default the cell's own.
+            Number of replicates, by default the cell's own. Multiplied by the share in which the quantity is
+            identified, it sets the threshold of coverage among these.
         """
         if not np.isfinite(cell["coverage"]):
             return "no truth"

@@ -1,4 +1,4 @@
-"""What to expect of a question at a number of rows and a price: widths, errors and powers, from public things alone."""
+"""Expected widths, errors and power of a question at given rows and privacy, from public information alone."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ def _no_rows(rng: np.random.Generator, n: int) -> Any:  # noqa: ARG001  (of a fu
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is planned: the question, and what is public about it.
+    """A question to plan, with the public information about it.
 
     Attributes
     ----------
     procedure : Procedure
-        Not bound.
+        Not bound to data.
     schema : Schema
-        Of the columns that are read.
+        Declares the columns that are read.
     neighbors : {"add_remove", "replace_one"}
     alpha : float
     seed : int
     known : Privacy
-        A price that the question takes.
+        Privacy parameters with which the question can be measured.
     watch : callable
-        Called at every fit of rows, to show progress.
+        Called after every fit of rows, to show progress.
     """
 
     procedure: Procedure
@@ -99,38 +99,38 @@ class Question:
     watch: Callable[[int], None]
 
     def design(self, n: int, price: Privacy, generate: Any = _no_rows) -> simulation.Design:
-        """Return the study of one number of rows and price."""
+        """Return the study of one number of rows and privacy parameters."""
         procedure, schema, neighbors, level = self.procedure, self.schema, self.neighbors, 1 - self.alpha
         return simulation.Design(generate, procedure, schema, None, (n,), (price,), neighbors, 1, level, self.seed)
 
     def measured(self, n: int, price: Privacy) -> Measurement:
-        """Price the question; `DPInferError` if it cannot be measured at this price."""
+        """Return the measurement; `DPInferError` if it cannot be made with these privacy parameters."""
         found = self.design(n, price).measured(price, n)
         for stage in found.stages:
             check_scales(stage.law, price)
         return found
 
     def rng(self, *purpose: int) -> np.random.Generator:
-        """Return a stream of random numbers that is the same at every price."""
+        """Return a random stream that is the same for all privacy parameters."""
         return np.random.default_rng([self.seed, *purpose])
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Estimates, standard errors and intervals of R releases that may come.
+    """Simulated estimates, standard errors and intervals of R future releases.
 
     Attributes
     ----------
     names : tuple of str, length p
     center : ndarray (p,)
-        What is estimated in the population.
+        The estimands in the population.
     params, errors : ndarray (R, p)
     ends : ndarray (R, p, 2)
     sampled : bool
-        Whether the releases differ by sampling, too, so that their spread is that of the estimate.
+        Whether the releases also vary by sampling, so that their spread is that of the estimate.
     alpha : float
     tested : float, optional
-        The power of a test, which has no interval: what is true is said by the population.
+        The power of a test, which has no interval; the population sets the true values.
     """
 
     names: tuple[str, ...]
@@ -144,12 +144,12 @@ class Forecast:
 
     @property
     def widths(self) -> Array:
-        """Full widths of the intervals (R, p); infinite where an estimate is not determined."""
+        """Full widths of the intervals (R, p); infinite if an estimate is not identified."""
         found = self.ends[..., 1] - self.ends[..., 0]
         return np.asarray(np.where(np.isnan(found), np.inf, found))
 
     def width(self, assurance: float = 0.5) -> Array:
-        """Width that is not exceeded with this probability (p,)."""
+        """Quantile of the width at this probability (p,)."""
         ranked = np.sort(self.widths, axis=0)
         if assurance == 0.5:  # the median of an even number is a mean
             return np.asarray(np.median(ranked, axis=0))
@@ -157,7 +157,7 @@ class Forecast:
 
     @property
     def uncertainty(self) -> float:
-        """Largest relative Monte Carlo error of a median width; 0 of one whose intervals are all infinite."""
+        """Largest relative Monte Carlo error of a median width; 0 if all its intervals are infinite."""
         low, middle, high = np.quantile(self.widths, [0.25, 0.5, 0.75], axis=0, method="lower")
         with np.errstate(invalid="ignore"):
             found = 1.2533 * (high - low) / 1.349 / middle / np.sqrt(len(self.params))
@@ -165,22 +165,22 @@ class Forecast:
 
     @property
     def counted(self) -> bool:
-        """Whether there are so many releases that shares and spreads of them are taken as they are."""
+        """Whether there are enough releases to use their empirical shares and spreads."""
         return self.sampled and len(self.params) >= _MANY
 
     @property
     def rmse(self) -> Array:
-        """Root mean squared error of estimates (p,): counted where there are many, else the usual standard error."""
+        """Root mean squared error (p,): empirical if there are enough releases, else the median standard error."""
         with np.errstate(all="ignore"):
             if self.counted:
                 return np.asarray(np.sqrt(np.mean((self.params - self.center) ** 2, axis=0)))
             return np.asarray(np.sqrt(np.median(self.errors**2, axis=0)))
 
     def power(self, effects: Array) -> Array:
-        """Probability that intervals around other true values (p,) exclude zero, as tests of zero do.
+        """Power of tests of zero at other true values (p,): the probability that intervals exclude zero.
 
-        The errors are taken not to depend on the true value. Where there are many releases those that reject are
-        counted; else an estimate is taken as normal with its usual standard error.
+        Errors are assumed not to depend on the true value. With enough releases it is the share that reject; otherwise
+        estimates are assumed normal with their median standard error.
         """
         if self.tested is not None:
             return np.array([self.tested])
@@ -197,19 +197,19 @@ class Forecast:
 
 @dataclass(frozen=True, eq=False)
 class Outlook(ABC):
-    """Forecasts of one question in one population; the subclasses are ways to make them.
+    """Forecasts of one question in one population; each subclass is a way to compute them.
 
     Attributes
     ----------
     question : Question
     pilot : Pilot
-        The population; of a test what is true, as `dpinfer.power` takes it.
+        The population; for a test its true values, as `dpinfer.power` takes them.
     about : str
         The population in words.
     slow : bool
-        Whether rows are fitted one data set after the other.
+        Whether data sets are fitted one by one.
     least, most : int
-        Least and largest number of rows that can be looked at.
+        Smallest and largest number of rows for which a forecast is possible.
     """
 
     question: Question
@@ -219,32 +219,32 @@ class Outlook(ABC):
 
     @property
     def rows_behind(self) -> float | None:
-        """Rows behind a release that is the pilot."""
+        """Number of rows behind a pilot release."""
         return self.pilot.nobs if isinstance(self.pilot, ReleasePilot) else None
 
     @abstractmethod
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:
-        """Look at a number of rows and a price."""
+        """Forecast at a number of rows and privacy parameters."""
 
     @abstractmethod
     def alone(self, n: int) -> Forecast:
-        """Look at sampling alone, as good as without noise."""
+        """Forecast sampling alone, with practically no noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Summed(Outlook):
-    """Forecasts by sums that are known for a population: nothing is fitted one by one."""
+    """Forecasts from the known sums of a population, with no fits of data sets."""
 
     _sums: dict[tuple[int, int], Array] = field(default_factory=dict)
 
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:
-        """Look at a number of rows and a price."""
+        """Forecast at a number of rows and privacy parameters."""
         measured = self.question.measured(n, price)
         wanted = (_GAUSSIAN if measured.law.family == "gaussian" else _OTHER)[depth]
         return self._forecast(measured, n, min(wanted, max(_FEWEST, _ENTRIES // len(measured.names))))
 
     def alone(self, n: int) -> Forecast:
-        """Look at sampling alone, as good as without noise."""
+        """Forecast sampling alone, with practically no noise."""
         return self._forecast(self.question.measured(n, self.question.known), n, _ALONE, noiseless=True)
 
     def _forecast(self, measured: Measurement, n: int, count: int, *, noiseless: bool = False) -> Forecast:
@@ -265,13 +265,13 @@ class Summed(Outlook):
 
 @dataclass(frozen=True, eq=False)
 class Fitted(Outlook):
-    """Forecasts by fits of data sets, one by one, as a user's would be."""
+    """Forecasts from fits of data sets one by one, as a user would fit them."""
 
     slow, least, most = True, 20, 10**6
     _fits: dict[tuple[int, Privacy], list[Any]] = field(default_factory=dict)
 
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:
-        """Look at a number of rows and a price."""
+        """Forecast at a number of rows and privacy parameters."""
         self.question.measured(n, price)
         more = 2 if depth == "answer" else 1
         forecast = self._forecast(n, price, _FITS)
@@ -280,11 +280,11 @@ class Fitted(Outlook):
         return forecast
 
     def alone(self, n: int) -> Forecast:
-        """Look at sampling alone, as good as without noise."""
+        """Forecast sampling alone, with practically no noise."""
         return self._forecast(n, simulation.HARDLY_NOISY, _FITS // 2)
 
     def _forecast(self, n: int, price: Privacy, count: int) -> Forecast:
-        """Fit data sets until there are so many; those that were fitted before are held."""
+        """Fit data sets until there are enough; earlier fits are cached."""
         fits, question = self._fits.setdefault((n, price), []), self.question
         design = question.design(n, price, self.pilot.generate)
         data: PublicData | None = None
@@ -310,7 +310,7 @@ class Fitted(Outlook):
 
 @dataclass(frozen=True, eq=False)
 class Scaled(Outlook):
-    """Forecasts by the variances that a release of the same question tells: sampling as 1/n, noise as its own law."""
+    """Forecasts from the variances of a release of the same question, scaled to other rows and noise."""
 
     @cached_property
     def _found(self) -> tuple[Forecast, Array, Array]:
@@ -319,7 +319,7 @@ class Scaled(Outlook):
         Raises
         ------
         InferenceError
-            If its results do not tell noise apart.
+            If its results do not separate noise from sampling.
         """
         question, pilot = self.question, self.pilot
         results = question.procedure.infer(pilot.release)
@@ -335,18 +335,18 @@ class Scaled(Outlook):
         return found, sampling**2, noise**2
 
     def at(self, n: int, price: Privacy, *, depth: Depth = "width") -> Forecast:  # noqa: ARG002
-        """Look at a number of rows and a price, by the noise of the first sums: later ones depend on releases."""
+        """Forecast from the noise of the first sums; that of later ones depends on releases."""
         first = [self.question.measured(n, one).stages[0] for one in (price, self.pilot.release.cost.price)]
         ours, theirs = (one.law.variances * np.asarray(one.steps) ** 2 for one in first)
         there = theirs > 0
         return self._with(n, float(np.median(ours[there] / theirs[there])) if there.any() else 0.0)
 
     def alone(self, n: int) -> Forecast:
-        """Look at sampling alone, as good as without noise."""
+        """Forecast sampling alone, with practically no noise."""
         return self._with(n, 0.0)
 
     def _with(self, n: int, ratio: float) -> Forecast:
-        """Scale the pilot to n rows and a ratio of the variance of the noise."""
+        """Scale the pilot to n rows and to a ratio of noise variances."""
         found, sampling, noise = self._found
         share = self.pilot.nobs / n
         spread = np.sqrt(sampling * share + noise * share**2 * ratio)
@@ -358,27 +358,27 @@ class Scaled(Outlook):
 
 @dataclass(frozen=True, eq=False)
 class Tested(Outlook):
-    """Forecasts of the power of a test against a population, by the same study that `dpinfer.power` makes."""
+    """Forecasts of the power of a test against a population, by the study that `dpinfer.power` makes."""
 
     least = 1
 
     def at(self, n: int, price: Privacy | None, *, depth: Depth = "width") -> Forecast:  # noqa: ARG002
-        """Look at a number of rows and a price; at None at the ordinary test."""
+        """Forecast at a number of rows and privacy parameters; None means the ordinary test."""
         nothing = np.full((1, 1, 2), np.nan)
         unknown = nothing[0, :, 0], nothing[..., 0], nothing[..., 0], nothing
         return Forecast(("test",), *unknown, False, self.question.alpha, self._one.at(n, price))
 
     def alone(self, n: int) -> Forecast:
-        """Look at the ordinary test."""
+        """Forecast the ordinary test."""
         return self.at(n, None)
 
     def rows(self, price: Privacy, least: float) -> int | None:
-        """Smallest number of rows that gives a power at a price, as `PowerStudy.sample_size` finds it."""
+        """Smallest number of rows that reaches a power, as `PowerStudy.sample_size` finds it."""
         found = self._study(START, price).sample_size(least)["n"].iloc[0]
         return None if pd.isna(found) else int(found)
 
     def price(self, n: int, kind: Privacy, least: float) -> Privacy | None:
-        """Smallest price of a unit that gives a power at a number of rows, as `PowerStudy.budget` finds it."""
+        """Smallest budget in a unit that reaches a power, as `PowerStudy.budget` finds it."""
         found: Privacy | None = self._study(n, kind).budget(least)["privacy"].iloc[0]
         return found
 
@@ -398,7 +398,7 @@ class Tested(Outlook):
 
 
 def _truth_of(question: Question, pilot: Pilot) -> Any:
-    """Return what is true in a population, as `dpinfer.power` takes it: of rows as good as without noise."""
+    """Return the true values in a population as `dpinfer.power` takes them, practically without noise."""
     test: Any = question.procedure
     if isinstance(test, ChiSquare):
         measured = question.measured(100, question.known)
@@ -428,14 +428,14 @@ def _truth_of(question: Question, pilot: Pilot) -> Any:
 
 
 def outlook_of(question: Question, pilot: Any) -> Outlook:
-    """Choose how a question is looked at in a population.
+    """Choose how to forecast a question in a population.
 
-    ``pilot`` is as `plan` takes it; of a test also the truth as `dpinfer.power` takes it.
+    ``pilot`` is as in `plan`; for a test also the truth as in `dpinfer.power`.
 
     Raises
     ------
     DPInferError
-        If nothing can be said: a release of another question, or results without standard errors of the noise.
+        If no forecast is possible: a release of another question, or results without standard errors from noise.
     """
     procedure, schema = question.procedure, question.schema
     test = isinstance(procedure, TESTS)

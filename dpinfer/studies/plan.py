@@ -1,4 +1,4 @@
-"""The plan of a study: the price, the rows, or what they give, before anything is spent."""
+"""Planning a study: privacy parameters, rows, or the precision they give, before any budget is spent."""
 
 from __future__ import annotations
 
@@ -93,72 +93,74 @@ def plan(
 ) -> Plan | SharedPlan:
     """Plan a question before any budget is spent: solve for rows, privacy parameters or precision.
 
-    Nothing is charged, and no confidential row is read, even where the question is bound to data.
+    Nothing is charged and no confidential row is read, even if the question is bound to data.
 
     Parameters
     ----------
     procedure : Procedure, or sequence of Procedure
-        What is to be asked, such as ``dpi.ols("income ~ age")``, bound to data or not. Several share ``budget``.
+        The question, such as ``dpi.ols("income ~ age")``, bound to data or not. Several questions share ``budget``.
     schema : Schema, optional
-        Needed where the question is not bound.
+        Required if the question is not bound to data.
     n : int, optional
-        Number of rows: public, planned, or as an earlier release told. Of bound data whose number of rows is public,
-        and of a pilot release, it is known where nothing else is missing.
+        Number of rows: public, planned, or from an earlier release. If nothing else is missing, it is taken from bound
+        data whose number of rows is public, or from a pilot release.
     privacy : Privacy, optional
-        The price.
+        The privacy parameters.
     unit : type of Privacy, or Privacy, optional
-        In which unit a price is sought; of `ApproxDP` an amount, whose delta is kept. By default that of the ledger
-        where the question is bound to confidential data (`GDP` for an `ApproxDP` ledger), else `ZCDP`.
+        Unit in which to solve for the privacy parameters; for `ApproxDP` give an amount, whose delta is kept. By
+        default that of the ledger if the question is bound to confidential data (`GDP` for an `ApproxDP` ledger), else
+        `ZCDP`.
     width : float or mapping of term to float, optional
-        Full width of intervals of level ``1 - alpha`` that is allowed.
+        Largest full width of intervals of level ``1 - alpha``.
     power : float or mapping of term to (effect, power), optional
-        Power of the two-sided test of zero that is asked for, where the true value is ``effect``; without an effect it
-        is the population's own. Of a test its power against the population.
+        Required power of the two-sided test of zero when the true value is ``effect``, by default the value in the
+        population. If the question is a test, its required power against the population.
     rmse : float or mapping of term to float, optional
-        Root mean squared error that is allowed.
+        Largest root mean squared error.
     relative : float or mapping of term to float, optional
-        Width that is allowed over that without privacy on the same number of rows; above 1.
+        Largest ratio of the width to that without privacy on the same number of rows; above 1.
     alpha : float
     assurance : float
-        Probability with which widths are to be reached: .5 asks for their median.
+        Probability with which widths are reached: .5 refers to their median.
     pilot : optional
-        The population: a `Release` of the question, already charged; `PublicData` or a frame of similar public
-        rows, drawn from with replacement; or a function ``generate(rng, n)``. By default the schema's uniform
-        population, which the answer says; a test needs a pilot, for its hypothesis may hold there. Of a test also what
-        is true, as `power` takes it.
+        The population: a `Release` of the question, already charged; `PublicData` or a frame of similar public rows,
+        resampled with replacement; or a function ``generate(rng, n)``. By default the schema's uniform population,
+        which the answer states. A test needs a pilot, since its hypothesis may hold in the uniform population; its
+        pilot may also be the true values, as `power` takes them.
     neighbors : {"add_remove", "replace_one"}, optional
-        By default that of the data, else "add_remove".
+        By default that of the bound data, else "add_remove".
     budget : Privacy, optional
-        With several questions: what they share.
+        With several questions, the budget that they share.
     weights : sequence of float, optional
-        With several questions: the weighted sum of relative widths is least, instead of the largest of them.
+        With several questions, minimize the sum of relative widths with these weights, instead of the largest one.
     seed : int
-        Public; the noise of a release has none.
+        Seed of the simulation; public. The noise of a release has no seed.
     progress : bool or None
-        Whether a progress bar is shown where rows are fitted one data set after the other; None as
-        `dpinfer.show_progress` says.
+        Whether to show a progress bar when data sets are fitted one by one; None takes the setting of
+        `dpinfer.show_progress`.
 
     Returns
     -------
     Plan, or SharedPlan
-        Of several questions the latter.
+        A `SharedPlan` if several questions are given.
 
     Raises
     ------
     OptionError
         If not exactly one of ``n``, ``privacy`` and the targets is missing (``n`` and ``privacy`` alone give width and
-        power); if a term is unknown or a target no positive number; if no price, or no number of rows, reaches it: the
-        message says what sampling alone gives, and how many rows would do.
+        power); if a term is unknown or a target is not a positive number; or if no budget, or no number of rows,
+        reaches the target. The message then gives the result of sampling alone, and a number of rows that would
+        suffice.
     UnknownColumnError
         If the pilot lacks a column.
     DPInferError
-        If the question cannot be measured at such a price, or a pilot says nothing of it.
+        If the question cannot be measured with such privacy parameters, or a pilot does not inform it.
 
     Notes
     -----
-    Widths are those of the library's own inference on simulated releases: sums of data sets that are drawn from the
-    population, with noise of the scale that the kernel states. The same random numbers serve every price, so that the
-    search follows a smooth curve. See the page on planning for formulas and measured limits.
+    Widths are those of the library's own inference on simulated releases: sums of data sets drawn from the population,
+    plus noise of the scale that the kernel states. All privacy parameters use common random numbers, so that the search
+    follows a smooth curve. See the page on planning for formulas and measured limits.
 
     Examples
     --------
@@ -203,7 +205,7 @@ def plan(
 
 
 def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assurance: float, budget: Any) -> None:
-    """Refuse what several questions cannot have: a price, targets, data of several schemas or relations."""
+    """Refuse arguments that several questions cannot have, and data that differ in schema or neighbours."""
     for name, value in named.items():
         if value is not None:
             raise OptionError(name, type_of(value), "None: several questions share budget=, for their widths")
@@ -216,7 +218,7 @@ def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assur
 
 
 def _kind(unit: Any, bound: Any, price: Privacy | None) -> Privacy:
-    """Return an amount of the unit in which a price is sought."""
+    """Return an amount in the unit to solve for."""
     named = any(unit is one for one in (ZCDP, GDP, PureDP))
     if not (unit is None or named or isinstance(unit, Privacy)):
         raise OptionError("unit", unit, "ZCDP, GDP or PureDP, or an amount such as ApproxDP(1.0, 1e-6)")
@@ -234,7 +236,7 @@ def _kind(unit: Any, bound: Any, price: Privacy | None) -> Privacy:
 def _question(
     procedure: Procedure, schema: Schema, neighbors: Neighbors, alpha: float, seed: int, kind: Privacy, watch: Any
 ) -> Question:
-    """Return what is planned, with the columns that are read and a price that the question takes."""
+    """Return the question to plan, with the columns read and privacy parameters that it takes."""
     procedure.check(schema, neighbors)
     first: DPInferError | None = None
     for price in (kind, *(with_amount(kind, amount) for amount in _USUAL)):
@@ -254,13 +256,13 @@ def _question(
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What is asked, by target and term.
+    """The targets of a plan, by kind and term.
 
     Attributes
     ----------
     wanted : mapping of str to mapping of term to value
-        Of "width", "rmse" and "relative" the most that is allowed; of "power" a pair of the true value, or None for
-        the population's own, and the least power.
+        For "width", "rmse" and "relative" the largest value allowed. For "power" the true value, or None for the
+        population's own, and the least power.
     assurance : float
         Probability with which a width is to be reached.
     """
@@ -270,7 +272,7 @@ class Targets:
 
     @classmethod
     def read(cls, names: Sequence[str], given: Mapping[str, Any], *, alpha: float, assurance: float) -> Targets:
-        """Read targets, each a number for all terms or a mapping by term; OptionError if there is no such target."""
+        """Read targets, each a number for all terms or a mapping by term; OptionError if one is invalid."""
         right = (
             f'a power between {alpha:g} and 1, by term with the true value, as in power={{"age": (0.02, 0.8)}}; '
             "without the value it is the population's own"
@@ -299,20 +301,20 @@ class Targets:
         return cls(wanted, assurance)
 
     def effects(self, forecast: Forecast) -> Array:
-        """Return the true values at which power is asked for (p,); the population's own by default."""
+        """Return the true values at which power is computed (p,); by default the population's own."""
         given = {name: effect for name, (effect, _) in self.wanted["power"].items() if effect is not None}
         return np.array([given.get(name, own) for name, own in zip(forecast.names, forecast.center, strict=True)])
 
     def values(self, name: str, forecast: Forecast) -> Array:
-        """Return what a forecast reaches of a target (p,)."""
+        """Return the forecast values of a target (p,)."""
         if name == "power":
             return forecast.power(self.effects(forecast))
         return forecast.rmse if name == "rmse" else forecast.width(self.assurance)
 
     def gaps(self, forecast: Forecast, alone: Forecast | None) -> dict[tuple[str, str], float]:
-        """How far a forecast is from each target: 0 or less where it is met.
+        """Return the gap between a forecast and each target: 0 or less if the target is met.
 
-        Widths and errors count on the logarithm, powers as probits. ``alone`` is the forecast without noise.
+        Widths and errors are compared as logarithms, powers as probits. ``alone`` is the forecast without noise.
         """
         out: dict[tuple[str, str], float] = {}
         for name in ("width", "rmse", "relative", "power"):
@@ -336,7 +338,7 @@ class Targets:
         return max([-np.inf, *self.gaps(forecast, alone).values()])
 
     def unreached(self, right: str, name: str = "", term: str = "") -> OptionError:
-        """Return the error that a target is not reached, by default the first, for all of its terms."""
+        """Return the error for a target that is not reached, by default the first with all its terms."""
         name = name or next(name for name in TARGETS if self.wanted[name])
         terms = {term: self.wanted[name][term]} if term else self.wanted[name]
         listed = (f"{one}: {most[1] if name == 'power' else most:g}" for one, most in terms.items())
@@ -344,7 +346,7 @@ class Targets:
 
 
 def _alone(outlook: Outlook, n: int) -> Forecast | None:
-    """Look at sampling alone; None where nothing can be said of it."""
+    """Forecast sampling alone; None if that is not possible."""
     with suppress(DPInferError):
         return outlook.alone(n)
     return None
@@ -353,7 +355,7 @@ def _alone(outlook: Outlook, n: int) -> Forecast | None:
 def _answered(
     outlook: Outlook, nobs: int | None, n: Any, privacy: Any, given: dict[str, Any], assurance: float
 ) -> Plan:
-    """Solve what is missing."""
+    """Solve for the missing quantity."""
     question, test = outlook.question, isinstance(outlook, Tested)
     wanted = [name for name in given if given[name] is not None]
     missing = [name for name, known in (("n", n is not None), ("privacy", privacy is not None)) if not known]
@@ -382,7 +384,7 @@ def _answered(
 
 
 def _rows(outlook: Outlook, nobs: int | None, n: Any) -> int:
-    """Read a number of rows, or take the public or released one."""
+    """Return the number of rows as given, public or released."""
     if n is None:
         known = nobs if nobs is not None else outlook.rows_behind
         if known is None:
@@ -415,7 +417,7 @@ def _targets(outlook: Outlook, given: dict[str, Any], n: int, price: Privacy, as
 
 
 def _solved(outlook: Outlook, n: Any, privacy: Any, start: int, targets: Targets) -> tuple[int, Privacy]:
-    """Find the rows or the price that is missing: roughly at first, and near it with more releases."""
+    """Solve for rows or privacy parameters: roughly at first, then with more releases near the solution."""
     kind, rows, relative = outlook.question.known, n is None, targets.wanted["relative"]
     alone = None if rows else _alone(outlook, n)
     if alone is not None and not relative and targets.shortfall(alone, None) > 0:
@@ -449,7 +451,7 @@ def _solved(outlook: Outlook, n: Any, privacy: Any, start: int, targets: Targets
 
 
 def _no_price(outlook: Outlook, n: int, targets: Targets, alone: Forecast) -> OptionError:
-    """Say what sampling alone gives, and about how many rows would do, rounded up to three digits."""
+    """State the result of sampling alone, and about how many rows would suffice, rounded up to three digits."""
     gaps = targets.gaps(alone, None)
     name, term = max(gaps, key=lambda key: gaps[key])
     value = float(targets.values(name, alone)[alone.names.index(term)])
@@ -485,7 +487,7 @@ def _frame(found: Forecast, alone: Forecast | None, targets: Targets) -> pd.Data
 
 
 def _notes(outlook: Outlook, found: Forecast, targets: Targets, alone: Forecast | None) -> list[str]:
-    """Say how it was computed, and which of what was asked for these releases do not tell, or miss."""
+    """Describe the computation, and name the targets that the releases do not determine or miss."""
     notes = []
     if outlook.about.startswith("uniform"):
         notes.append(
@@ -520,23 +522,23 @@ def _notes(outlook: Outlook, found: Forecast, targets: Targets, alone: Forecast 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Reported):
-    """What a study needs, or gives; made by `plan`.
+    """The rows, privacy parameters and precision of a planned study, as `plan` returns them.
 
     Attributes
     ----------
     n : int
         Number of rows.
     privacy : Privacy
-        The price.
+        The privacy parameters.
     solved : {"n", "privacy", None}
-        Which of them was sought; None where both were given.
+        The one that was solved for; None if both were given.
     frame : DataFrame
-        A row for each term: "true value" (that power is for), "width" (full width, reached with the assurance asked
-        for), "without noise" (the width that sampling alone gives), "relative" (their ratio), "rmse", and "power" of
+        A row for each term: "true value" (at which power is computed), "width" (full width, reached with the requested
+        assurance), "without noise" (the width from sampling alone), "relative" (their ratio), "rmse", and "power" of
         the two-sided test of zero.
     alpha, assurance : float
     population : str
-        What the study was planned for, in words.
+        The assumed population, in words.
     notes : tuple of str
     """
 
@@ -555,32 +557,32 @@ class Plan(Reported):
 
     @property
     def width(self) -> pd.Series:
-        """Full width of the interval of each term; empty for a test."""
+        """Full width of the interval for each term; empty for a test."""
         return self.frame["width"] if "width" in self.frame else pd.Series(dtype=float, name="width")
 
     @property
     def power(self) -> pd.Series:
-        """Power of the two-sided test of each term, or of the test that was planned."""
+        """Power of the two-sided test of each term, or of the planned test."""
         return self.frame["power"]
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the table, a copy."""
+        """Return a copy of the table."""
         return self.frame.copy()
 
     def curve(self, against: Literal["privacy", "n"], terms: Sequence[str] | None = None) -> pd.DataFrame:
-        """Look at other prices, or other numbers of rows.
+        """Compute widths and power over a range of privacy parameters or numbers of rows.
 
         Parameters
         ----------
         against : {"privacy", "n"}
-            What changes; the other stays as planned.
+            The quantity to vary; the other stays as planned.
         terms : sequence of str, optional
             By default the first four.
 
         Returns
         -------
         DataFrame
-            A row for each amount and term: columns "n", "amount", "term", "width", "without noise", "power".
+            A row for each amount and term, with columns "n", "amount", "term", "width", "without noise" and "power".
 
         Raises
         ------
@@ -606,15 +608,15 @@ class Plan(Reported):
         return pd.concat(rows, ignore_index=True).reindex(columns=names)
 
     def plot(self, terms: Sequence[str] | None = None, axes: Any = None) -> Array:
-        """Plot width and power against the price and against the number of rows.
+        """Plot width and power against the privacy parameter and against the number of rows.
 
-        Dashed lines are sampling alone; the dotted line is the plan. A test has powers only.
+        Dashed lines show sampling alone; the dotted line marks the plan. A test has power only.
 
         Parameters
         ----------
         terms : sequence of str, optional
             By default the first four.
-        axes : ndarray of matplotlib.axes.Axes (2, 2), of a test (1, 2), optional
+        axes : ndarray of matplotlib.axes.Axes (2, 2), or (1, 2) for a test, optional
             Where to draw; a new figure by default.
 
         Returns
@@ -669,16 +671,16 @@ class Plan(Reported):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SharedPlan(Reported):
-    """How several questions share a budget; made by `plan`.
+    """The shares of a budget among several questions, as `plan` returns them.
 
     Attributes
     ----------
     frame : DataFrame
-        A row for each question: "share" of what composes, "privacy" (its price), "relative" (the largest width of its
-        terms over that without noise; of what has no sampling error, such as a count of these rows, over that at the
-        whole budget), "widest" (that term).
+        A row for each question: "share" (of the amount that composes), "privacy" (its parameters), "relative" (the
+        largest ratio of a term's width to that without noise or, for terms without sampling error such as a count of
+        these rows, to that at the whole budget), and "widest" (that term).
     prices : tuple of Privacy
-        In the order of the questions; together they are within the budget.
+        Privacy parameters in the order of the questions; together they stay within the budget.
     n : int
     budget : Privacy
     population : str
@@ -692,7 +694,7 @@ class SharedPlan(Reported):
     _curves: tuple[tuple[Array, Array], ...] = field(repr=False)
 
     def summary_frame(self) -> pd.DataFrame:
-        """Return the table, a copy."""
+        """Return a copy of the table."""
         return self.frame.copy()
 
     def _report(self) -> Report:
@@ -701,7 +703,7 @@ class SharedPlan(Reported):
         return Report(_TITLE, facts, (Table.of(self.frame),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the relative width of each question against its share; points are the plan.
+        """Plot the relative width of each question against its share; points mark the plan.
 
         Parameters
         ----------
@@ -723,12 +725,12 @@ class SharedPlan(Reported):
 
 
 def _shared(planned: Sequence[Outlook], n: int, budget: Privacy, weights: Any) -> SharedPlan:
-    """Share a budget among questions: shares that make the largest relative width, or a weighted sum, least.
+    """Share a budget among questions, minimizing the largest relative width or a weighted sum.
 
     Raises
     ------
     OptionError
-        If weights are no positive numbers, one for each question, or a question has no width.
+        If weights are not positive numbers, one for each question, or a question has no width.
     """
     many, listed = len(planned), None
     if weights is not None:
@@ -774,7 +776,7 @@ def _shared(planned: Sequence[Outlook], n: int, budget: Privacy, weights: Any) -
 
 
 def _interpolated(shares: Array, ratios: Array) -> Callable[[Any], Any]:
-    """Squared relative width less 1, which is in proportion to the noise, is followed on the logarithm."""
+    """Interpolate squared relative width minus 1, which is proportional to the noise, on the log scale."""
     at, excess = np.log(shares), np.log(ratios**2 - 1)
 
     def function(share: Any) -> Any:
@@ -786,7 +788,7 @@ def _interpolated(shares: Array, ratios: Array) -> Callable[[Any], Any]:
 
 
 def _least_largest(functions: Sequence[Callable[[Any], Any]]) -> Array:
-    """Shares at which all relative widths are the same."""
+    """Shares at which all relative widths are equal."""
     least = _LEAST_SHARE * 1e-3
 
     def needed(one: Callable[[Any], Any], ratio: float) -> float:
@@ -806,7 +808,7 @@ def _least_largest(functions: Sequence[Callable[[Any], Any]]) -> Array:
 
 
 def _least_sum(functions: Sequence[Callable[[Any], Any]], weights: Array) -> Array:
-    """Shares at which the weighted sum of relative widths is least."""
+    """Shares that minimize the weighted sum of relative widths."""
 
     def total(free: Array) -> float:
         shares = special.softmax(free)

@@ -1,4 +1,4 @@
-"""Populations: named ones with a known truth, and what is known of one before a study: public rows, or a release."""
+"""Populations: named ones with known true values, and pilots of a study: public rows or a release."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CUT = 2.5
 
 @dataclass(frozen=True)
 class Population:
-    """A way to draw rows, with public bounds and the coefficients that are true.
+    """A population to draw rows from, with public bounds and its true coefficients.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class Population:
     generate : callable
         ``generate(rng, n)`` returns a dict of arrays.
     truth : mapping of str to float
-        Coefficients of ``formula``; of a single column its mean, as "Intercept".
+        Coefficients of ``formula``; for a single column its mean, as "Intercept".
     formula : str
         The regression, or ``"column ~ 1"``.
     about : str
-        One sentence.
+        A description in one sentence.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Population:
 
 
 def truncated_normal(rng: np.random.Generator, size: int | tuple[int, ...]) -> Array:
-    """Draw standard normals cut at 2.5 standard deviations."""
+    """Draw standard normals truncated at 2.5 standard deviations."""
     draws = rng.normal(size=size)
     far = np.abs(draws) > _CUT
     while far.any():
@@ -69,7 +69,7 @@ def truncated_normal(rng: np.random.Generator, size: int | tuple[int, ...]) -> A
 
 @dataclass(frozen=True)
 class _Regression:
-    """Draws regressors of a kind, and a response with normal errors cut at 2.5 standard deviations."""
+    """Draws regressors of a kind, and a response with normal errors truncated at 2.5 standard deviations."""
 
     regressors: str
     slopes: tuple[float, ...]
@@ -138,7 +138,7 @@ def population(name: str) -> Population:
     Raises
     ------
     OptionError
-        If there is none of that name.
+        If there is no population of that name.
 
     Examples
     --------
@@ -166,7 +166,7 @@ _NORMAL_FROM = 16.0
 
 @dataclass(frozen=True, eq=False)
 class RowPilot:
-    """A population that rows are drawn from.
+    """A population from which rows are drawn.
 
     Attributes
     ----------
@@ -174,9 +174,9 @@ class RowPilot:
         ``generate(rng, n)`` draws n rows: a dict of arrays, or a DataFrame.
     schema : Schema
     about : str
-        In words, for the answer.
+        A description, for the answer.
     given : mapping of str to cells, optional
-        All rows there are, where the population is a list of rows.
+        All its rows, if the population is a list of rows.
     """
 
     generate: Callable[[np.random.Generator, int], Any]
@@ -190,7 +190,7 @@ class RowPilot:
 
     @cached_property
     def pool(self) -> Mapping[str, Any]:
-        """Many public rows, by column; texts are codes, which are read once and not at every draw."""
+        """Many public rows, by column; texts are coded once, not at every draw."""
         rows = self.given
         if rows is None:
             rows = _drawn(self.generate, np.random.default_rng([2**31, 17]), _POOL, self.schema)
@@ -205,9 +205,9 @@ class RowPilot:
         return {name: coded(rows[name]) for name in self.schema}
 
     def sums(self, measured: Measurement, n: int, count: int, rng: np.random.Generator) -> Array:
-        """Return sums of whole numbers, without noise, of data sets of n rows (count, m).
+        """Return noiseless integer sums of data sets of n rows (count, m).
 
-        They are put together from the sums of groups of rows, drawn with replacement, and of the rows left over.
+        They add up the sums of groups of rows, drawn with replacement, and of the remaining rows.
         """
         groups, each, rows = self._groups(measured.rows)
         whole, rest = divmod(n, each)
@@ -217,12 +217,12 @@ class RowPilot:
         return np.asarray(measured.rows.finish_sets(found))
 
     def expected(self, measured: Measurement, n: int) -> Array:
-        """Return the expected sums of n rows, in whole numbers without noise (m,)."""
+        """Return the expected noiseless integer sums of n rows (m,)."""
         groups, each, _ = self._groups(measured.rows)
         return np.asarray(measured.rows.finish_sets(groups.mean(axis=0)[None])[0] * (n / each))
 
     def _groups(self, rows: RowSum) -> tuple[Array, int, Array]:
-        """Return sums of groups (G, k), how many rows each has, and sums of single rows."""
+        """Return sums of groups (G, k), the rows per group, and sums of single rows."""
         key = type(rows), rows.names, rows.units.tobytes()
         if key not in self._summed:
             size = len(next(iter(self.pool.values())))
@@ -240,7 +240,7 @@ class RowPilot:
 
 
 def _redrawn(groups: Array, draws: int, count: int, rng: np.random.Generator) -> Array:
-    """Return sums of ``draws`` groups that are drawn with replacement, ``count`` times (count, k)."""
+    """Return sums of ``draws`` groups drawn with replacement, ``count`` times (count, k)."""
     size, usual, found = len(groups), draws / len(groups), np.empty((count, groups.shape[1]))
     together = max(1, 2**22 // max(size, min(draws, int(_NORMAL_FROM * size))))
     for start in range(0, count, together):
@@ -257,13 +257,13 @@ def _redrawn(groups: Array, draws: int, count: int, rng: np.random.Generator) ->
 
 @dataclass(frozen=True, eq=False)
 class ReleasePilot:
-    """A population as the noisy sums of a release describe it, per row.
+    """A population described by the noisy sums of a release, per row.
 
     Attributes
     ----------
     release : Release
     nobs : float
-        Rows behind it, as released or public.
+        Number of rows behind it, as released or public.
     about : str
     """
 
@@ -274,7 +274,7 @@ class ReleasePilot:
     """A release holds no rows to sample."""
 
     def holds(self, measured: Measurement) -> bool:
-        """Whether the release has the sums that are measured."""
+        """Whether the release holds the sums that are measured."""
         return self.release.names == measured.names and len(self.release.stages) == 1 == len(measured.stages)
 
     def sums(self, measured: Measurement, n: int, count: int, rng: np.random.Generator) -> Array:  # noqa: ARG002
@@ -291,12 +291,12 @@ Pilot = RowPilot | ReleasePilot
 
 
 def read_pilot(pilot: Any, schema: Schema, question: Any) -> Pilot:
-    """Read what was given as a pilot, for a question of these columns.
+    """Read the argument ``pilot``, for a question of these columns.
 
     Raises
     ------
     OptionError
-        If it is nothing of the kind, or a release that does not tell its number of rows.
+        If it is not a pilot, or is a release without a number of rows.
     UnknownColumnError
         If it lacks a declared column.
     """
@@ -331,7 +331,7 @@ def read_pilot(pilot: Any, schema: Schema, question: Any) -> Pilot:
 
 
 def _rows_behind(release: Release, question: Any) -> float:
-    """Rows behind a release, as it, its own results or those of a question tell them."""
+    """Return the number of rows behind a release, from it, its own results or those of a question."""
     if release.nobs is not None:
         return float(release.nobs)
     for infer in (release.infer, partial(question.infer, release)):
@@ -349,7 +349,7 @@ def _columns_needed(schema: Schema) -> list[str]:
 
 
 def _resampling(frame: pd.DataFrame, schema: Schema) -> Callable[[np.random.Generator, int], pd.DataFrame]:
-    """Draw rows with replacement; people each with all their rows and an id of their own, until there are n rows."""
+    """Draw n rows with replacement; people are drawn with all their rows and get new ids."""
     if schema.people is None:
         return lambda rng, n: frame.iloc[rng.integers(0, len(frame), n)].reset_index(drop=True)
     person = schema.people.id

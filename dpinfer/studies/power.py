@@ -1,4 +1,4 @@
-"""Power of a test, and the rows or the budget that it needs, before any budget is spent."""
+"""Power of a test, and the rows or budget that it requires, before any budget is spent."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ _FITTED, _OWN_DRAWS, _MOST_OWN = 1000, 199, 9999
 
 @dataclass(frozen=True, eq=False)
 class PowerStudy(Reported):
-    """Power of a test over numbers of rows and prices; made by `power`.
+    """Power of a test over numbers of rows and privacy parameters, as `power` returns it.
 
     Attributes
     ----------
     frame : DataFrame
-        A row per number of rows and price; columns "n", "privacy", "power", "std err" (Monte Carlo; 0 where power is
-        exact), "ordinary power", that of the ordinary test without privacy on the same population, and "lost": what
-        the power has lost against a test that knew margins, variances and sizes of groups, where noise hides them and
-        the test is conservative.
+        A row per number of rows and privacy parameters. Columns: "n", "privacy", "power", "std err" (Monte Carlo; 0 if
+        power is exact), "ordinary power" (that of the ordinary test without privacy on the same population) and "lost"
+        (the loss of power compared with a test that knew margins, variances and group sizes, if noise hides them and
+        the test is conservative).
     test : ChiSquare, BinomTest or MeanComparison
         Not bound to data.
     truth : object
@@ -127,32 +127,32 @@ class PowerStudy(Reported):
         return Report(title, facts, (Table.of(self.frame, index=False),))
 
     def at(self, n: int, privacy: Privacy | None) -> float:
-        """Return the power at another number of rows and price; at None that of the ordinary test."""
+        """Return the power at other rows and privacy parameters; None gives that of the ordinary test."""
         return self._power(n, privacy, _STUDY).power
 
     def sample_size(self, power: float = 0.8) -> pd.DataFrame:
-        """Find the smallest number of rows that gives a power, at every price.
+        """Find the smallest number of rows that reaches a given power, for each privacy parameter.
 
         Parameters
         ----------
         power : float
-            Between the level and 1.
+            Target power, between the level and 1.
 
         Returns
         -------
         DataFrame
-            Indexed by price, as text; columns "n" (missing where a billion rows do not suffice, as where the truth
-            meets the hypothesis), "power" and "std err" at that number of rows, from draws of their own.
+            Indexed by the privacy parameters, as text. Columns: "n" (missing if a billion rows do not suffice, as when
+            the hypothesis is true), and "power" and "std err" at that number of rows, from independent draws.
 
         Raises
         ------
         OptionError
-            If ``power`` is no such number.
+            If ``power`` is not such a number.
 
         Notes
         -----
-        Bisection from the nearest number of rows in the study, with draws of its own at every step; where power is
-        simulated, a line is then fitted to probits of power within the last tenth. Power is taken to rise with n.
+        Bisection from the nearest number of rows in the study, with independent draws at every step. If power is
+        simulated, a line is then fitted to probits of power within the last tenth. Power is assumed to increase with n.
         """
         target, rows = self._target(power), []
         for price in self.privacy:
@@ -170,28 +170,28 @@ class PowerStudy(Reported):
         return frame.astype({"n": "Int64", "power": float, "std err": float})
 
     def budget(self, power: float = 0.8) -> pd.DataFrame:
-        """Find the smallest price that gives a power, at every number of rows.
+        """Find the smallest privacy budget that reaches a given power, for each number of rows.
 
         Parameters
         ----------
         power : float
-            Between the level and 1.
+            Target power, between the level and 1.
 
         Returns
         -------
         DataFrame
-            A row per number of rows and unit of the study's prices; columns "n", "unit", "privacy" (the price itself,
-            to three digits, rounded up; None where a thousand does not suffice), "power" and "std err" at that price,
-            from draws of their own. The delta of an `ApproxDP` is kept.
+            A row per number of rows and unit of the study's privacy parameters. Columns: "n", "unit", "privacy" (the
+            budget, rounded up to three digits; None if a thousand does not suffice), and "power" and "std err" at that
+            budget, from independent draws. The delta of an `ApproxDP` is kept.
 
         Raises
         ------
         OptionError
-            If ``power`` is no such number.
+            If ``power`` is not such a number.
 
         Notes
         -----
-        Bisection between 1e-6 and 1e3 in rho, epsilon or mu, on the logarithm, or as near to these ends as the test can
+        Bisection on the logarithm of rho, epsilon or mu between 1e-6 and 1e3, or as near to these ends as the test can
         be measured; see `sample_size`.
         """
         target, rows = self._target(power), []
@@ -212,12 +212,12 @@ class PowerStudy(Reported):
         return pd.DataFrame(rows, columns=["n", "unit", "privacy", "power", "std err"])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw power against the number of rows: a curve for every price, and the ordinary test dashed.
+        """Plot power against the number of rows, a curve per privacy parameter; the ordinary test is dashed.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Axes to draw on; a new figure by default.
 
         Returns
         -------
@@ -239,20 +239,20 @@ class PowerStudy(Reported):
         return ax
 
     def planned(self, price: Privacy) -> Measurement:
-        """Price the test; DPInferError if it cannot be measured at this price."""
+        """Return the measurement; DPInferError if it cannot be made with these privacy parameters."""
         measured = self.test.measurement(price, schema=self.schema, neighbors=self.neighbors)
         check_scales(measured.law, measured.cost.price)
         return measured
 
     def _measure(self, price: Privacy) -> None:
-        """Refuse a price, that was not among those given, which the test does not take."""
+        """Refuse privacy parameters, other than the given ones, that the test does not take."""
         self.planned(price)
         if self._population is None:
             self._exact(1, price)
 
     @cached_property
     def _population(self) -> CountTruth | MeanTruth | None:
-        """What samples look like; None where power is exact."""
+        """The population that samples come from; None if power is exact."""
         if isinstance(self.test, BinomTest):
             if not (is_finite(self.truth) and 0 <= self.truth <= 1):
                 raise OptionError("truth", self.truth, "a number in [0, 1]: the proportion of the population")
@@ -280,7 +280,7 @@ class PowerStudy(Reported):
         return Power(binomial_power(n, test.p, share, law, step=step, alpha=self.alpha, alternative=side), 0.0)
 
     def _power(self, n: int, price: Privacy | None, stream: int) -> Power:
-        """Power at one point; a price of None stands for the ordinary test."""
+        """Power at one point; None as privacy parameters stands for the ordinary test."""
         population, size = self._population, self.replicates
         if population is None:
             return self._exact(n, price)
@@ -289,7 +289,7 @@ class PowerStudy(Reported):
         expected = population.expected(n)[None]
 
         def in_chunks(function: Callable[[int], Array], total: int) -> Array:
-            """Concatenate what a function gives for parts of ``total`` draws that fit the cache."""
+            """Concatenate the values of a function over parts of ``total`` draws that fit the cache."""
             most = max(_CHUNK // expected.size, 100)
             return np.concatenate([function(min(most, total - start)) for start in range(0, total, most)])
 
@@ -337,15 +337,15 @@ def power(
     seed: int = 0,
     progress: bool | None = None,
 ) -> PowerStudy:
-    """Compute the power of a test at numbers of rows and prices: free, and without any row.
+    """Compute the power of a test by rows and privacy parameters, at no privacy cost and without data.
 
     Parameters
     ----------
     test : ChiSquare, BinomTest or MeanComparison
-        What `chisquare`, `chi2_contingency`, `binomtest`, `ttest_1samp`, `ttest_ind`, `ttest_rel` or `f_oneway`
-        returns, bound to data or not. Data are not looked at, and nothing is charged.
+        A question returned by `chisquare`, `chi2_contingency`, `binomtest`, `ttest_1samp`, `ttest_ind`, `ttest_rel` or
+        `f_oneway`, bound to data or not. No data are read, and nothing is charged.
     truth : object
-        What the population is.
+        The assumed population.
 
         - chisquare: probabilities of the levels, as array, Series or mapping by level.
         - chi2_contingency: joint probabilities of the cells, as a DataFrame or two-dimensional array (rows by
@@ -356,21 +356,21 @@ def power(
         - ttest_ind and f_oneway: a DataFrame with the columns "share", "mean" and "sd" and a row for each level; or a
           mapping from level to (share, mean, sd).
     n : int or sequence of int
-        Numbers of rows that are counted: those that meet ``where=`` and are in a cell.
+        Numbers of rows that are counted, that is, that meet ``where=`` and fall in a cell.
     privacy : Privacy or sequence of Privacy
-        Prices; the study is of every number of rows at every price.
+        Privacy parameters; the study combines every number of rows with each of them.
     schema : Schema, optional
-        Needed where the test is not bound.
+        Required if the test is not bound to data.
     neighbors : {"add_remove", "replace_one"}, optional
-        That of the data; "add_remove" by default where the test is not bound.
+        By default that of the bound data, else "add_remove".
     alpha : float
-        Level of the test. Below 1e-5 no simulated p-value can reach it: power is then 0, and "ordinary power" NaN.
+        Level of the test. No simulated p-value can fall below 1e-5: below it, power is 0 and "ordinary power" NaN.
     replicates : int
         Simulated releases behind each power, at least 100.
     seed : int
-        Public; draws no privacy noise. A power depends on it and on its own n and price alone.
+        Public; draws no privacy noise. Each power depends only on it and on its own n and privacy parameters.
     progress : bool, optional
-        Whether a progress bar is shown; by default as `dpinfer.show_progress` says.
+        Whether to show a progress bar; by default the setting of `dpinfer.show_progress`.
 
     Returns
     -------
@@ -379,24 +379,23 @@ def power(
     Raises
     ------
     OptionError
-        If an argument has no such value: truth that does not match the levels or the bounds, numbers of rows that are
-        none.
+        If an argument is invalid, such as a truth that does not match the levels or the bounds.
     DPInferError
-        If the test cannot be measured at such a price, as from ``fit``.
+        If the test cannot be measured with such privacy parameters, as from ``fit``.
 
     Notes
     -----
-    Releases are drawn under the truth and under the hypothesis fitted to the expected sums of the truth, with the
-    noise of the test's measurement, and the test's statistic computed of both: power is the share of the former whose
-    p-value among the latter is at most alpha. The test itself refits the hypothesis to every noisy release. Where noise
-    hides a margin of a table, a variance or the size of a group, it moves the fit and is conservative: of such releases
-    up to 1,000 get p-values of their own, as the test computes them. "lost" is the power of the same statistic with a
-    null simulated at the truth, less this power: negative by Monte Carlo error, or where another statistic serves.
-    Elsewhere refitting is left out. In the designs on which the package's tests compare the two (independence with even
-    and with uneven margins; one mean, from rows), the powers agree within four Monte Carlo standard errors, about 0.05.
+    Releases are simulated under the truth and under the hypothesis fitted to the expected sums of the truth, with the
+    noise of the test's measurement. Power is the share of the former whose p-value among the latter is at most alpha.
+    The test itself refits the hypothesis to every noisy release. If noise hides a margin of a table, a variance or the
+    size of a group, the refit shifts and the test is conservative: up to 1,000 such releases get their own p-values, as
+    the test computes them. "lost" is the power of the same statistic with a null simulated at the truth, minus this
+    power; it may be negative by Monte Carlo error, or if the test uses another statistic. Otherwise refitting is
+    omitted. In the designs on which the package's tests compare the two (independence with even and with uneven
+    margins; one mean, from rows), the powers agree within four Monte Carlo standard errors, about 0.05.
 
-    Means are taken to be of values whose sums are normal, and sums of squares gamma, as of normal values; the mean and
-    standard deviation are those of clamped values. The sizes of groups are multinomial.
+    For means, sums are assumed normal, and sums of squares gamma, as for normal values. The mean and standard deviation
+    are those of clamped values. Group sizes are multinomial.
 
     The power of `binomtest` is exact. "ordinary power" is that of Pearson's test of exact counts with a simulated
     null, the exact binomial test, and Student's, Welch's and Fisher's tests.
@@ -435,7 +434,7 @@ def power(
 
 
 def public_facts(source: Any, schema: Any, neighbors: Any, where: str) -> tuple[Schema, Neighbors]:
-    """Return the schema and the relation that are given, or those of what a question is bound to."""
+    """Return the given schema and neighbours, or those of the data to which a question is bound."""
     schema = schema if schema is not None else getattr(source, "schema", None)
     of_type(Schema, "schema", schema, f"a Schema, or {where}")
     neighbors = neighbors if neighbors is not None else getattr(source, "neighbors", "add_remove")
@@ -448,7 +447,7 @@ def public_facts(source: Any, schema: Any, neighbors: Any, where: str) -> tuple[
 
 
 class Power(NamedTuple):
-    """Power, its Monte Carlo standard error, and what the test loses where noise hides margins or variances."""
+    """Power, its Monte Carlo standard error, and the power lost if noise hides margins or variances."""
 
     power: float
     error: float
@@ -456,7 +455,7 @@ class Power(NamedTuple):
 
 
 def _rejected(null: Array, moved: Array, alpha: float, draws: Draws) -> Power:
-    """Share of statistics whose Monte Carlo p-value is at most alpha, and its error, that of the null included."""
+    """Share of statistics with Monte Carlo p-value at most alpha, and its error, including that of the null."""
     size, moved = len(null), np.where(np.isfinite(moved), moved, -np.inf)
     below = np.searchsorted(np.sort(null), moved - _TIE * np.maximum(np.abs(moved), 1.0), side="left")
     beyond = size - below  # NaN is sorted last, and counts as beyond
@@ -488,9 +487,9 @@ def smallest(
     whole: bool,
     exact: bool,
 ) -> float | None:
-    """Smallest argument at which a power that rises with it reaches a target; None if it does not within the bounds.
+    """Smallest argument at which an increasing power reaches a target; None if not within the bounds.
 
-    Brackets and bisects; simulated powers within the last bracket are then smoothed by a line of their probits.
+    Brackets and bisects; simulated powers within the last bracket are then smoothed by a line through their probits.
     """
 
     def reached(x: float) -> bool:
@@ -523,9 +522,9 @@ def smallest(
 def bracket(
     reached: Callable[[float], bool], start: float, within: tuple[float, float], *, whole: bool, stride: float = _STRIDE
 ) -> tuple[float, float] | None:
-    """Two arguments between which a target is first reached, at most a stride apart; equal at the least one.
+    """Two arguments, at most a stride apart, between which a target is first reached.
 
-    None if it is not reached within the bounds.
+    They are equal if the smallest argument reaches it; None if it is not reached within the bounds.
     """
 
     def below(x: float) -> float:
@@ -554,10 +553,10 @@ def crossing(
     stride: float = _STRIDE,
     met: float = _MET,
 ) -> float | None:
-    """Smallest argument at which a smooth shortfall that falls with it is 0; None if it is not within the bounds.
+    """Smallest argument at which a smooth, decreasing shortfall is 0; None if not within the bounds.
 
-    Brackets as `smallest` does, and then follows secants of the shortfall in the logarithm, the end that stays put
-    counting half (the Illinois rule), until the shortfall is ``met`` at most; where it is infinite it bisects.
+    Brackets as `smallest` does, then follows secants of the shortfall on the log scale, halving the weight of a
+    retained end (the Illinois rule), until the shortfall is at most ``met``; bisects where it is infinite.
     """
     known: dict[float, float] = {}
 
@@ -590,9 +589,9 @@ def crossing(
 
 
 def price_bounds(measure: Callable[[Privacy], object], kind: Privacy, own: Sequence[float]) -> tuple[float, float]:
-    """Amounts of a unit between which a price is sought: what is asked takes them, and their noise can be drawn.
+    """Amounts of a unit that bound a search: the question takes them, and their noise can be drawn.
 
-    ``measure`` raises DPInferError where it does not; ``own`` are amounts that are known to be such.
+    ``measure`` raises DPInferError for other amounts; ``own`` are amounts known to be valid.
     """
 
     def measurable(amount: float) -> bool:
@@ -613,17 +612,17 @@ def price_bounds(measure: Callable[[Privacy], object], kind: Privacy, own: Seque
 
 
 def amount_of(price: Privacy) -> float:
-    """Read the rho, epsilon or mu of a price."""
+    """Return the rho, epsilon or mu of privacy parameters."""
     return float(getattr(price, fields(cast("Any", price))[0].name))
 
 
 def with_amount(price: Privacy, amount: float) -> Privacy:
-    """Return a price of the same unit with another rho, epsilon or mu."""
+    """Return privacy parameters of the same unit with another rho, epsilon or mu."""
     return cast("Privacy", replace(cast("Any", price), **{fields(cast("Any", price))[0].name: amount}))
 
 
 def unit_of(price: Privacy) -> str:
-    """Name the unit of a price, with its delta."""
+    """Name the unit of privacy parameters, with its delta."""
     delta = getattr(price, "delta", None)
     return type(price).__name__ + ("" if delta is None else f", delta={delta:g}")
 
@@ -649,7 +648,7 @@ _PARTS = ("share", "mean", "sd")
 
 @dataclass(frozen=True, eq=False)
 class CountTruth:
-    """Counts in the cells of a table, whose probabilities are (d,) or (r, c); see the methods of `MeanTruth`."""
+    """Counts in the cells of a table with probabilities (d,) or (r, c); see the methods of `MeanTruth`."""
 
     test: ChiSquare
     study: PowerStudy
@@ -662,7 +661,7 @@ class CountTruth:
         return axes if fixed is None or axes[0].name == fixed else axes[::-1]
 
     def _sizes(self, n: int) -> NDArray[np.int64]:
-        """Sizes of the samples where they are fixed by design (r,)."""
+        """Sizes of the samples if fixed by design (r,)."""
         public = self.test.sample_sizes(self._axes[0])
         shares = self.cells.sum(axis=1) if public is None else public / public.sum()
         ends = np.rint(np.concatenate([[0.0], np.cumsum(shares)]) * n)
@@ -713,7 +712,7 @@ class MeanTruth:
         return 2 * self.shares.size
 
     def model(self, n: int, price: Privacy | None) -> GroupMeans:  # noqa: ARG002  (of samples that are counted)
-        """Return the hypothesis and the statistic; a price of None stands for the ordinary test."""
+        """Return the hypothesis and the statistic; None as privacy parameters stands for the ordinary test."""
         test, question = self.test, self.test.plan(self.study.schema)
         if price is None:
             given = None if test.grouped else test.scaled_mean(question)
@@ -729,7 +728,7 @@ class MeanTruth:
         return np.stack([rows, rows * self.means, rows * (self.means**2 + self.spreads**2)], axis=-1).ravel()
 
     def draw(self, n: int, model: Any, size: int, rng: np.random.Generator) -> Array:
-        """Draw releases (size, m), sampling and noise alike."""
+        """Draw releases (size, m) with sampling and noise."""
         rows = rng.multinomial(n, self.shares, size=size).astype(np.float64)
         first = rows * self.means + self.spreads * np.sqrt(rows) * rng.standard_normal(rows.shape)
         within = 2 * self.spreads**2 * rng.standard_gamma(np.maximum(rows - 1, 0.0) / 2)
@@ -739,7 +738,7 @@ class MeanTruth:
 
 
 def _read_cells(truth: Any, test: ChiSquare, schema: Schema) -> Array:
-    """Read probabilities of the cells, the axis that is fixed first; (d,) or (r, c)."""
+    """Read probabilities of the cells, (d,) or (r, c), with the fixed axis first."""
     axes = test.plan(schema).cells
     labels = [list(axis.labels) for axis in axes]
     axes_named = " by ".join(f"{axis.name!r} ({', '.join(map(str, axis.labels))})" for axis in axes)

@@ -1,7 +1,7 @@
 """The design of a coverage study, its replicates, and its oracle.
 
-What is drawn, asked and inferred, block by block; and intervals that know the true sampling variance and the law of
-the noise.
+It draws, measures and infers block by block. The oracle's intervals know the true sampling variance and the
+distribution of the noise.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _BASELINE = ("baseline estimate", "baseline error", "baseline lower", "baseline 
 
 @dataclass(frozen=True)
 class Task:
-    """A block of replicates at one number of rows, by its index in the design; the same data serve every price."""
+    """A block of replicates at one number of rows, by its index in the design, for all privacy parameters."""
 
     size: int
     block: int
@@ -78,7 +78,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Everything that determines the numbers of a study.
+    """Everything that determines the results of a study.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Design:
     baseline : callable, optional
         Maps the same data, as a DataFrame, to fitted results of statsmodels.
     contrasts : mapping of name to weights by coefficient
-        Further quantities that are studied like coefficients.
+        Further quantities to study like coefficients.
     """
 
     generate: Callable[[np.random.Generator, int], Any]
@@ -134,11 +134,11 @@ class Design:
 
     @property
     def estimates_many(self) -> bool:
-        """Whether the procedure infers from many releases at once; what has only bind and fit does not."""
+        """Whether the procedure infers from many releases at once; an object with only bind and fit does not."""
         return bool(getattr(self.procedure, "estimates_many", False))
 
     def measured(self, price: Privacy, n: int) -> Measurement:
-        """Return what the procedure measures of n rows at a price; every block of replicates asks for it."""
+        """Return the measurement of n rows with given privacy parameters, for every block of replicates."""
         public = n if self.neighbors == "replace_one" and self.schema.people is None else None
         context = Context(self.schema, self.neighbors, price, public, public=True)
         if context not in self._measured:
@@ -159,11 +159,11 @@ class Design:
         ]
 
     def stream(self, task: Task, purpose: int) -> np.random.Generator:
-        """Return the random stream of a block: 0 for the data, 1 + i for the noise at price i."""
+        """Return the random stream of a block: 0 for the data, 1 + i for the noise of privacy parameters i."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(task.size, task.block, purpose)))
 
     def fingerprint(self) -> str:
-        """Return the design as one line of JSON, with a digest of the code of its functions, to tell designs apart."""
+        """Return the design as one line of JSON with a digest of its functions' code, to identify it."""
         design = {one.name: getattr(self, one.name) for one in fields(self)} | {
             "generate": _digest(self.generate),
             "procedure": repr(self.procedure),
@@ -177,7 +177,7 @@ class Design:
 
 
 def _digest(function: Callable[..., Any]) -> str:
-    """Name a function by its name, code and data; two functions of one name differ if their code does."""
+    """Identify a function by its name, code and data, so that functions of one name can differ."""
     code = getattr(function, "__code__", None)
     if code is None:
         return f"{type(function).__module__}.{type(function).__qualname__}: {function!r}"
@@ -205,7 +205,7 @@ def draw_columns(design: Design, rng: np.random.Generator, n: int) -> Mapping[st
     Raises
     ------
     DataError
-        If ``generate`` returns something else than n values for each declared column.
+        If ``generate`` does not return n values for each declared column.
     """
     drawn = design.generate(rng, n)
     columns = columns_of(drawn)
@@ -229,7 +229,7 @@ def cells_at(cells: Any, places: Any) -> Any:
 
 
 def group_sums(rows: RowSum, cells: Mapping[str, Any], count: int, each: int) -> Array:
-    """Return sums of whole numbers (count, m) of data sets, or groups, of ``each`` rows that follow each other."""
+    """Return integer sums (count, m) of data sets, or groups, of ``each`` consecutive rows."""
     together, sums = max(1, CHUNK_ROWS // each), np.zeros((count, rows.entries))
     for first in range(0, count, together):
         last = min(first + together, count)
@@ -241,9 +241,9 @@ def group_sums(rows: RowSum, cells: Mapping[str, Any], count: int, each: int) ->
 
 
 def noisy(measurement: Measurement, sums: Array, rng: np.random.Generator | None, *, share: float = 1.0) -> Released:
-    """Add simulated noise to sums of whole numbers (R, m): R releases.
+    """Add simulated noise to integer sums (R, m) of R releases.
 
-    The scale of the noise is a ``share`` of that of the price; with no generator there is none at all.
+    The noise has a ``share`` of its usual scale; without a generator there is no noise.
     """
     law = replace(measurement.law, scales=tuple(share * one for one in measurement.law.scales))
     noise = 0.0 if rng is None else law.rvs(len(sums), rng)
@@ -254,9 +254,9 @@ def noisy(measurement: Measurement, sums: Array, rng: np.random.Generator | None
 def noiseless_estimates(
     design: Design, measurement: Measurement, sums: Array, rng: np.random.Generator | None = None
 ) -> Array:
-    """Estimates (R, q) from sums (R, m), in whole numbers, without noise; with hardly any if there is a generator.
+    """Estimates (R, q) from integer sums (R, m) without noise, or with very little if there is a generator.
 
-    Hardly any noise keeps solvable what sums of few rows would not be. Estimates are NaN where there are none.
+    A little noise keeps equations from few rows solvable. Estimates that do not exist are NaN.
     """
     procedure = design.procedure
     with suppress(AttributeError, OptionError):
@@ -271,7 +271,7 @@ def noiseless_estimates(
 
 
 def simulated(design: Design, frame: pd.DataFrame, rng: np.random.Generator, like: PublicData | None) -> PublicData:
-    """Return a data set, whose plans are those of one before it."""
+    """Return a data set that reuses the plans of an earlier one."""
     if like is None:
         return PublicData(frame, design.schema, rng=rng, neighbors=design.neighbors)
     return like.with_rows(frame, rng)
@@ -283,9 +283,9 @@ def fitted(design: Design, data: PublicData, price: Privacy) -> Fit:
 
 
 def read_results(results: Any, design: Design) -> Fit:
-    """Return the names, numbers (5, p), whether there is a warning, and standard errors from noise (p,).
+    """Return names, numbers (5, p), whether there is a warning, and standard errors from noise (p,).
 
-    Standard errors from noise are NaN where results do not tell them.
+    Standard errors from noise are NaN if the results lack them.
     """
 
     def numbers(estimate: Any, error: Any, ends: Any, pvalue: Any) -> Array:
@@ -311,10 +311,9 @@ def read_results(results: Any, design: Design) -> Fit:
 
 
 def run_block(design: Design, task: Task) -> pa.Table:
-    """Run a block of replicates at every price: a row per replicate, price and coefficient.
+    """Run a block of replicates: a row per replicate, privacy parameters and coefficient.
 
-    The metadata "sums" of the table hold, where the procedure has them, the total of the noise-free sums and the
-    number of data sets in it.
+    If the procedure has sums, the table's metadata "sums" hold their noiseless total and the number of data sets.
     """
     if design.estimates_many and design.schema.people is None:
         return _run_by_sums(design, task)
@@ -322,7 +321,7 @@ def run_block(design: Design, task: Task) -> pa.Table:
 
 
 def _run_by_sums(design: Design, task: Task) -> pa.Table:
-    """Draw, map and sum each data set; add noise and infer for all at once."""
+    """Draw, map and sum each data set, then add noise and infer for all at once."""
     n, count = design.n[task.size], task.replicates
     measurements = [design.measured(price, n) for price in design.privacy]
     rows = measurements[0].rows
@@ -333,14 +332,14 @@ def _run_by_sums(design: Design, task: Task) -> pa.Table:
     room: dict[str, Any] = {}
 
     def joined(name: str, parts: list[Any]) -> Any:
-        """Join the cells of a column, in the memory of the data sets before: pages that are new cost more than sums."""
+        """Join the cells of a column in reused memory: new pages cost more than sums."""
         size, kind = sum(map(len, parts)), np.result_type(*parts)
         if name not in room or (len(room[name]), room[name].dtype) != (size, kind):
             room[name] = np.empty(size, kind)
         return np.concatenate(parts, out=room[name])
 
     def add() -> None:
-        """Add the sums of the data sets that wait, mapped in one call where their cells are arrays."""
+        """Add the sums of pending data sets, mapped in one call if their cells are arrays."""
         coded = any(isinstance(columns[name], Coded) for columns in waiting.values() for name in rows.columns)
         for places in [[place] for place in waiting] if coded or len(waiting) == 1 else [list(waiting)]:
             cells = waiting[places[0]]
@@ -417,7 +416,7 @@ def _run_by_fits(design: Design, task: Task) -> pa.Table:
 def _data_sets(
     design: Design, task: Task, failures: list[str], baselines: list[Any]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Draw the data sets of a block with their places, and fit the baseline; note which cannot be drawn."""
+    """Draw the data sets of a block with their positions, fit the baseline, and note failed draws."""
     rng = design.stream(task, 0)
     for place in range(task.replicates):
         try:
@@ -443,9 +442,9 @@ def _packed(
     baselines: list[Any],
     sums: Any,
 ) -> pa.Table:
-    """Return a row per price, replicate and coefficient, and the sums as metadata.
+    """Return a row per privacy parameters, replicate and coefficient, with the sums as metadata.
 
-    Of every price ``found`` has names (p), numbers (7, R, p), warnings (R,) and messages of failures (R).
+    For each privacy parameter ``found`` has names (p), numbers (7, R, p), warnings (R,) and failure messages (R).
     """
     parts = []
     for price, (names, numbers, flagged, failures) in enumerate(found):
@@ -474,7 +473,7 @@ def _packed(
 def run_design(
     design: Design, *, n_jobs: int = 1, progress: bool | None = False, folder: Path | None = None
 ) -> list[tuple[Task, pa.Table]]:
-    """Run the blocks of a design, and collect them in order; those done before are read from a checkpoint folder.
+    """Run the blocks of a design in order, reading completed ones from a checkpoint folder.
 
     Raises
     ------
@@ -550,9 +549,9 @@ class Spread:
     Attributes
     ----------
     variance : ndarray (q,)
-        NaN where it is not known.
+        NaN if unknown.
     error : ndarray (q,)
-        Its Monte Carlo standard error, relative to it.
+        Its relative Monte Carlo standard error.
     """
 
     variance: Array
@@ -560,7 +559,7 @@ class Spread:
 
     @classmethod
     def of_moments(cls, count: int, moments: Array, factor: float) -> Spread:
-        """Return the variance, times a factor, of so many deviations with sums of first, second and fourth powers."""
+        """Return the variance, times a factor, from the sums of powers 1, 2 and 4 of the deviations."""
         if count == 0:
             return cls(*np.full((2, moments.shape[1]), np.nan))
         mean, second, fourth = moments / count
@@ -571,17 +570,17 @@ class Spread:
 
 
 def _moments(away: Array) -> Array:
-    """Return sums of first, second and fourth powers (3, q) of deviations (k, q) from about their mean."""
+    """Return sums of powers 1, 2 and 4 (3, q) of deviations (k, q) from about their mean."""
     return np.stack([away.sum(axis=0), (away**2).sum(axis=0), (away**4).sum(axis=0)])
 
 
 def chosen_spread(rows: Spread | None, replicates: Spread) -> Spread:
-    """Choose between the spread by rows and that of the replicates.
+    """Choose between the row-based spread and that of the replicates.
 
-    By rows it is the more precise one, and right where rows are independent and alike. Where the replicates are spread
-    otherwise by more than `_APART` standard errors, they are not, and the replicates' own spread is taken: for
-    independent rows an event of probability 6e-7 for every quantity, as far as estimates are normal. A spread that
-    a few replicates make alone, so that it is hardly known, tells nothing.
+    The row-based spread is more precise, and valid if rows are independent and identically distributed. If the two
+    differ by more than `_APART` standard errors, rows are not, and the replicates' own spread is used. For independent
+    rows and normal estimates that has probability 6e-7 per quantity. A spread that rests on a few replicates, and so is
+    hardly known, is disregarded.
     """
     if rows is None:
         return replicates
@@ -594,7 +593,7 @@ def chosen_spread(rows: Spread | None, replicates: Spread) -> Spread:
 
 
 def spread_of_replicates(estimates: Array) -> Spread:
-    """Spread of estimates without noise (R, q), those of the data sets of a study; failed ones are NaN."""
+    """Spread of the noiseless estimates (R, q) of a study's data sets; failed ones are NaN."""
     done = estimates[np.isfinite(estimates).all(axis=1)]
     if len(done) < _FEWEST:
         return Spread(*np.full((2, estimates.shape[1]), np.nan))
@@ -602,11 +601,11 @@ def spread_of_replicates(estimates: Array) -> Spread:
 
 
 def spread_of_rows(design: Design, size: int, expected: Array) -> tuple[Spread, Array] | None:
-    """Spread by the influence of rows: n J' V J, the sandwich of whatever is estimated.
+    """Spread from the influence of rows: n J' V J, the sandwich variance.
 
-    V is the covariance of the sums of one row, and J the derivative of the estimates in the sums, at their expectation
-    and without noise. Rows are a public sample of the population, by a seed that follows from the study's. They are
-    added up in groups of about 16, which makes their law more nearly normal.
+    V is the covariance of the sums of one row, and J the derivative of the noiseless estimates with respect to the
+    sums, at their expectation. Rows are a public sample of the population, with a seed derived from the study's. They
+    are summed in groups of about 16, whose distribution is closer to normal.
 
     Parameters
     ----------
@@ -614,13 +613,13 @@ def spread_of_rows(design: Design, size: int, expected: Array) -> tuple[Spread, 
     size : int
         Index into the numbers of rows.
     expected : ndarray (m,)
-        Expected sums of whole numbers, without noise.
+        Expected noiseless integer sums.
 
     Returns
     -------
     tuple of Spread and ndarray (m, q), or None
-        With J in units of the released features; None where there are too many sums, rows cannot be drawn, or sums
-        have no estimate.
+        With J in units of the released features; None if there are too many sums, rows cannot be drawn, or the sums
+        give no estimate.
     """
     n = design.n[size]
     measured = design.measured(design.privacy[0], n)
@@ -646,7 +645,7 @@ def spread_of_rows(design: Design, size: int, expected: Array) -> tuple[Spread, 
 
 
 def _sums_of_groups(design: Design, size: int, measured: Measurement, each: int) -> Iterator[Array]:
-    """Yield sums of whole numbers (k, m) of groups of ``each`` rows, until there are enough."""
+    """Yield integer sums (k, m) of groups of ``each`` rows, until there are enough."""
     n, rows = design.n[size], measured.rows
     groups = max(1, n // _TOGETHER)
     wanted = int(np.clip(_TOGETHER * design.replicates, *_GROUPS))
@@ -665,7 +664,7 @@ def _sums_of_groups(design: Design, size: int, measured: Measurement, each: int)
 
 
 def _slope(design: Design, measured: Measurement, expected: Array, spread: Array) -> Array:
-    """Return the derivative of the estimates in the sums (m, q), by central differences."""
+    """Return the derivative of the estimates with respect to the sums (m, q), by central differences."""
     steps, together, parts = _STEP * spread, max(1, 2**18 // expected.size), []
     for start in range(0, expected.size, together):
         places = np.arange(start, min(start + together, expected.size))
@@ -678,17 +677,17 @@ def _slope(design: Design, measured: Measurement, expected: Array, spread: Array
 
 @dataclass(frozen=True, eq=False)
 class StudyOracle:
-    """Half widths of one number of rows and price, by name.
+    """Oracle half widths at one number of rows and privacy parameters, by name.
 
     Attributes
     ----------
     names : tuple of str, length q
     oracle : Oracle
     spread : Spread
-        The sampling variances that it was made of.
+        The sampling variances behind it.
     center : ndarray (q,)
-        What is estimated in the population, right or wrong as the model may be: estimates without noise from the
-        expected sums, or their mean where data sets were fitted one by one.
+        The estimands in the population, pseudo-true if the model is misspecified: noiseless estimates from the expected
+        sums, or their mean if data sets were fitted one by one.
     """
 
     names: tuple[str, ...]
@@ -697,7 +696,7 @@ class StudyOracle:
     center: Array
 
     def compared(self, row: Mapping[str, Any], term: str) -> dict[str, float]:
-        """Return the mean width of a cell over the oracle's with its Monte Carlo error, over ordinary, and kappa."""
+        """Return a cell's mean width over the oracle's, its Monte Carlo error, that over ordinary, and kappa."""
         place = self.names.index(term)
         half, ordinary = float(self.oracle.halfwidth[place]), float(self.oracle.ordinary[place])
         ratio = row["width"] / (2 * half) if half > 0 else np.nan
@@ -712,10 +711,10 @@ class StudyOracle:
 
 
 def study_oracles(design: Design, size: int, blocks: Sequence[pa.Table]) -> list[StudyOracle]:
-    """Return the oracle of every price.
+    """Return the oracle for each privacy parameter.
 
-    Of fits one by one the variance of the noise is the median of what they say of it. Of releases of sums the oracle is
-    the procedure's own, or by the derivative of its estimates in the sums.
+    For fits one by one the noise variance is the median of their estimates of it. For releases of sums the oracle is
+    the procedure's own, or uses the derivative of its estimates with respect to the sums.
 
     Parameters
     ----------
@@ -723,13 +722,13 @@ def study_oracles(design: Design, size: int, blocks: Sequence[pa.Table]) -> list
     size : int
         Index into the numbers of rows.
     blocks : sequence of Table
-        The replicates of that number of rows; of all that were asked for rows are drawn anew.
+        The replicates at that number of rows; only if they are complete does the oracle use `spread_of_rows`.
     """
     table = pa.concat_tables([block.replace_schema_metadata(None) for block in blocks])
     names = tuple(dict.fromkeys(table.column("term").to_pylist()))
 
     def by_term(price: int, column: str) -> Array:
-        """Return a column at one price (R, q)."""
+        """Return a column for one privacy parameter (R, q)."""
         frame = table.select(["price", "replicate", "term", column]).to_pandas()
         wide = frame[frame["price"] == price].pivot(index="replicate", columns="term", values=column)  # noqa: PD010
         return np.asarray(wide[list(names)].to_numpy(dtype=np.float64))

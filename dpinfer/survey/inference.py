@@ -1,11 +1,11 @@
 """Taylor linearization for stratified cluster samples, from noisy totals of primary sampling units.
 
 Let ``s_u`` hold the noisy sums of unit u. Every estimate solves ``sum_u a's_u = 0`` with ``a`` linear in the estimate:
-``z_u = a's_u`` is its linearized total in unit u, and ``h_u``, with sum 1, is by how much z_u falls as the value that
-is tested rises. So ``d = value - estimate`` is tested by ``d^2`` over the variance of ``sum_u (z_u - d h_u)``, which is
-that between units within strata. It holds the noise already, once for each unit whose stratum has no finite population
-correction; what is missing is added, and noise alone gives a lower bound. The values that are not rejected are
-Fieller's interval, the larger one of both variances.
+``z_u = a's_u`` is its linearized total in unit u, and ``h_u``, with sum 1, is the decrease of z_u per unit of the
+tested value. So ``d = value - estimate`` is tested by ``d^2`` over the variance of ``sum_u (z_u - d h_u)``, which is
+that between units within strata. It already includes the noise, once for each unit whose stratum has no finite
+population correction; the rest is added, and noise alone gives a lower bound. The values that are not rejected form
+Fieller's interval, with the larger of both variances.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ CLEAR = 2.0
 
 _APART = 1e-9
 _HALF = 0.5
-"""Share of the variance that is noise from which a sampling variance is not told apart from it."""
+"""Noise share of the variance from which a sampling variance is indistinguishable from noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Public structure of a sample: which stratum each unit is in, and which share of the strata was not sampled.
+    """Public structure of a sample: the stratum of each unit, and the unsampled share of its stratum.
 
     Attributes
     ----------
     stratum : ndarray of int (U,)
     unsampled : ndarray (U,)
-        One minus the sampling fraction of the unit's stratum: 1 without finite population correction, 0 of certainty.
+        One minus the sampling fraction of the unit's stratum: 1 without finite population correction, 0 for certainty
+        units.
     """
 
     stratum: Places
@@ -54,20 +55,20 @@ class Units:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom: units minus strata, of strata that were not sampled whole where there are such.
+        """Degrees of freedom: units minus strata, counting only strata that were not fully sampled if there are any.
 
-        Units of a stratum that was sampled whole say nothing about the sampling error of the others.
+        Units of a fully sampled stratum carry no information on the sampling error of the others.
         """
         spare, sampled = self.size - 1, np.bincount(self.stratum, self.unsampled) > 0
         return int(spare[sampled].sum() or spare.sum())
 
     @property
     def varying(self) -> float:
-        """How often the variance between units holds the noise variance of a unit."""
+        """Multiple of a unit's noise variance within the variance between units."""
         return float(self.unsampled.sum())
 
     def covariance(self, sums: Array) -> Array:
-        """Covariance (R, K, K) of totals over units from their sums (R, U, K), whose noise is in it.
+        """Covariance (R, K, K) of totals over units from their sums (R, U, K), including the noise of these.
 
         A unit that is alone in its stratum is compared with the mean of all units.
         """
@@ -82,17 +83,17 @@ class Units:
 
 @dataclass(frozen=True, eq=False)
 class Linearized:
-    """Estimates of R releases, with what makes linearized totals of the K sums of a unit.
+    """Estimates of R releases, with the coefficients of linearized totals in the K sums of a unit.
 
     Attributes
     ----------
     value : ndarray (R, p)
     slope, fall : ndarray (R, p, K)
-        ``z_u = slope s_u`` and ``h_u = fall s_u``; of totals there is no fall.
+        ``z_u = slope s_u`` and ``h_u = fall s_u``; ``fall`` is zero for totals.
     hidden : ndarray of bool (R, p)
-        Whether noise hides what the estimate is divided by.
+        Whether noise hides the denominator of the estimate.
     lower, upper : ndarray (p,)
-        What is possible.
+        Range of possible values.
     """
 
     value: Array
@@ -170,7 +171,7 @@ class SurveyInference(Inference):
     noise : ndarray (K,)
         Noise variance of each sum of one unit.
     used : int
-        Degrees of freedom that estimates use up: regressors besides the constant.
+        Degrees of freedom used by estimates: regressors other than the constant.
     """
 
     found: Linearized
@@ -183,12 +184,12 @@ class SurveyInference(Inference):
 
     @property
     def df_resid(self) -> float:
-        """Those of the design, less regressors."""
+        """Degrees of freedom of the design minus regressors."""
         return float(self.units.df - self.used)
 
     @cached_property
     def _between(self) -> Array:
-        """Covariance (R, K, K) of the sums' totals, all noise in it once."""
+        """Covariance (R, K, K) of the sums' totals, including all noise once."""
         spare = (self.sums.shape[1] - self.units.varying) * self.noise
         return np.asarray(self.units.covariance(self.sums) + np.diag(spare))
 
@@ -207,7 +208,7 @@ class SurveyInference(Inference):
 
     @cached_property
     def _noise(self) -> Array:
-        """Covariance (R, p, p) from noise; shares that add up to 1 are kept apart by a billionth."""
+        """Covariance (R, p, p) from noise; shares that add up to 1 are kept nonsingular by a billionth."""
         found = (self.found.slope * self._noisy) @ self.found.slope.transpose(0, 2, 1)
         return np.asarray(found * (1 + _APART * np.eye(found.shape[1])))
 
@@ -220,7 +221,7 @@ class SurveyInference(Inference):
 
     @property
     def params(self) -> Array:
-        """Point estimates (p,); NaN where noise hides what they are divided by, but of regressions."""
+        """Point estimates (p,); NaN where noise hides the denominator, except in regressions."""
         return np.where(self._missing, np.nan, self._values[0])
 
     @property
@@ -256,7 +257,7 @@ class SurveyInference(Inference):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, computed from released numbers only."""
         limit, what = float(stats.t.isf(0.025, self.df_resid)) ** 2, "cross-products" if self.used else "sum of weights"
         alone, found = self.found.hidden[0] | (limit * self._parts[1][2, 0] >= 1), []
         for mine, why in ((alone, "noise hides"), (~alone, "differences between units, and noise, hide")):
@@ -278,7 +279,7 @@ class SurveyInference(Inference):
         return np.stack([np.minimum(*(one[..., 0] for one in ends)), np.maximum(*(one[..., 1] for one in ends))], -1)
 
     def _linear(self, rows: Array) -> Contrasts:
-        """See `Inference`: the error counts the larger one of both variances; infinite where a part is hidden."""
+        """See `Inference`: the error uses the larger of both variances; infinite where a part is hidden."""
         variance = np.maximum(variance_of(rows, self._sampling + self._noise), 0.0)
         lost = (self._unbounded.astype(np.float64) @ (rows != 0).T) > 0
         own = single(rows)
@@ -286,7 +287,7 @@ class SurveyInference(Inference):
         return Contrasts(self._values @ rows.T, np.where(lost, np.inf, np.sqrt(variance)), self.df_resid)
 
     def _ends(self, rows: Array, alpha: float) -> Array:
-        """See `Inference`; a single estimate has the interval that inverts its own test, within what is possible."""
+        """See `Inference`; a single estimate has the interval that inverts its own test, within possible values."""
         found, own = self._linear(rows).intervals(alpha), single(rows)
         lower, upper = self.found.lower, self.found.upper
         ends = self.found.value[..., None] + self._reach(alpha)
@@ -316,6 +317,6 @@ class SurveyInference(Inference):
 
     @property
     def told(self) -> Mask:
-        """Whether each sampling variance is told apart from the noise (p,)."""
+        """Whether each sampling variance is distinguishable from the noise (p,)."""
         noise, both = np.diag(self._noise[0]), self._parts[0][0, 0]
         return np.asarray(noise < _HALF * both)

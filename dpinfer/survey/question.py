@@ -1,4 +1,4 @@
-"""Complex surveys, as questions: a design, and what is asked of data under it."""
+"""Complex surveys: a design, and the questions under it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KINDS = ("mean", "total", "ratio", "proportion", "ols")
 
 _MOST_UNITS = 5000
 _EFFECT_SHARE = 0.1
-"""Share of the price that goes to what design effects alone need."""
+"""Share of the budget for sums that only design effects need."""
 
 _CERTAIN = 5.0
 """Standard deviations of its noise that the variance of rows has to reach for a design effect to be divided by it.
@@ -72,38 +72,38 @@ _FPC = "a sampling fraction above 0 and at most 1, or a number of units in the p
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """How a survey was sampled: weights, strata and primary sampling units, all of them public in form.
+    """The sampling design of a survey: weights, strata and primary sampling units.
 
-    Its methods ask the questions: `mean`, `total`, `proportion`, `ratio` and `ols`. Each returns a procedure with
+    Its methods create questions: `mean`, `total`, `proportion`, `ratio` and `ols`. Each returns a procedure with
     ``.explain(privacy)``, ``.fit(privacy)``, ``.measure(privacy)`` and ``.infer()``.
 
     Parameters
     ----------
     cluster : str
-        Column of levels: the primary sampling unit of each row. Which units there are is public, with a unit of the
-        sample that has no row; at most 5,000.
+        Column of levels: the primary sampling unit of each row. The list of units is public and includes sampled units
+        without rows; at most 5,000.
     weights : str, optional
-        Column of bounded sampling weights, not negative; all are 1 by default. A weight is taken as a property of its
-        row: weights that were computed from other rows (calibrated, raked) are not covered by the guarantee.
+        Column of bounded, nonnegative sampling weights; all are 1 by default. A weight is treated as an attribute of
+        its row: the guarantee does not cover weights computed from other rows (calibrated, raked).
     strata : str or mapping, optional
-        Column of levels: then units are told apart within strata, as ``nest=TRUE`` of R's ``svydesign`` does, and every
-        pair of a stratum and a level of ``cluster`` is a unit. Or the stratum of each unit, by the unit's level, where
-        units have levels of their own. One stratum by default.
+        A column of levels: units are then nested within strata, as with ``nest=TRUE`` in R's ``svydesign``, and every
+        pair of a stratum and a level of ``cluster`` is a unit. Or a mapping of each unit's level to its stratum, if
+        levels identify units. One stratum by default.
     fpc : float or mapping, optional
-        Sampling fraction of the units, at most 1, or number of units in the population; by stratum where strata
-        differ. None is sampling with replacement.
+        Sampling fraction of the units, at most 1, or number of units in the population; by stratum if strata differ.
+        None means sampling with replacement.
     lonely : {"adjust", "certainty"}, optional
-        What a stratum with one unit counts for: its distance from the mean of all units, or nothing, as of a unit that
-        was certain to be in the sample. Without a rule such a stratum is refused.
+        Variance contribution of a stratum with one unit: from its distance to the mean of all units ("adjust"), or
+        none, as for a unit sampled with certainty. By default such a stratum is refused.
 
     Raises
     ------
     OptionError
-        If an option has no such value.
+        If an option has an invalid value.
 
     Notes
     -----
-    Variances are Taylor's, between units within strata, as those of R's ``survey`` with the ultimate cluster.
+    Variances use Taylor linearisation, between units within strata, as in R's ``survey`` with ultimate clusters.
 
     References
     ----------
@@ -130,7 +130,7 @@ class SurveyDesign:
     lonely: Literal["adjust", "certainty"] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no column, stratum, fraction or rule."""
+        """Refuse an invalid column, stratum, fraction or rule."""
         right = "a column of levels; without clusters dpi.mean(..., weights=) serves rows sampled one by one"
         require(is_text(self.cluster), "cluster", self.cluster, right)
         require(self.weights is None or is_text(self.weights), "weights", self.weights, "a column of weights, or None")
@@ -143,7 +143,7 @@ class SurveyDesign:
         require(self.lonely in (None, "adjust", "certainty"), "lonely", self.lonely, '"adjust", "certainty" or None')
 
     def axes(self, schema: Schema) -> tuple[Axis, ...]:
-        """Return the axes of units: strata first where they are a column."""
+        """Return the axes of units, with strata first if they are a column."""
         names = (self.strata, self.cluster) if isinstance(self.strata, str) else (self.cluster,)
         return tuple(LevelsAxis(schema, name) for name in names)
 
@@ -153,7 +153,7 @@ class SurveyDesign:
         Raises
         ------
         OptionError, SchemaError
-            Where strata, fractions or lonely units do not fit the levels.
+            If strata, fractions or lonely units do not match the levels.
         """
         axes = self.axes(schema)
         levels = [str(one) for one in axes[-1].labels]
@@ -181,7 +181,7 @@ class SurveyDesign:
 
     @property
     def text(self) -> str:
-        """The design in words."""
+        """Description of the design in words."""
         strata = self.strata if isinstance(self.strata, str) else "given" if self.strata else ""
         parts = {"units": self.cluster, "strata": strata, "weights": self.weights}
         return ", ".join(f"{what} {name}" for what, name in parts.items() if name)
@@ -200,16 +200,17 @@ class SurveyDesign:
         columns : str or sequence of str
             Numeric columns, or expressions of them.
         data : PrivateData, PublicData or Release, optional
-            Rows to measure, or a release of this question, of the same totals or of ratios. Nothing is spent here.
+            Rows to measure, or a stored release of this question, of the same totals or of ratios. No budget is spent
+            here.
         by : str or sequence of str
-            Domains: columns of levels, or conditions. All units of the design count in each.
+            Domains: columns of levels, or conditions. Every domain includes all units of the design.
         where : str, optional
-            A condition on declared columns; other rows count as absent, their units do not.
+            A condition on declared columns; other rows are treated as absent, but their units are kept.
         deff : bool
-            Whether design effects are measured too, for a tenth of the price.
+            Whether to measure design effects too, for a tenth of the budget.
         inference : {"auto", "score", "wald"}
-            "auto" is "score": Fieller's interval, which is unbounded where noise, or few units of very different
-            weight, hide the sum of weights. "wald" is the usual one.
+            "auto" is "score": Fieller's interval, which is unbounded if noise, or few units of very different weight,
+            hide the sum of weights. "wald" is the usual interval.
 
         Returns
         -------
@@ -218,9 +219,9 @@ class SurveyDesign:
         Raises
         ------
         FormulaError, UnknownColumnError, SchemaError
-            If a column, domain or condition cannot be served from the schema, before anything is spent.
+            If a column, domain or condition does not suit the schema, before any budget is spent.
         OptionError
-            If an option has no such value, or the design does not fit the schema.
+            If an option has an invalid value, or the design does not suit the schema.
         """
         return self._ask("mean", columns, data, by=axes_of(by), where=where, deff=deff, inference=inference)
 
@@ -229,7 +230,9 @@ class SurveyDesign:
         self, columns: Columns, data: Data | Release | None = None, *, by: Columns = (), where: str | None = None,
         deff: bool = False, inference: str = "auto",
     ) -> Survey:  # fmt: skip
-        """Estimate totals of columns, by domain: sums of weight times value. Arguments and errors as `mean`.
+        """Estimate totals of columns, by domain: sums of weight times value.
+
+        Arguments and errors are those of `mean`.
 
         Returns
         -------
@@ -242,7 +245,9 @@ class SurveyDesign:
         self, column: str, data: Data | Release | None = None, *, by: Columns = (), where: str | None = None,
         deff: bool = False, inference: str = "auto",
     ) -> Survey:  # fmt: skip
-        """Estimate shares of the levels of a column or condition, by domain. Other arguments and errors as `mean`.
+        """Estimate shares of the levels of a column or condition, by domain.
+
+        Other arguments and errors raised are those of `mean`.
 
         Parameters
         ----------
@@ -263,7 +268,9 @@ class SurveyDesign:
         self, numerator: str, denominator: str, data: Data | Release | None = None, *, by: Columns = (),
         where: str | None = None, inference: str = "auto",
     ) -> Survey:  # fmt: skip
-        """Estimate the total of one column over that of another, by domain. Other arguments and errors as `mean`.
+        """Estimate the ratio of the totals of two columns, by domain.
+
+        Other arguments and errors raised are those of `mean`.
 
         Parameters
         ----------
@@ -283,7 +290,7 @@ class SurveyDesign:
     def ols(
         self, formula: str, data: Data | Release | None = None, *, where: str | None = None, inference: str = "auto"
     ) -> Survey:
-        """Fit a linear regression, weighted, with standard errors of the design.
+        """Fit a weighted linear regression with design-based standard errors.
 
         Parameters
         ----------
@@ -295,12 +302,12 @@ class SurveyDesign:
         Returns
         -------
         Survey
-            Its results are `PrivateResults`. Degrees of freedom are those of the design, less regressors.
+            Its results are `PrivateResults`. Degrees of freedom are those of the design minus the number of regressors.
 
         Raises
         ------
         FormulaError, UnknownColumnError, SchemaError, OptionError
-            As `mean`; if the formula has no intercept, or as many regressors as there are degrees of freedom.
+            As in `mean`; also if the formula has no intercept, or as many regressors as there are degrees of freedom.
         """
         require(is_text(formula), "formula", formula, 'a formula such as "income ~ age"')
         return self._ask("ols", (), data, formula=formula, where=where, inference=inference)
@@ -312,15 +319,15 @@ class SurveyDesign:
 
 @dataclass(frozen=True, eq=False)
 class Survey(Procedure):
-    """A question of a survey, by its design. See `SurveyDesign`.
+    """A question under a survey design. See `SurveyDesign`.
 
     Attributes
     ----------
     kind : {"mean", "total", "ratio", "proportion", "ols"}
-        The first three read each other's releases of the same columns.
+        The first three can use each other's releases of the same columns.
     columns : tuple of str
     axes : tuple of mapping
-        Domains; of shares the levels last.
+        Domains; for shares, the levels are last.
     formula : str
     where : str, optional
     design : mapping
@@ -341,7 +348,7 @@ class Survey(Procedure):
     inference: str = inferred("auto", one_of(METHODS))
 
     def check_options(self) -> None:
-        """Refuse a design that is none, and what a kind does not have."""
+        """Refuse an invalid design, and options that a kind does not have."""
         TRUTH.check("deff", self.deff)
         of_type(Mapping, "design", self.design, "the parameters of a SurveyDesign")
         _ = self.survey
@@ -360,7 +367,7 @@ class Survey(Procedure):
             raise OptionError("design", sorted(self.design or {}), "the parameters of a SurveyDesign") from None
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         names = [axis_name(axis) for axis in self.axes]
         what = self.formula or ", ".join(self.columns or names[-1:])
         groups = names[: len(names) - (self.kind == "proportion")]
@@ -368,7 +375,7 @@ class Survey(Procedure):
         return f"survey {self.kind} of {what}{by}; {self.survey.text}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse a design, columns or domains that the schema cannot serve."""
+        """Refuse a design, columns or domains that do not suit the schema."""
         sums = SurveySums(self, schema)
         enough = f"fewer regressors: the design has {sums.units.df} degrees of freedom"
         require(sums.units.df > sums.used, "formula", self.formula, enough)
@@ -394,7 +401,7 @@ class Survey(Procedure):
     # What is inferred
 
     def infer(self, release: Release | None = None) -> PrivateResults:
-        """Infer from a release of this question: free, and without any row.
+        """Infer from a stored release of this question, at no further privacy cost.
 
         Raises
         ------
@@ -435,14 +442,14 @@ class Survey(Procedure):
 
 
 class SurveyResults(DescriptionResults):
-    """Means, totals, shares or ratios of a survey, by domain; what `DescriptionResults` has is here too.
+    """Survey means, totals, shares or ratios by domain, with all members of `DescriptionResults`.
 
     Parameters
     ----------
     inference, release
         As in `DescriptionResults`.
     effects : ndarray (p,), optional
-        Design effects, where they were measured.
+        Design effects, if they were measured.
     **labels
         As in `DescriptionResults`.
     """
@@ -455,29 +462,31 @@ class SurveyResults(DescriptionResults):
 
     @property
     def deff(self) -> pd.Series:
-        """Design effects: sampling variance over that of as many rows drawn at random; NaN is "not determined".
+        """Design effects: sampling variance over that of a simple random sample of equal size.
+
+        NaN means "not determined".
 
         Raises
         ------
         InferenceError
-            Where they were not measured.
+            If they were not measured.
         """
         if self._deff is None:
             raise InferenceError("design effects were not measured: ask with deff=True, for a tenth of the price")
         return pd.Series(self._deff, index=self.index, name="deff")
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Return the table of `DescriptionResults`, with "deff" where design effects were measured; errors as there."""
+        """Return the table of `DescriptionResults`, with "deff" if design effects were measured."""
         frame = super().summary_frame(alpha)
         return frame if self._deff is None else frame.assign(deff=self._deff)
 
 
 class SurveySums:
-    """What is summed in every unit, compiled against a schema, and what it says.
+    """The sums in every unit, compiled against a schema, and the estimates from them.
 
-    Features are weights times powers of values that are measured from the middle of their bounds: of a mean the first
-    power, of design effects squares too, of a regression all products of two. They are summed in every domain of every
-    unit. With design effects the number of rows comes first.
+    Features are weights times powers of values centred at the middle of their bounds: the first power for means,
+    squares too for design effects, all products of two for regressions. They are summed in every domain of every unit.
+    With design effects the number of rows comes first.
     """
 
     def __init__(self, asked: Survey, schema: Schema) -> None:
@@ -523,7 +532,7 @@ class SurveySums:
         ]
 
     def noise_weights(self, *, pure: bool) -> tuple[float, ...]:
-        """Noise of each feature relative to the others: what design effects alone need has a share of its own."""
+        """Relative noise of each feature; features only for design effects have a separate share."""
         second = sum(self.extra)
         ratio = second / (len(self.extra) - second) * (1 - _EFFECT_SHARE) / _EFFECT_SHARE
         heavy = max(1.0, ratio if pure else ratio**0.5)
@@ -539,7 +548,7 @@ class SurveySums:
     def _by_domain(self, sums: Array, *, whole: bool = False) -> Array:
         """Return combinations of all released sums (p, K) from those of a cell (q, F), in each domain.
 
-        Shares have one for each level that is shown, of that level's cell or of the ``whole`` of the domain's.
+        Shares have one for each reported level, of that level's cell or of the ``whole`` domain.
         """
         cells = np.eye(self.rows.size // len(self.units.stratum))
         if self.kind != "proportion":
@@ -550,7 +559,7 @@ class SurveySums:
         return np.asarray(np.kron(np.kron(np.eye(len(cells) // axis.size), part), sums))
 
     def linearized(self, total: Array, error: Array) -> Linearized:
-        """Estimate from totals (R, K) whose noise has these standard deviations (K,)."""
+        """Compute estimates from totals (R, K) whose noise has these standard deviations (K,)."""
         if self.design:
             return self._least_squares(total, error)
         if self.kind == "proportion":
@@ -567,7 +576,7 @@ class SurveySums:
         return ratios(total, error, self._by_domain(top), below, *ends)
 
     def _least_squares(self, total: Array, error: Array) -> Linearized:
-        """Solve on regressors that are divided by half their range, and go back to their own units."""
+        """Solve with regressors divided by half their range, and transform back to their units."""
         reach = np.array([0.5 * (one.upper - one.lower) for one in self.terms])
         scale, count = np.append(1.0, reach), len(self.terms)
         products = np.array([[self.raw(*(place - 1 for place in pair if place)) / (scale[pair[0]] * scale[pair[1]])
@@ -579,7 +588,7 @@ class SurveySums:
         return least_squares(total, error, products[:, :-1], products[:, -1], back, shift)
 
     def effects(self, found: SurveyInference) -> Array:
-        """Design effects (p,): sampling variance over that of as many rows drawn at random; NaN where hidden."""
+        """Design effects (p,): sampling variance over that of a simple random sample; NaN where hidden."""
         total, noise = found.sums[0].sum(axis=0), len(self.units.stratum) * found.noise
         first = np.eye(len(self.half))[:1]  # the number of rows
         if self.kind == "proportion":
@@ -606,7 +615,7 @@ class SurveySums:
 
     @cached_property
     def described(self) -> Described:
-        """Names and labels of the estimates: by domain, with the quantity where there are several or no domains."""
+        """Names and labels of the estimates: by domain, with the quantity if there are several or no domains."""
         shares = self.kind == "proportion"
         quantities = levels_shown(self.domains[-1]) if shares else [one.text for one in self.terms]
         quantities = [" / ".join(quantities)] if self.kind == "ratio" else quantities
@@ -619,7 +628,7 @@ class SurveySums:
 
 
 def _weight(text: str, schema: Schema) -> Expression:
-    """Compile weights; refuse such as may be negative."""
+    """Compile weights; refuse weights that may be negative."""
     found = compile_expression(text, schema)
     right = f"a column whose lower bound is not negative, not {found.lower:g}"
     require(found.lower >= 0 and found.constant is None, "weights", text, right)

@@ -64,7 +64,7 @@ _LARGEST = 2**53
 """Rows that a sample of public size has at most."""
 
 _PEOPLE = "a chi-squared test", "bootstrap(columns, statistic='proportion') compares shares by person"
-"""What is refused where a person may have several rows, and what serves."""
+"""The refusal if a person may have several rows, and the alternative."""
 
 
 @suggests
@@ -88,38 +88,38 @@ def chisquare(
     column : str
         A Category, Boolean or short Integer, a condition such as ``"age >= 18"``, or a numeric column with ``bins``.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure; or a release of this question, or of a table or marginals that hold the column, which costs
-        nothing more.
+        Rows to measure; or a stored release of this question, or of a table or marginals with the column, at no further
+        privacy cost.
     f_exp : array_like, Series or mapping, optional
-        Expected frequencies, in any unit: only their proportions count.
+        Expected frequencies, in any unit; only their proportions matter.
     p0 : array_like, Series or mapping, optional
-        Expected probabilities: positive, of sum 1; an array follows the declared levels, a Series or mapping is read
-        by level. Uniform where neither is given. It must be a public fact: the guarantee does not cover it.
+        Expected probabilities: positive, with sum 1; an array is in the order of the declared levels, a Series or
+        mapping is by level. Uniform if neither is given. They must be public: the guarantee does not cover them.
     bins : sequence of float, optional
         Increasing edges within the declared bounds, for a numeric column.
     where : str, optional
-        A condition on declared columns; other rows are not counted.
+        A condition on declared columns; other rows are ignored.
     statistic : {"projected", "pearson"}
-        "projected" weighs the counts by the covariance of sampling and noise together, and has most power in most
+        "projected" weights the counts by the covariance from sampling and noise, and is the more powerful in most
         designs; "pearson" is the usual sum of squares over expected counts.
     null : {"simulated", "asymptotic"}
-        "simulated" draws releases under the hypothesis; "asymptotic" refers the projected statistic with Gaussian
-        noise to chi-squared.
+        "simulated" draws releases under the null hypothesis; "asymptotic" uses the chi-squared reference distribution,
+        for the projected statistic with Gaussian noise.
     draws : "adaptive" or int
-        Simulated releases: "adaptive" stops when the Monte Carlo error of the p-value no longer matters.
+        Number of simulated releases; "adaptive" stops when the Monte Carlo error of the p-value no longer matters.
     seed : int
         Public seed of the simulation; the privacy noise has none.
 
     Returns
     -------
     ChiSquare
-        Its ``fit(privacy)`` gives `ChiSquareResults`.
+        Its ``fit(privacy)`` returns `ChiSquareResults`.
 
     Raises
     ------
     OptionError
-        If an argument has no such value: probabilities that are not positive or do not add up to 1 or do not match
-        the levels, a column with one level, a statistic that does not exist.
+        If an argument has an invalid value: probabilities that are not positive, do not add up to 1 or do not match the
+        levels; a column with one level; an unknown statistic.
     NotProvedError
         For ``null="asymptotic"`` with Pearson's statistic or, when measured or inferred, with Laplace noise.
     FormulaError, UnknownColumnError, SchemaError
@@ -176,26 +176,26 @@ def chi2_contingency(
     data : PrivateData, PublicData or Release, optional
         As in `chisquare`.
     fixed : str, optional
-        One of the two, whose margin is fixed by design: samples of the sizes in which its levels were drawn. With two
-        samples and a Boolean column this is the test of two proportions. By default no margin is fixed.
+        The column whose margin is fixed by design, so that its levels are samples. With two samples and a Boolean
+        column this is the test of two proportions. By default no margin is fixed.
     sizes : array_like, Series or mapping, optional
-        The sizes of the samples, where they are public and every row is counted; the noisy ones serve otherwise. The
-        guarantee does not cover them: neighbouring data sets have other sizes.
+        The sizes of the samples, if they are public and every row is counted; otherwise noisy sizes are used. The
+        guarantee does not cover them, since neighbouring data sets have other sizes.
     bins : mapping of str to sequence of float, optional
         Increasing edges for numeric columns.
     where, statistic, null, draws, seed
-        As in `chisquare`. Where noise hides a margin, a simulated p-value is that of the projected statistic that does
-        not know the number of rows, whichever was asked, and is flagged.
+        As in `chisquare`. If noise hides a margin, a simulated p-value is always that of the projected statistic
+        without a known number of rows, and is flagged.
 
     Returns
     -------
     ChiSquare
-        Its ``fit(privacy)`` gives `ChiSquareResults`.
+        Its ``fit(privacy)`` returns `ChiSquareResults`.
 
     Raises
     ------
     OptionError, NotProvedError, FormulaError, UnknownColumnError, SchemaError
-        As `chisquare`.
+        As in `chisquare`.
 
     References
     ----------
@@ -240,8 +240,8 @@ class ChiSquare(CountsQuestion):
         One axis (goodness of fit) or two (independence: rows, columns).
     where : str, optional
     p0 : tuple of (label, float), optional
-        Probability of every level under the hypothesis; uniform by default. For one axis. Labels are None where
-        the numbers were given by position.
+        Probability of every level under the null hypothesis, for one axis; uniform by default. Labels are None if the
+        numbers were given by position.
     fixed : str, optional
         The axis whose margin is fixed by design: the other is then compared between samples.
     sizes : tuple of (label, float), optional
@@ -265,7 +265,7 @@ class ChiSquare(CountsQuestion):
     seed: int = inferred(0)
 
     def check_options(self) -> None:
-        """Refuse options, and public numbers, that do not belong together."""
+        """Refuse incompatible options and public numbers."""
         if len(self.axes) not in (1, 2):
             raise OptionError("axes", len(self.axes), "one column or two")
         check_draws(self.draws, self.seed)
@@ -289,7 +289,7 @@ class ChiSquare(CountsQuestion):
 
     @property
     def procedure(self) -> str:
-        """The function that asks it."""
+        """The function that creates it."""
         return self.procedures[len(self.axes) - 1]
 
     @property
@@ -298,11 +298,11 @@ class ChiSquare(CountsQuestion):
         return tuple(axis_name(axis) for axis in self.axes)
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the table, compiled against a schema."""
+        """Compile the table against a schema."""
         return SumPlan("table", schema, axes=self.axes, where=self.where, target="data")
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"{self.procedure} of {' and '.join(self.columns)}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
@@ -313,10 +313,10 @@ class ChiSquare(CountsQuestion):
         super().check(schema, neighbors)
 
     def check_fit(self, axes: Sequence[Axis], *, laplace: bool, keeps: bool, nobs: int | None = None) -> None:
-        """Refuse a table that the test does not fit.
+        """Refuse a table that does not suit the test.
 
-        ``keeps`` says whether every row is in some cell, so that public sizes are those of the counts; ``nobs`` is the
-        number of rows where it is public.
+        ``keeps`` is whether every row is in some cell, so that public sizes are those of the counts; ``nobs`` is the
+        number of rows if it is public.
 
         Raises
         ------
@@ -357,7 +357,7 @@ class ChiSquare(CountsQuestion):
     def null_model(
         self, axes: Sequence[Axis], noise: Noise, nobs: int | None, sizes: Array | None, statistic: str
     ) -> CountModel:
-        """Return the hypothesis behind noisy counts; the number of rows or the sizes of samples if they are public."""
+        """Return the null model of noisy counts, given public numbers of rows or sizes of samples."""
         if len(axes) == 1:
             return GoodnessOfFit(self.probabilities(axes[0]), noise, nobs, statistic)
         shape = len(axes[0].labels), len(axes[1].labels)
@@ -375,7 +375,7 @@ class ChiSquare(CountsQuestion):
         return stage
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the table that would be measured, its noise, and how large counts must be to be seen over it."""
+        """Describe the table that would be measured, its noise, and the counts detectable above it."""
         spread = first_error(measured)
         return (
             f"{measured.describe()}\nnoise on each of the {len(measured.law.scales)} counts: standard deviation "
@@ -386,14 +386,14 @@ class ChiSquare(CountsQuestion):
     # What is inferred
 
     def infer(self, release: Release | None = None) -> ChiSquareResults:
-        """Test a release of these columns, or of a table that holds them among others: free, and without any row.
+        """Test from a stored release of these columns, or of a table that includes them, at no privacy cost.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
-            If the release holds no such counts, or was made with another ``where``.
+            If the release lacks these counts, or was made with another ``where``.
         OptionError, NotProvedError
-            If the table does not fit the test.
+            If the table does not suit the test.
         """
         found, theirs = self._asked_of(release)
         tables, plan = theirs.marginal_tables(), theirs.summed()
@@ -452,7 +452,7 @@ class ChiSquare(CountsQuestion):
         )
 
     def _hypothesis(self, axes: Sequence[Axis]) -> tuple[str, str]:
-        """Return what the test is called, and what it tests, in words."""
+        """Return the name of the test and its null hypothesis, in words."""
         first, last = axes[0].name, axes[-1].name
         if len(axes) == 1:
             shares = self.probabilities(axes[0])
@@ -463,7 +463,7 @@ class ChiSquare(CountsQuestion):
         return "test of homogeneity", f"{last} is the same in every {first}"
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return the same question with other options of the inference; numbers by level are read as in `chisquare`."""
+        """Return the same question with other inference options; numbers by level are as in `chisquare`."""
         given = dict(options)
         if given.get("p0") is not None:
             given["p0"] = read_shares("p0", given["p0"])
@@ -476,12 +476,12 @@ class ChiSquare(CountsQuestion):
 
 
 def _shown(pairs: Numbers) -> object:
-    """Numbers as they were given: by label, or in order."""
+    """Numbers as given: by label, or in order."""
     return [value for _, value in pairs] if all(label is None for label, _ in pairs) else dict(pairs)
 
 
 def _by_label(option: str, pairs: Numbers, axis: Axis) -> Array:
-    """Numbers by level in the order of an axis; positions where no labels were given."""
+    """Numbers by level in the order of an axis; by position if no labels were given."""
     given = dict(pairs)
     ordered = all(label is None for label, _ in pairs)
     right = len(pairs) == len(axis.labels) and (ordered or given.keys() == set(axis.labels))
@@ -506,12 +506,12 @@ def _pairs(option: str, given: object, labels: Sequence[Any] | None, right: str)
 
 
 def read_shares(option: str, given: object, labels: Sequence[Any] | None = None, *, scaled: bool = False) -> Numbers:
-    """Read probabilities from an array (by position), or a Series or mapping (by level).
+    """Validate probabilities from an array (by position), or a Series or mapping (by level).
 
     Raises
     ------
     OptionError
-        If they are not positive, a share is below 1e-15, or they do not add up to 1 and are not to be ``scaled`` to it.
+        If they are not positive, one is below 1e-15, or they do not add up to 1 and are not ``scaled`` to it.
     """
     right = "positive numbers" if scaled else "positive probabilities that add up to 1"
     pairs = _pairs(option, given, labels, right + ", one for each level")
@@ -526,7 +526,7 @@ def read_shares(option: str, given: object, labels: Sequence[Any] | None = None,
 
 
 def read_sizes(given: object, labels: Sequence[Any] | None = None) -> Numbers:
-    """Read public sizes of samples, whole numbers from 1 to 2**53; as `read_shares`."""
+    """Validate public sizes of samples, integers from 1 to 2**53; as in `read_shares`."""
     right = f"positive whole numbers up to {_LARGEST:.3g}, one for each sample"
     pairs = _pairs("sizes", given, labels, right)
     if not all(1 <= value <= _LARGEST and value == round(value) for _, value in pairs):
@@ -559,18 +559,18 @@ _HIDDEN = (
 class ChiSquareResults(TestResults):
     """A chi-squared test on noisy counts.
 
-    Unpacks as scipy's results do: statistic and p-value, and for a table also ``dof`` and ``expected_freq``.
+    Unpacks like scipy's results: statistic and p-value, and for a table also ``dof`` and ``expected_freq``.
 
     Attributes
     ----------
     model : GoodnessOfFit, Independence or Homogeneity
-        The statistic and its null.
+        The statistic and its null distribution.
     values : ndarray (d,)
-        Noisy counts, the last axis running fastest.
+        Noisy counts, the last axis varying fastest.
     index : Index
         Label of every cell.
     transposed : bool
-        Whether the second column that was named comes first in ``index``, because its margin is fixed.
+        Whether the second named column comes first in ``index``, because its margin is fixed.
     """
 
     _estimated_as = "chi2"
@@ -599,30 +599,30 @@ class ChiSquareResults(TestResults):
 
     @property
     def expected_freq(self) -> pd.Series | pd.DataFrame:
-        """Counts expected under the hypothesis, by level or as a table."""
+        """Expected counts under the null hypothesis, by level or as a table."""
         return self._labelled(self.model.expected(self.values))
 
     def residuals(self, alpha: float = 0.05, *, simultaneous: bool = False) -> pd.DataFrame:
-        """Return what each cell says.
+        """Return the residual of each cell, with its standard error and interval.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
         simultaneous : bool
-            Whether the intervals hold together with the stated confidence; see ``PrivateResults.conf_int``.
+            Whether the confidence level is simultaneous; see ``PrivateResults.conf_int``.
 
         Returns
         -------
         DataFrame
-            A row per cell; columns "observed" (noisy), "expected", "difference", "std err" (of the difference under
-            the hypothesis, sampling and noise), "std err (noise)", "residual" (difference over std err), and the
-            ends of its interval.
+            A row per cell; columns "observed" (noisy), "expected", "difference", "std err" (of the difference under the
+            null hypothesis, from sampling and noise), "std err (noise)", "residual" (difference over std err), and the
+            endpoints of the interval of the difference.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         level, together = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
         found = residual_table(self.model, self.values, alpha=level, simultaneous=together)
@@ -641,7 +641,7 @@ class ChiSquareResults(TestResults):
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
 
         Returns
         -------
@@ -663,7 +663,7 @@ class ChiSquareResults(TestResults):
         Raises
         ------
         InferenceError
-            Where there is one column: Cohen's w, ``effect_size()``, serves there.
+            If there is one column: use Cohen's w, ``effect_size()``.
         """
         if isinstance(self.model, GoodnessOfFit):
             raise InferenceError("Cramer's V is of two columns; for one, effect_size() gives Cohen's w")
@@ -680,20 +680,20 @@ class ChiSquareResults(TestResults):
         ]
 
     def plot_residuals(self, ax: Axes | None = None, *, alpha: float = 0.05, color: str = "C0") -> Axes:
-        """Draw the standardised residual of every cell with its interval.
+        """Plot the standardised residual of every cell with its interval.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Axes for the plot; a new figure by default.
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
         color : str
 
         Returns
         -------
         matplotlib.axes.Axes
-            Of more than 60 cells the residuals alone are drawn.
+            For more than 60 cells only the residuals are drawn.
         """
         table = self.residuals(alpha)
         place, centre = np.arange(len(table))[::-1], table["residual"].to_numpy()
@@ -716,7 +716,7 @@ class ChiSquareResults(TestResults):
 def count_flags(
     model: CountModel, values: Array, public: int | None, statistic: float, distribution: NullDistribution | None
 ) -> tuple[str, ...]:
-    """Say what a reader of a chi-squared test should be warned of.
+    """Return the warnings of a chi-squared test.
 
     Parameters
     ----------
@@ -724,10 +724,10 @@ def count_flags(
     values : ndarray (d,)
         Noisy counts.
     public : int or None
-        The number of rows where it is public.
+        The number of rows if it is public.
     statistic : float
     distribution : NullDistribution or None
-        None where the p-value is asymptotic.
+        None if the p-value is asymptotic.
     """
     found = []
     if not np.isfinite(statistic):

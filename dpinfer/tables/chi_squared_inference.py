@@ -1,20 +1,20 @@
 """Chi-squared tests of noisy counts: statistics and their null, residuals, and effect sizes.
 
-With X the counts, Z independent noise of variance v and m the counts expected under the hypothesis, ``X + Z - m`` has
-covariance ``diag(m) - m m'/n + v I``. A public number of rows n says nothing about the hypothesis through the noisy
-total: residuals r are projected on vectors that add up to zero, where the squared length that their covariance asks
-for is, in closed form (Kifer & Rogers 2017),
+With X the counts, Z independent noise of variance v and m the counts expected under the null hypothesis, ``X + Z - m``
+has covariance ``diag(m) - m m'/n + v I``. With a public number of rows n, the noisy total carries no information about
+the null hypothesis: residuals r are projected on vectors that add up to zero, where the squared length in the metric of
+their covariance is, in closed form (Kifer & Rogers 2017),
 
     r' W r = sum r^2/D + v (sum r/D)^2 / sum(m/D),    D = m + v.
 
-Where n is private, m is known but for its length, which is fitted in the same metric: the direction m falls out, and
-with it the second term. What else the hypothesis leaves open, the margins, is fitted in the same metric: T is the
-distance to the nearest product of margins (`nearest_product`).
+If n is private, m is known up to its length, which is fitted in the same metric: the direction m drops out, and with it
+the second term. Unknown margins are fitted in the same metric: T is the distance to the nearest product of margins
+(`nearest_product`).
 
-The null is simulated at that product. Margins that the noise hides may be much smaller than they look, and the
-statistic then varies more. Where there are any, the statistic is the projected one that does not know n, which they
-move least; it is simulated at that product and at a peak, where hidden margins are one row, or all but the largest of
-an axis of which half are hidden; and the larger p-value counts.
+The null distribution is simulated at that product. Margins hidden by noise may be much smaller than they look, and the
+statistic then varies more. If there are any, the statistic is the projected one without a known n, which is least
+sensitive to them. It is simulated at that product and at a peak, where hidden margins are one row, or all but the
+largest of an axis of which half are hidden; the larger p-value is used.
 
 Tables are arrays (r, c, N): cells first, so that sums over cells run along rows of memory.
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 STATISTICS = ("projected", "pearson")
 
 _CLEAR = 2.0
-"""Standard errors that a margin has to reach; one that does not may be as small as one row for all that is known."""
+"""Standard errors that a margin has to reach; a smaller one is compatible with a single row."""
 
 _ITERATIONS = 6
 _BLOCK = 16_000
@@ -93,7 +93,7 @@ def _raised(x: Array) -> Array:
 
 
 class CountTest:
-    """What tests of counts share: simulated releases are samples of multinomial counts, and noise."""
+    """Base of tests of counts: simulated releases are multinomial counts plus noise."""
 
     noise: Noise | CellNoise
 
@@ -140,7 +140,7 @@ class GoodnessOfFit(CountTest):
         return np.maximum(_sum(values * weights) / (weights @ self.probabilities), LEAST)
 
     def expected(self, values: Array) -> Array:
-        """Return the counts expected under the hypothesis (..., d)."""
+        """Return the counts expected under the null hypothesis (..., d)."""
         return np.asarray(self._rows(values)[..., None] * self.probabilities)
 
     def statistic(self, values: Array) -> Array:
@@ -178,7 +178,7 @@ class GoodnessOfFit(CountTest):
 
 
 class _TwoWay(CountTest, ABC):
-    """What tests of an r by c table share."""
+    """Base of tests of an r by c table."""
 
     shape: tuple[int, int]
     noise: Noise
@@ -192,10 +192,10 @@ class _TwoWay(CountTest, ABC):
 
     @abstractmethod
     def _fitted(self, found: Product, rows: Array, columns: Array) -> Fit:
-        """Give what `draw` takes, for margins (r, N) and (c, N)."""
+        """Return the arguments of `draw`, for margins (r, N) and (c, N)."""
 
     def _margins(self, table: Array) -> Margins:
-        """Margins of tables (r, c, N) whose product is expected, (r, N) and (c, N)."""
+        """Margins (r, N) and (c, N) whose product is the expectation of tables (r, c, N)."""
         return margins_of(table, self.nobs)
 
     def _nearest(self, table: Array) -> Product:
@@ -211,7 +211,7 @@ class _TwoWay(CountTest, ABC):
         return np.ascontiguousarray(values.reshape(-1, values.shape[-1]).T).reshape(*self.shape, -1)
 
     def expected(self, values: Array) -> Array:
-        """Return the counts expected under the hypothesis (..., r c)."""
+        """Return the counts expected under the null hypothesis (..., r c)."""
         rows, columns = self._margins(self._tables(values))
         return np.asarray((rows[:, None] * columns).reshape(values.shape[-1], -1).T.reshape(values.shape))
 
@@ -239,7 +239,7 @@ class _TwoWay(CountTest, ABC):
         return _open_margins(self._nearest(self._tables(values)))[1]
 
     def candidates(self, values: Array) -> list[Candidate]:
-        """Fits that the data do not tell apart; see `dpinfer.statistics.nulls.SeveralFits`."""
+        """Fits that the data cannot distinguish; see `dpinfer.statistics.nulls.SeveralFits`."""
         nearest = self._nearest(self._tables(values))
         floored, hidden, peaked = _open_margins(nearest)
         usual, peak = (self._fitted(nearest, *margins) for margins in (floored, peaked))
@@ -300,7 +300,7 @@ class Independence(_TwoWay):
 
 @dataclass(frozen=True, eq=False)
 class Homogeneity(_TwoWay):
-    """Counts in r samples of sizes fixed by design, against one distribution of c levels; implements `NullModel`.
+    """Counts in r samples of fixed sizes, against one distribution of c levels; implements `NullModel`.
 
     Attributes
     ----------
@@ -308,7 +308,7 @@ class Homogeneity(_TwoWay):
         Samples by levels.
     noise : CountNoise or TableNoise
     sizes : ndarray (r,) or None
-        The sizes of the samples where they are public.
+        The sizes of the samples if they are public.
     kind : {"projected", "pearson"}
     """
 
@@ -327,7 +327,7 @@ class Homogeneity(_TwoWay):
         return sizes, common / common.sum(axis=0)
 
     def _projected(self, table: Array) -> Array:
-        """Squared length of residuals of public sizes, less what a change of the common shares explains."""
+        """Squared length of residuals given public sizes, less the part explained by a change of the common shares."""
         if self.sizes is None:
             return super()._projected(table)
         sizes, common = self._margins(table)
@@ -368,16 +368,16 @@ class Homogeneity(_TwoWay):
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Expected counts ``rows * columns`` and how far a table is from them.
+    """Expected counts ``rows * columns`` and the distance of a table from them.
 
     Attributes
     ----------
     rows : ndarray (r, N)
         Not negative; their sum is the number of rows of the table.
     columns : ndarray (c, N)
-        Shares: not negative, of sum 1.
+        Nonnegative shares with sum 1.
     row_error, column_error : ndarray (r, N), (c, N)
-        Standard errors of both in rows of the table, the other margin taken as known.
+        Standard errors of both in rows of the table, given the other margin.
     length : ndarray (N,)
         Squared distance, weighted by the inverse covariance of sampling and noise.
     """
@@ -390,10 +390,10 @@ class Product:
 
 
 def _open_margins(found: Product) -> tuple[Margins, Mask, Margins]:
-    """Return margins in rows (r, N) and (c, N), none below one; whether noise hides any (N,); and them at a peak.
+    """Return margins in rows (r, N) and (c, N), at least one; whether noise hides any (N,); and their peaked version.
 
-    At the peak hidden margins are as small as one row, never the largest of an axis. Where noise hides half of the
-    others or more, all others are: one level may hold nearly all rows.
+    At the peak hidden margins are as small as one row, never the largest of an axis. If noise hides half of the others
+    or more, all others are: one level may have nearly all rows.
     """
     rows = np.maximum(found.rows, LEAST)
     columns = np.maximum(found.columns * np.maximum(found.rows.sum(axis=0), LEAST), LEAST)
@@ -407,7 +407,7 @@ def _open_margins(found: Product) -> tuple[Margins, Mask, Margins]:
 
 
 def margins_of(table: Array, nobs: int | None) -> Margins:
-    """Row counts (r, N) and shares of columns (c, N) from noisy margins, none below one row before they are scaled."""
+    """Row counts (r, N) and column shares (c, N) from noisy margins of at least one row before scaling."""
     total = table.sum(axis=(0, 1))
     size = np.maximum(total, LEAST) if nobs is None else np.full(total.shape, float(nobs))
     rows, columns = (np.maximum(table.sum(axis=1 - k) + (size - total) / table.shape[k], LEAST) for k in (0, 1))
@@ -417,8 +417,8 @@ def margins_of(table: Array, nobs: int | None) -> Margins:
 def nearest_product(table: Array, variance: float, nobs: int | None) -> Product:
     """Find the product of margins at the least weighted distance from noisy tables.
 
-    Weights are fixed at the noisy margins. Rows and columns are then fitted in turns, each exactly given the other,
-    and kept from being negative.
+    Weights are fixed at the noisy margins. Rows and columns are then fitted in turn, each exactly given the other, and
+    kept nonnegative.
 
     Parameters
     ----------
@@ -491,16 +491,16 @@ CountModel = GoodnessOfFit | Independence | Homogeneity
 
 @dataclass(frozen=True, eq=False)
 class ResidualTable:
-    """What every cell adds to the evidence against a hypothesis; every array is (..., d).
+    """Contribution of every cell to the evidence against a null hypothesis; every array is (..., d).
 
     Attributes
     ----------
     expected, difference : ndarray
-        Counts expected under the hypothesis, and noisy counts less these, in rows.
+        Counts expected under the null hypothesis, and noisy minus expected counts, in rows.
     sampling_error, noise_error, standard_error : ndarray
-        Standard error of the difference under the hypothesis: from sampling, from noise, and both, in rows.
+        Standard error of the difference under the null hypothesis: from sampling, from noise, and both, in rows.
     standardised : ndarray
-        ``difference / standard_error``: about standard normal where the hypothesis holds.
+        ``difference / standard_error``: approximately standard normal under the null hypothesis.
     lower, upper : ndarray
         Interval for the population's standardised residual: its difference over the same null standard error.
     """
@@ -518,7 +518,7 @@ class ResidualTable:
 def residual_table(
     model: CountModel, values: Array, *, alpha: float = 0.05, simultaneous: bool = False
 ) -> ResidualTable:
-    """Residuals of noisy counts from a hypothesis, standardised by sampling and noise together.
+    """Residuals of noisy counts under a null hypothesis, standardised by sampling and noise.
 
     Parameters
     ----------
@@ -527,9 +527,9 @@ def residual_table(
     values : ndarray (..., d)
         Noisy counts.
     alpha : float
-        One less the confidence of the intervals, between 0 and 1.
+        One minus the confidence level of the intervals, between 0 and 1.
     simultaneous : bool
-        Whether they hold together; of one table (d,).
+        Whether the confidence level is simultaneous; for one table (d,).
 
     Returns
     -------
@@ -537,9 +537,9 @@ def residual_table(
 
     Notes
     -----
-    Without noise the standardised residual is the adjusted residual of Haberman (1973). The interval takes the
-    covariance of the counts from the noisy shares, clipped at 0, not from the hypothesis; as in Wilson's interval the
-    variance of a cell grows with the count that is tried; half a row is added on both sides, because counts are whole.
+    Without noise the standardised residual is the adjusted residual of Haberman (1973). The interval uses the
+    covariance of the counts from the noisy shares, clipped at 0, not from the null hypothesis. As in Wilson's interval
+    the variance of a cell grows with the tested count; half a row is added on both sides, because counts are integers.
     Laplace noise widens it by its kurtosis (Cornish-Fisher).
 
     References
@@ -593,11 +593,11 @@ class EffectSize:
     Attributes
     ----------
     estimate : ndarray
-        Corrected for the bias that sampling and noise bring, at least 0.
+        Corrected for the bias from sampling and noise, at least 0.
     lower, upper : ndarray
-        Ends of the interval; the lower one is 0 where the table is compatible with no effect at ``alpha / 2``.
+        Endpoints of the interval; the lower one is 0 if the table is compatible with no effect at ``alpha / 2``.
     resolved : ndarray of bool
-        False where the interval is the whole range, because the noise hides what the measure divides by.
+        False if the interval is the whole range, because the noise hides the denominator of the measure.
     largest : float
         The largest value that the measure can take.
     """
@@ -624,7 +624,7 @@ def cramers_v(
     nobs : int or None
         The number of rows where it is public.
     alpha : float
-        One less the confidence of the interval, between 0 and 1.
+        One minus the confidence level of the interval, between 0 and 1.
 
     Returns
     -------
@@ -632,12 +632,12 @@ def cramers_v(
 
     Notes
     -----
-    ``V^2 = phi^2 / min(r - 1, c - 1)`` with ``phi^2 = sum (p_ij - p_i p_j)^2 / (p_i p_j)``. The law of the noisy phi^2
-    is a scaled noncentral chi-squared one, with the mean and the variance of the second-order expansion at each phi
-    that is tried: those of independence and of the table that the release shows, on a line in phi^2. The variance is
-    not known but estimated, so the ends take a quantile of Student's law instead of the normal one; its degrees of
-    freedom are a quarter of Satterthwaite's, which pays for the terms of third order too.
-    Where a noisy margin is below 2.5 standard deviations of its noise the interval is [0, 1].
+    ``V^2 = phi^2 / min(r - 1, c - 1)`` with ``phi^2 = sum (p_ij - p_i p_j)^2 / (p_i p_j)``. The noisy phi^2 has a
+    scaled noncentral chi-squared distribution, with the mean and variance of the second-order expansion at each tested
+    phi, interpolated linearly in phi^2 between independence and the released table. The variance is estimated, so the
+    endpoints use a quantile of Student's t distribution instead of the normal; its degrees of freedom are a quarter of
+    Satterthwaite's, which also allows for the terms of third order. If a noisy margin is below 2.5 standard deviations
+    of its noise, the interval is [0, 1].
     """
     table = _of_size(values, nobs).reshape(*values.shape[:-1], *shape)
     margins, clear = [], np.ones(values.shape[:-1], dtype=bool)
@@ -675,8 +675,8 @@ def cohens_w(
 
     Notes
     -----
-    ``w^2 = sum (p - p0)^2 / p0``, at most ``1 / min(p0) - 1``; the interval is made as that of `cramers_v`.
-    Where the noisy number of rows is below 2.5 standard deviations of its noise the interval is the whole range.
+    ``w^2 = sum (p - p0)^2 / p0``, at most ``1 / min(p0) - 1``; the interval is computed as in `cramers_v`. If the noisy
+    number of rows is below 2.5 standard deviations of its noise, the interval is the whole range.
     """
     counts = _of_size(values, nobs)
     total = counts.sum(axis=-1)
@@ -690,7 +690,7 @@ def cohens_w(
 
 
 def _of_size(values: Array, nobs: int | None) -> Array:
-    """Noisy counts that add up to the public number of rows, where it is public."""
+    """Noisy counts, adjusted to add up to a public number of rows."""
     if nobs is None:
         return np.asarray(values, dtype=float)
     return np.asarray(values + (nobs - values.sum(axis=-1, keepdims=True)) / values.shape[-1])
@@ -721,7 +721,7 @@ def _derivatives(effect: Effect, counts: Array) -> tuple[Array, Array, Array]:
 def _moments(effect: Effect, counts: Array, noise: Noise, nobs: int | None) -> tuple[Array, Array, Array, Array]:
     """Squared effect at counts (..., d), bias and variance (...) of its expansion, and the variance of that variance.
 
-    Of the last one only what does not come with the squared effect itself.
+    The last excludes the part due to the squared effect itself.
     """
     (squared, slope, hessian), known = _derivatives(effect, counts), nobs is not None
     own = np.diagonal(hessian, axis1=-2, axis2=-1)
@@ -742,7 +742,7 @@ def _effect_size(
     counts: Array, null: Array, effect: Effect, noise: Noise, nobs: int | None, clear: Mask,
     *, scale: float, largest: float, alpha: float,
 ) -> EffectSize:  # fmt: skip
-    """Estimate and interval from the moments at the hypothesis and at the table that the release shows."""
+    """Estimate and interval from the moments under the null hypothesis and at the released table."""
     residual = counts - null
     found = (residual**2 / null).sum(axis=-1) / null.sum(axis=-1)
     _, bias, variance, _ = _moments(effect, null, noise, nobs)
@@ -792,7 +792,7 @@ def _below(found: Array, effect: Array, mean: Array, variance: Array, freedom: A
 
 
 def _solve(function: Callable[[Array], Array], goal: Array, most: float, shape: tuple[int, ...]) -> Array:
-    """Where a rising function of the squared effect reaches a goal, in [0, most]: by halving the effect's range."""
+    """Point in [0, most] at which an increasing function of the squared effect reaches a goal, by bisection."""
     low, high = np.zeros(shape), np.full(shape, np.sqrt(most))
     low = np.where(function(high**2) < goal, high, low)
     high = np.where(function(np.zeros(shape)) >= goal, 0.0, high)

@@ -1,4 +1,4 @@
-"""Linear queries: chosen combinations of the counts of a table, measured without releasing the counts."""
+"""Linear queries: chosen combinations of table counts, measured without releasing the counts."""
 
 from __future__ import annotations
 
@@ -58,17 +58,18 @@ def linear_queries(
         Rows to measure, or a release of this question. Nothing is read or spent here.
     queries : array_like (q, G), DataFrame, or mapping of name to weights
         The weights W of the cells in each query. An array has the cells in the order of `table`, the last column
-        running fastest; a DataFrame has a row per query and its columns labelled by cell (tuples of labels where there
-        are several columns); a mapping has for each name a list of G weights, or a mapping of cell label to weight.
-        Cells that are not named have weight 0.
+        varying fastest. A DataFrame has a row per query and a column per cell label (tuples of labels for several
+        columns). A mapping gives for each name a list of G weights, or a mapping of cell label to weight, where unnamed
+        cells have weight 0.
     names : sequence of str, length q, optional
-        What the queries are called; by default those of ``queries``, or q0, q1, ...
+        Names of the queries; by default those of ``queries``, or q0, q1, ...
     where : str, optional
         A condition on declared columns; other rows are ignored.
     inference : {"auto", "wald"}
-        Intervals and tests come from the exact law of the noise.
+        Intervals and tests use the exact distribution of the noise.
     draws : int
-        Release the average of so many Laplace draws, each at its share of a `PureDP` price: near normal from 10 on.
+        Release the average of this many Laplace draws, each with its share of a `PureDP` budget. The noise is nearly
+        normal from 10 draws on.
 
     Returns
     -------
@@ -78,17 +79,17 @@ def linear_queries(
     Raises
     ------
     OptionError
-        If the weights do not fit the cells, are not finite, or a query has only zeros; on measuring, where all
-        queries are public.
+        If the weights do not match the cells or are not finite, or a query has only zeros; on measuring, if all queries
+        are public.
     FormulaError, UnknownColumnError, SchemaError
-        If a column or condition cannot be served from the schema, before anything is spent.
+        If a column or condition does not suit the schema, before any budget is spent.
 
     Notes
     -----
-    Weights that are not whole numbers (of at most 2^19) are rounded to steps of max abs(W) / 2^19; the rounded ones
-    are measured and stored. The sensitivity is exact: the largest norm of a column of W, and under replace_one of a
-    difference of two. Queries that each row changes in few ways can be cheap: the sum and the difference of two
-    overlapping counts give each count with half the variance of measuring both (source 001).
+    Weights that are not integers (of at most 2^19) are rounded to steps of max abs(W) / 2^19; the rounded weights are
+    measured and stored. The sensitivity is exact: the largest norm of a column of W, or of a difference of two columns
+    under replace_one. Queries that each row changes in few ways can need little noise: the sum and the difference of
+    two overlapping counts give each count with half the variance of measuring both (source 001).
 
     Examples
     --------
@@ -117,7 +118,7 @@ def linear_queries(
 
 
 def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
-    """Read queries as pairs of name and weights: numbers in order, or a mapping by cell."""
+    """Return queries as pairs of name and weights: numbers in order, or a mapping by cell."""
     if isinstance(given, pd.DataFrame):
         labels, rows = list(given.columns), given.to_numpy(dtype=object).tolist()
         if len(set(labels)) < len(labels):
@@ -150,7 +151,7 @@ def _numbers(given: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The weights of a table's cells in each query: as a user gives them, or as measured, on their public grid.
+    """The weights of a table's cells in each query: as given, or as measured on a public grid.
 
     Attributes
     ----------
@@ -166,12 +167,12 @@ class Weights:
     step: float = 1.0
 
     def on_grid(self, names: tuple[str, ...], labels: list[Any]) -> tuple[NDArray[np.int64], float]:
-        """Return whole-number weights (q, G) of the cells, whose labels (G,) are given, and their step.
+        """Return integer weights (q, G) of the cells with these labels (G,), and their step.
 
         Raises
         ------
         OptionError
-            If the weights do not fit the cells.
+            If the weights do not match the cells.
         """
         if self.matrix is None:
             lines = [_by_cell(name, one, labels) for name, one in zip(names, self.given, strict=True)]
@@ -181,7 +182,7 @@ class Weights:
         return self.matrix, self.step
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step, and the weights of each query as a line of whole numbers."""
+        """Return the step, and the weights of each query as a line of integers."""
         if self.matrix is None:
             raise TypeError("weights are stored when the cells are known")
         return {"step": self.step, "lines": [" ".join(map(str, line)) for line in self.matrix.tolist()]}
@@ -220,7 +221,7 @@ def _by_cell(name: str, given: Any, labels: list[Any]) -> list[float]:
 
 
 def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
-    """Put weights on a public grid.
+    """Round weights to a public grid.
 
     Parameters
     ----------
@@ -229,10 +230,9 @@ def whole_weights(weights: Array) -> tuple[NDArray[np.int64], float]:
     Returns
     -------
     matrix : ndarray of int (q, G)
-        Whole numbers of at most `LARGEST_WEIGHT`.
+        Integers of at most `LARGEST_WEIGHT`.
     step : float
-        Weights are ``step * matrix``: 1 where they are whole numbers already, otherwise the largest over
-        `LARGEST_WEIGHT`.
+        Weights are ``step * matrix``; 1 if they already are integers, otherwise the largest over `LARGEST_WEIGHT`.
 
     Raises
     ------
@@ -284,7 +284,7 @@ class LinearQueries(Procedure):
         Raises
         ------
         OptionError, SchemaError, FormulaError, UnknownColumnError
-            If the weights do not fit the cells, or the columns cannot be tabulated.
+            If the weights do not match the cells, or the columns cannot be tabulated.
         """
         axes = tuple(axis_from_dict(axis, schema) for axis in self.axes)
         condition, names = compiled_where(self.where, schema), [axis.name for axis in axes]
@@ -295,17 +295,17 @@ class LinearQueries(Procedure):
         return QuerySum(cells, *self.weights.on_grid(self.names, labels), self.names)
 
     def text(self, schema: Schema) -> str:
-        """Return the question in one line."""
+        """Describe the question in one line."""
         axes = ", ".join(axis.name for axis in self.rows(schema).cells.axes)
         listed = ", ".join(self.names[:5]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 5 else "")
         return f"linear queries of {axes}: {listed}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
-        """Refuse columns that cannot be tabulated, and weights that do not fit the cells."""
+        """Refuse columns that cannot be tabulated, and weights that do not match the cells."""
         self.rows(schema)
 
     def resolve(self, context: Context) -> Self:
-        """Return the same queries with their weights on the grid."""
+        """Return the same queries with their weights rounded to the grid."""
         rows = self.rows(context.schema)
         return replace(self, weights=Weights(matrix=rows.matrix, step=rows.step))
 
@@ -314,7 +314,7 @@ class LinearQueries(Procedure):
         return Stage(Sum(self.rows(context.schema)), Noise(draws=self.draws))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement and the noise of every query, before anything is spent: they have one in common."""
+        """Describe the measurement and the common noise of all queries, before any budget is spent."""
         names = measured.names
         listed = ", ".join(names[:10]) + (f", ... ({len(names):,} in all)" if len(names) > 10 else "")
         error = f"standard error from privacy noise, whatever the rows are: {first_error(measured):.4g} ({listed})"
@@ -331,7 +331,7 @@ class LinearQueries(Procedure):
         return mine.step == theirs.step and np.array_equal(mine.matrix, theirs.matrix)
 
     def counted(self) -> MeasuredCounts | None:
-        """Return the combinations of counts that its release holds."""
+        """Return the combinations of counts in its release."""
         if not isinstance(self.source, Release):
             return None
         rows = self.rows(self.source.schema)
@@ -340,7 +340,7 @@ class LinearQueries(Procedure):
         return MeasuredCounts(rows.cells.axes, rows.weights, rows.names, where, rows.keeps_every_row)
 
     def infer(self, release: Release | None = None) -> DescriptionResults:
-        """Infer from a release of this question: free, and without any row."""
+        """Infer from a stored release of this question, at no further privacy cost."""
         found, _ = self._asked_of(release)
         rows, notes = self.rows(found.schema), where_notes(self.where)
         if rows.step != 1:
@@ -362,5 +362,5 @@ class LinearQueries(Procedure):
     def oracle(
         self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
-        """Say how wide an interval must be; see `OLS.oracle`. Of a fixed table the law of the noise is all."""
+        """Return the width of an interval, from the noise alone since the table is fixed; see `OLS.oracle`."""
         return measured_queries(released.law, released.steps, released.names).oracle(sampling, alpha, contrasts)

@@ -1,4 +1,4 @@
-"""Log-linear models of noisy counts: the question, and where its counts come from."""
+"""Log-linear models of noisy counts: the question, and the sources of its counts."""
 
 from __future__ import annotations
 
@@ -81,48 +81,48 @@ def loglinear(
     Parameters
     ----------
     formula : str
-        Terms in the factors of the table, such as ``"race * sex + sex * educ"``, without a left side. Category columns
-        are factors, Boolean columns 0 and 1, short Integer columns numbers, and factors in ``C()``; numeric columns
-        with ``bins`` are factors; a condition is a factor of two levels in backticks, as in ```"race * `age >= 18`"```.
+        Terms in the factors of the table, such as ``"race * sex + sex * educ"``, without a left-hand side. Category
+        columns are factors, and Boolean columns 0 and 1. Short Integer columns are numbers, or factors in ``C()``.
+        Numeric columns with ``bins`` are factors. A condition in backticks is a factor of two levels, as in ```"race *
+        `age >= 18`"```.
     data : PrivateData, PublicData, Release or CombinedResults, optional
-        Rows to measure, in the smallest table that holds the factors; or a release of a table that holds them among
-        others, or of `marginals` one of which does, or the result of `combine` where that determines their table,
-        which cost nothing more.
+        Rows to measure, in the smallest table with the factors. Or, at no further privacy cost: a stored release of a
+        table that includes them, or of `marginals` one of which does, or a result of `combine` that determines their
+        table.
     bins : mapping of str to sequence of float, optional
         Increasing edges for numeric columns.
     where : str, optional
         A condition on declared columns; other rows are not counted.
     exclude : str, optional
-        A condition on the factors that holds at the cells that cannot be, such as ``"(sex == 'm') & pregnant"``:
-        structural zeros.
+        A condition on the factors that marks structural zeros, such as ``"(sex == 'm') & pregnant"``.
     cov_type : {"robust", "nonrobust"}
-        "nonrobust" takes the covariance of the counts from the fitted means; "robust" from the noisy counts, too, where
-        these say more: it holds where the model does not.
+        "nonrobust" estimates the covariance of the counts from the fitted means. "robust" also uses the noisy counts
+        where they imply a larger variance, and remains valid for a misspecified model.
     inference : {"auto", "score", "wald"}
-        "auto" is "score": intervals hold the values that a score test at the value does not reject.
+        "auto" is "score": intervals contain the values that a score test does not reject.
     target : {"population", "data"}
-        Whether sampling counts as error, or noise alone.
+        Whether errors include sampling, or privacy noise only ("data").
 
     Returns
     -------
     LogLinear
-        Its ``fit(privacy)``, or ``infer()`` of a release, gives `LogLinearResults`.
+        Its ``fit(privacy)``, or ``infer()`` from a release, returns `LogLinearResults`.
 
     Raises
     ------
     OptionError
-        If an argument has no such value, or the table or the formula is too large: 4,096 cells, 200 coefficients.
+        If an argument has an invalid value, or the table or the formula is too large: 4,096 cells, 200 coefficients.
     FormulaError, UnknownColumnError, SchemaError
-        If the formula is none in columns with levels.
+        If the formula is invalid, or names columns without levels.
     CollinearDesignError
-        If terms depend on each other in the cells.
+        If terms are linearly dependent in the cells.
     NotProvedError
         If a person may have several rows and the target is the population.
 
     Notes
     -----
-    With y the noisy counts and X the cells' design, ``X'(y - exp(X b)) = 0`` is solved. Noisy counts may be negative,
-    and there need be no solution: coefficients that the table does not determine are NaN, and a flag names them.
+    With y the noisy counts and X the design of the cells, the estimate solves ``X'(y - exp(X b)) = 0``. Noisy counts
+    may be negative, so a solution need not exist: coefficients that are not identified are NaN, and a flag names them.
 
     References
     ----------
@@ -165,12 +165,12 @@ class LogLinear(CountsQuestion):
     target: str = inferred("population", TARGET)
 
     def check_options(self) -> None:
-        """Refuse a formula that is no text."""
+        """Refuse a formula that is not a string."""
         require(is_text(self.formula), "formula", self.formula, FORMULA)
         of_type((str, NoneType), "exclude", self.exclude, "a condition on the factors, or None")
 
     def axes(self, schema: Schema) -> tuple[Mapping[str, Any], ...]:
-        """Return the axes of the smallest table that holds the factors, as the formula names them first."""
+        """Return the axes of the smallest table with the factors, in the order in which the formula names them."""
         bins = self.bins or {}
         unknown = [name for name in bins if name not in schema]
         if unknown:
@@ -190,15 +190,15 @@ class LogLinear(CountsQuestion):
         )
 
     def plan(self, schema: Schema) -> SumPlan:
-        """Return the table, compiled against a schema."""
+        """Compile the table against a schema."""
         return SumPlan("table", schema, axes=self.axes(schema), where=self.where, target="data")
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         return f"loglinear of {self.formula}{told_where(self.where)}"
 
     def check(self, schema: Schema, neighbors: Neighbors) -> None:
-        """Refuse people with several rows, columns without levels, and terms that depend on each other."""
+        """Refuse people with several rows, columns without levels, and linearly dependent terms."""
         self._refuse_people(schema)
         CellTable.of(self.plan(schema).cells).design(self.formula, self.exclude)
         super().check(schema, neighbors)
@@ -208,7 +208,7 @@ class LogLinear(CountsQuestion):
             refuse_dependent_rows(schema, "a log-linear model", 'target="data" counts the noise alone')
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the table that would be measured and its noise, before anything is spent."""
+        """Describe the table that would be measured and its noise, before any budget is spent."""
         spread, cells = first_error(measured), len(measured.law.scales)
         factors = CellTable.of(self.plan(measured.context.schema).cells).schema
         return (
@@ -220,21 +220,21 @@ class LogLinear(CountsQuestion):
     # What is inferred
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return the same question with other options of the inference, or another formula in the same factors."""
+        """Return the same question with other inference options, or another formula in the same factors."""
         given = dict(options)
         formula = given.pop("formula", None)
         chosen = super().with_options(given)
         return chosen if formula is None else replace(chosen, formula=formula)
 
     def infer(self, release: Release | CombinedResults | None = None) -> LogLinearResults:
-        """Fit the model to a release of a table or marginal of the factors, or to combined ones: free, without a row.
+        """Fit the model to a stored release of a table or marginal, or to combined ones, at no privacy cost.
 
         Raises
         ------
         InferenceError, MissingFromReleaseError
-            If the release holds no such counts, or was made with another ``where``.
+            If the release lacks these counts, or was made with another ``where``.
         OptionError, FormulaError, CollinearDesignError, NotProvedError
-            If the table does not fit the model.
+            If the table does not suit the model.
         """
         source = self.source if release is None else release
         if isinstance(source, CombinedResults):
@@ -259,14 +259,14 @@ class LogLinear(CountsQuestion):
         return self._results(cells, found)
 
     def _factors(self, held: tuple[str, ...]) -> tuple[str, ...]:
-        """Names of the factors that the formula reads, of those that a table has."""
+        """Names of a table's factors that occur in the formula."""
         try:
             return one_sided(self.formula, Schema({name: Boolean() for name in held})).variables
         except UnknownColumnError as error:
             raise MissingFromReleaseError(f"the table has no {error.name}; it is of {', '.join(held)}") from error
 
     def _cells_of_combined(self, combined: CombinedResults) -> NoisyCells:
-        """Return the cells of the factors in the joint table of combined releases, where these determine it."""
+        """Return the cells of the factors in the joint table of combined releases, if these determine it."""
         found, held = combined.inference, combined.index
         if not isinstance(found, LinearNoise) or combined.quantity != "count" or not held.names[0]:
             raise MissingFromReleaseError("the combined releases do not determine the cells of one table of counts")
@@ -284,7 +284,7 @@ class LogLinear(CountsQuestion):
         return NoisyCells(table, (joining @ found.params)[None], noise, nobs or None)
 
     def _model(self, cells: NoisyCells) -> tuple[FormulaDesign, Mask, LogLinearModel, Array]:
-        """Return the formula's columns, the cells that can be, the model of these, and their counts."""
+        """Return the formula's columns, the cells without structural zeros, their model and their counts."""
         design, rows = cells.table.design(self.formula, self.exclude)
         included = ~cells.table.excluded(self.exclude)
         population, robust = self.target == "population", self.cov_type == "robust"
@@ -326,7 +326,7 @@ class LogLinear(CountsQuestion):
     def oracle(
         self, released: Released, *, sampling: Array, alpha: float = 0.05, contrasts: Contrasts = None
     ) -> Oracle:
-        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        """Return the width of an interval that knew the population; see `OLS.oracle`."""
         design, _, model, values = self._model(self._cells_of(released))
         return loglinear_oracle(
             model, values[0], sampling=sampling, alpha=alpha, names=design.names, contrasts=contrasts
@@ -346,7 +346,7 @@ def cells_of_table(
 ) -> NoisyCells:
     """Return the cells of some axes of released tables (R, m), by default of all.
 
-    ``nobs`` is the number of rows where it is public.
+    ``nobs`` is the number of rows if it is public.
 
     Raises
     ------
@@ -359,16 +359,16 @@ def cells_of_table(
 
 
 def cells_of_marginals(tables: MarginalTables, names: Sequence[str]) -> NoisyCells:
-    """Return the cells of some columns that one marginal holds, with the noise that they share.
+    """Return the cells of some columns of one marginal, with their joint noise.
 
     The noise variables are those that were drawn: contrasts, or sums of counts.
 
     Raises
     ------
     MissingFromReleaseError
-        If no marginal holds them together.
+        If no marginal contains all of them.
     OptionError
-        If the cells are too many for a model.
+        If there are too many cells for a model.
     """
     try:
         axes = tables.axes(names)
@@ -399,7 +399,7 @@ _HIDDEN = (
 class LogLinearResults(PrivateResults):
     """Coefficients of a log-linear model of noisy counts.
 
-    Everything that `PrivateResults` has is here too; predictions are expected counts.
+    All members of `PrivateResults` are available too; predictions are expected counts.
 
     Parameters
     ----------
@@ -408,7 +408,7 @@ class LogLinearResults(PrivateResults):
     table : CellTable
         The factors and their levels.
     included : ndarray of bool (d,)
-        The cells that can be.
+        The cells that are not structural zeros.
     formula : str
     exclude : str, optional
     """
@@ -437,7 +437,7 @@ class LogLinearResults(PrivateResults):
 
     @property
     def inference(self) -> LogLinearInference:
-        """The one inference behind every number."""
+        """The inference behind every reported number."""
         found: LogLinearInference = self._inference  # type: ignore[assignment]
         return found
 
@@ -445,7 +445,7 @@ class LogLinearResults(PrivateResults):
 
     @property
     def index(self) -> pd.Index:
-        """Labels of the cells, the last factor running fastest."""
+        """Labels of the cells, the last factor varying fastest."""
         return self._table.index
 
     def _of_cells(self, values: Array, other: float = np.nan) -> pd.Series:
@@ -455,44 +455,44 @@ class LogLinearResults(PrivateResults):
 
     @property
     def observed_freq(self) -> pd.Series:
-        """Series (d,): noisy counts by cell; where the number of rows is public, moved to add up to it."""
+        """Series (d,): noisy counts by cell, adjusted to add up to a public number of rows."""
         return self._of_cells(self.inference.values)
 
     @property
     def expected_freq(self) -> pd.Series:
-        """Series (d,): fitted counts by cell; 0 in cells that cannot be, NaN in those that are left out of the fit."""
+        """Series (d,): fitted counts by cell; 0 for structural zeros, NaN in cells omitted from the fit."""
         return self._of_cells(self.inference.means, 0.0)
 
     @property
     def resid_pearson(self) -> pd.Series:
-        """Series (d,): noisy counts less fitted ones, over the standard deviation of a count, sampling and noise."""
+        """Series (d,): noisy minus fitted counts, over the standard deviation from sampling and noise."""
         inference = self.inference
         population = inference.means if inference.model.population else 0.0
         spread = np.sqrt(population + inference.model.noise.of_counts)
         return self._of_cells((inference.values - inference.means) / spread)  # noqa: PD011  (counts, and no Series)
 
     def residuals(self, alpha: float = 0.05, *, simultaneous: bool = False) -> pd.DataFrame:
-        """Return how far each cell is from the model.
+        """Return the residual of each cell, with its standard error and interval.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
         simultaneous : bool
-            Whether the intervals hold together with the stated confidence.
+            Whether the confidence level is simultaneous.
 
         Returns
         -------
         DataFrame
             A row for each cell; columns "observed" (noisy), "expected", "difference", "std err" (of the difference
-            under the model, sampling and noise), "std err (noise)", "residual" (difference over std err), and the ends
-            of an interval for the difference in the population. NaN in cells that are left out, or that the model fits
-            without rest.
+            under the model, from sampling and noise), "std err (noise)", "residual" (difference over std err), and the
+            endpoints of an interval for the population difference. NaN in cells that are omitted or that the model fits
+            exactly.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1.
+            If ``alpha`` is not strictly between 0 and 1.
         """
         level, joint = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
         inference, included = self.inference, self.inference.found.included
@@ -511,30 +511,30 @@ class LogLinearResults(PrivateResults):
     def odds_ratios(
         self, alpha: float = 0.05, *, at: Mapping[str, Any] | None = None, simultaneous: bool = False
     ) -> pd.DataFrame:
-        """Return odds ratios of every two factors that share a term.
+        """Return odds ratios for every pair of factors that share a term.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
         at : mapping of str to level, optional
-            Levels of the other factors, where terms of three factors make the odds ratio depend on them; the first
-            level by default.
+            Levels of the other factors, for odds ratios that depend on them through three-factor terms; the first level
+            by default.
         simultaneous : bool
-            Whether all intervals hold together with the stated confidence.
+            Whether the confidence level is simultaneous.
 
         Returns
         -------
         DataFrame
-            A row for each level but the first of the one factor with each but the first of the other, labelled
-            ``"race=b:sex=f"``: "odds ratio", "log odds ratio", "std err", "std err (sampling)" and "std err (noise)" of
-            the logarithm, the p-value of an odds ratio of 1, and the ends of the interval of the odds ratio, 0 or
-            infinite where the release does not bound it. NaN where not determined.
+            A row for each pair of levels other than the first of the two factors, labelled ``"race=b:sex=f"``: "odds
+            ratio", "log odds ratio", "std err", "std err (sampling)" and "std err (noise)" of the logarithm, the
+            p-value of an odds ratio of 1, and the endpoints of the interval of the odds ratio, 0 or infinite where it
+            is unbounded. NaN where not identified.
 
         Raises
         ------
         OptionError
-            Where ``alpha`` is not strictly between 0 and 1, or ``at`` names no level.
+            If ``alpha`` is not strictly between 0 and 1, or ``at`` names an unknown level.
         """
         level, joint = check_alpha(alpha), checked_truth("simultaneous", simultaneous)
         labels, rows = self._ratio_rows(self._places(at))
@@ -553,7 +553,7 @@ class LogLinearResults(PrivateResults):
         return pd.DataFrame(cells, index=labels, columns=names)
 
     def _places(self, at: Mapping[str, Any] | None) -> dict[str, int]:
-        """Place of a level of every factor: as given, or the first."""
+        """Position of a level of every factor: as given, or the first."""
         chosen, known = dict(at or {}), dict(zip(self._table.names, self._table.labels, strict=True))
         if any(name not in known or label not in known[name] for name, label in chosen.items()):
             listed = ", ".join(f"{one}: {levels}" for one, levels in known.items())
@@ -588,7 +588,7 @@ class LogLinearResults(PrivateResults):
         color: str | None = None,
         legend: bool = True,
     ) -> Axes:
-        """Draw the logarithms of odds ratios with intervals, the sampling part told apart from the noise part.
+        """Plot the log odds ratios with intervals, with separate shading for sampling error and noise.
 
         Parameters
         ----------
@@ -615,27 +615,27 @@ class LogLinearResults(PrivateResults):
     # Tests of the model
 
     def goodness_of_fit(self, *, draws: Draws = "adaptive", seed: int = 0) -> LogLinearTestResults:
-        """Test whether the model holds, against any other table.
+        """Test the goodness of fit of the model, against any other table.
 
         Parameters
         ----------
         draws : "adaptive" or int
-            Simulated tables; "adaptive" takes more where the p-value is small.
+            Number of simulated tables; "adaptive" draws more if the p-value is small.
         seed : int
-            Public; draws no privacy noise.
+            Public seed of the simulation; the privacy noise does not use it.
 
         Returns
         -------
         LogLinearTestResults
-            The squared distance of the noisy counts from the model, weighted by sampling and noise, with a null that
-            draws counts and noise from the fit and fits anew.
+            The squared distance of the noisy counts from the model, weighted by sampling and noise. The null
+            distribution draws counts and noise from the fit and refits the model.
 
         Raises
         ------
         OptionError
-            Where the model has a coefficient for every cell, or ``draws`` or ``seed`` has no such value.
+            If the model has a coefficient for every cell, or ``draws`` or ``seed`` has an invalid value.
         NotProvedError
-            Where the target is the data.
+            If the target is the data.
         """
         if len(self.inference.values) == len(self.inference.names):
             raise OptionError("formula", self.formula, "a model with fewer coefficients than cells: this one fits all")
@@ -644,7 +644,7 @@ class LogLinearResults(PrivateResults):
     def compare_lm_test(
         self, restricted: str | LogLinearResults, *, draws: Draws = "adaptive", seed: int = 0
     ) -> LogLinearTestResults:
-        """Test whether a smaller model holds, against this one, by the score (Lagrange multiplier) statistic.
+        """Test a smaller model against this one by the score (Lagrange multiplier) statistic.
 
         Parameters
         ----------
@@ -661,9 +661,9 @@ class LogLinearResults(PrivateResults):
         Raises
         ------
         OptionError
-            Where the model is not nested in this one, or is the same, or was fitted to another table.
+            If the model is not nested in this one, or is the same, or was fitted to another table.
         FormulaError, UnknownColumnError, NotProvedError
-            As `loglinear`; where the target is the data.
+            As in `loglinear`; also if the target is the data.
         """
         formula = restricted
         if isinstance(restricted, LogLinearResults):
@@ -709,7 +709,7 @@ class LogLinearResults(PrivateResults):
 
 
 def _residual_errors(fit: LogLinearFit, difference: Array, level: float, joint: bool) -> Array:
-    """Return standard errors, of noise alone too, and ends of intervals of differences (4, d), of one table."""
+    """Return standard errors, those from noise alone, and interval endpoints of differences (4, d) of one table."""
     model = fit.model
     hat = (fit.means[0] * model.design.T).T @ fit.influence[0]
     left = np.eye(len(hat)) - hat
@@ -738,7 +738,7 @@ class LogLinearTestResults(TestResults):
     Attributes
     ----------
     observed, expected : Series (d,)
-        Noisy counts, and those that the hypothesis expects.
+        Noisy counts, and expected counts under the null hypothesis.
     """
 
     _estimated_as = "loglinear"
@@ -747,5 +747,5 @@ class LogLinearTestResults(TestResults):
     expected: pd.Series = field(kw_only=True)
 
     def frame(self, alpha: float = 0.05) -> pd.DataFrame:  # noqa: ARG002  (nothing depends on a level)
-        """Return noisy counts beside those that the hypothesis expects, by cell."""
+        """Return noisy counts and expected counts under the null hypothesis, by cell."""
         return pd.DataFrame({"observed": self.observed, "expected": self.expected})

@@ -1,4 +1,4 @@
-"""Log-linear models of noisy counts: the fit, whether it exists, what is left where it does not, and its errors.
+"""Log-linear models of noisy counts: the fit, its existence, reduced models if it does not exist, and its errors.
 
 With y the noisy counts of d cells and X their design, the fit solves ``X'(y - mu) = 0``, ``mu = exp(X b)``. It exists
 where ``X'y`` lies in the interior of the cone that the rows of X span, and nowhere else: noisy counts need not.
@@ -7,8 +7,8 @@ Both answers are proved. Let h be Newton's step at some b. If every ``abs(x_i'h)
 positive weights of the rows that add up to ``X'y`` exactly: it is inside. If a direction v has ``X v <= 0``, not all
 zero, and ``y'X v >= 0``, the likelihood does not fall along v: it is not inside; linear programming finds v.
 
-The cells that v moves are then left out. The others have the same coefficients, as far as their rows determine them,
-and their counts do not depend on why the first were left out: that is a matter of a sum over these alone.
+The cells that v moves are then omitted. The others have the same coefficients, as far as their rows identify them, and
+their counts do not depend on the reason for the omission, which involves a sum over the omitted cells alone.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class CellNoise:
     Attributes
     ----------
     law : CountNoise or CombinedNoise
-        Of z: of one law, or of several releases.
+        Distribution of z: one distribution, or those of several releases.
     cells : int
         d.
     mixing : ndarray (d, m) or None
-        None where every count has a variable of its own.
+        None if every count has its own variable.
     """
 
     law: CountNoise | CombinedNoise
@@ -98,7 +98,7 @@ class CellNoise:
 
     @property
     def is_normal(self) -> bool:
-        """Whether all noise counts as normal."""
+        """Whether all noise is treated as normal."""
         return not self.fourth_cumulants.any()
 
     @cached_property
@@ -124,7 +124,7 @@ class CellNoise:
         return np.asarray((moved * self.variances) @ np.swapaxes(moved, -1, -2))
 
     def laplace(self, weights: Array) -> Array | None:
-        """Return loadings (k, m) of sums of counts on Laplace variables, weights (k, d); None where all is normal."""
+        """Return loadings (k, m) of sums of counts, weights (k, d), on Laplace variables; None for normal noise."""
         if self.is_normal:
             return None
         heavy = self.fourth_cumulants > 0
@@ -145,7 +145,7 @@ class CellNoise:
         return replace(self, cells=int(np.count_nonzero(included)), mixing=None if mixing is None else mixing[included])
 
     def centred(self) -> CellNoise:
-        """Noise of the counts after they were moved, all by as much, to a public sum."""
+        """Noise of the counts after an equal shift of all to a public sum."""
         mixing = np.eye(self.cells) if self.mixing is None else self.mixing
         return replace(self, mixing=mixing - mixing.mean(axis=0))
 
@@ -160,11 +160,11 @@ class LogLinearModel:
         Of full column rank.
     noise : CellNoise
     nobs : float or None
-        The number of rows where it is public: counts are then multinomial, else Poisson.
+        The number of rows if it is public: counts are then multinomial, else Poisson.
     population : bool
-        Whether sampling counts as error.
+        Whether errors include sampling.
     robust : bool
-        Whether sampling variances count that the model may not hold.
+        Whether sampling variances allow for misspecification.
     """
 
     design: Array
@@ -192,7 +192,7 @@ class LogLinearFit:
     coordinates : ndarray (R, p)
     means : ndarray (R, d)
     exists : ndarray of bool (R,)
-        Whether the fit is proved to exist; where not, the other numbers mean nothing.
+        Whether the fit is proved to exist; otherwise the other numbers are meaningless.
     """
 
     model: LogLinearModel
@@ -214,7 +214,7 @@ class LogLinearFit:
 
     @cached_property
     def influence(self) -> Array:
-        """How each count moves each coefficient (R, p, d)."""
+        """Influence of each count on each coefficient (R, p, d)."""
         columns, back = self.model.basis
         curves = information(columns, self.means)
         return np.asarray(back @ np.linalg.solve(curves, np.broadcast_to(columns.T, (len(curves), *columns.T.shape))))
@@ -231,7 +231,7 @@ class LogLinearFit:
 
 
 def not_singular(model: LogLinearModel, noise: Array, total: Array) -> Array:
-    """Raise variances by a billionth where a public number of rows makes sums of counts depend on each other."""
+    """Raise variances by a billionth if a public number of rows makes sums of counts linearly dependent."""
     if model.nobs is None:
         return noise
     return np.asarray(noise + _JITTER * np.einsum("rpp->rp", total)[:, :, None] * np.eye(total.shape[1]))
@@ -247,10 +247,10 @@ def information(columns: Array, means: Array) -> Array:
 
 
 def sampling_covariance(model: LogLinearModel, values: Array, means: Array, weights: Array) -> Array:
-    """Covariance (R, k, k) that sampling gives to independent weighted sums of counts, weights (R, k, d).
+    """Return the sampling covariance (R, k, k) of independent weighted sums of counts, weights (R, k, d).
 
-    That of the fitted means; where ``robust``, in directions in which the noisy counts say more, that of these, and
-    where the means say more than the counts can, by two of their standard errors, no more than that.
+    Based on the fitted means. If ``robust``, a direction in which the noisy counts imply a larger variance has that
+    variance, and one in which the fitted variance exceeds it by more than two standard errors is reduced to that limit.
     """
     across = np.swapaxes(weights, 1, 2)
     found = (weights * means[:, None, :]) @ across
@@ -279,14 +279,14 @@ def sampling_variance(model: LogLinearModel, values: Array, means: Array, square
 
 
 def solved(curve: Array, sides: Array) -> Array:
-    """Solve ``curve x = sides`` (R, p, p), with next to nothing added to the diagonal of the curve, in place."""
+    """Solve ``curve x = sides`` (R, p, p), after adding a tiny number to the diagonal of the curve, in place."""
     p = curve.shape[1]
     curve[:, np.arange(p), np.arange(p)] += (1e-14 / max(p, 1)) * np.einsum("rpp->r", curve)[:, None] + 1e-280
     return np.asarray(np.linalg.solve(curve, sides))
 
 
 def damping(reach: Array) -> Array:
-    """Part of Newton's steps (R,) that is taken, for the largest change of the logarithm of a mean; see `newton`."""
+    """Damping of Newton steps (R,), given the largest change in the logarithm of a mean; see `newton`."""
     return np.where(reach > 1e-12, np.log1p(reach) / np.maximum(reach, 1e-12), 1.0)
 
 
@@ -321,8 +321,8 @@ def newton(
     Notes
     -----
     A step h is shortened by ``log(1 + r) / r``, r the largest ``abs(Q h)``: the objective, a sum of exponentials, then
-    falls at every step (Sun & Tran-Dinh 2019, generalized self-concordant functions), and full steps are taken near
-    the solution. Where there is none the steps do not shrink.
+    falls at every step (Sun & Tran-Dinh 2019, generalized self-concordant functions), and full steps are taken near the
+    solution. If there is none, the steps do not shrink.
     """
     found, done = start.copy(), np.zeros(len(totals), dtype=bool)
     pull = np.zeros((totals.shape[1],) * 2) if penalty is None else ridge * penalty
@@ -354,7 +354,7 @@ def first_guess(columns: Array, values: Array, least: float) -> Array:
 
 
 def guess_floor(model: LogLinearModel) -> float:
-    """Count that `first_guess` takes the logarithm of at least: one row, or a standard deviation of its noise."""
+    """Smallest count for the logarithm in `first_guess`: one row, or a standard deviation of its noise."""
     return max(1.0, float(np.sqrt(model.noise.of_counts.max(initial=0.0))))
 
 
@@ -370,13 +370,13 @@ def fit_loglinear(model: LogLinearModel, values: Array) -> LogLinearFit:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """A model on the cells that are left where a fit to all does not exist.
+    """A model on the remaining cells if a fit to all does not exist.
 
     Attributes
     ----------
     included : ndarray of bool (d,)
     directions : ndarray (p, r)
-        Orthonormal: the combinations of coefficients that the included cells determine.
+        Orthonormal: the combinations of coefficients that the included cells identify.
     fit : LogLinearFit or None
         In these combinations; None where no cell is included.
     """
@@ -386,13 +386,13 @@ class Reduced:
     fit: LogLinearFit | None
 
     def determined(self, contrasts: Array) -> Mask:
-        """Whether combinations of coefficients (k, p) are determined (k,)."""
+        """Whether combinations of coefficients (k, p) are identified (k,)."""
         rest = contrasts - contrasts @ self.directions @ self.directions.T
         return np.asarray(np.abs(rest).max(axis=1, initial=0.0) <= _EXACT * np.abs(contrasts).max(axis=1, initial=0.0))
 
 
 def reduced(model: LogLinearModel, values: Array) -> Reduced:
-    """Leave out cells of one table (d,) until a fit exists, and fit the others."""
+    """Omit cells of one table (d,) until a fit exists, and fit the others."""
     return reduced_fits(model, values[None], estimable_cells(model, values))
 
 
@@ -405,9 +405,9 @@ def reduced_fits(model: LogLinearModel, values: Array, included: Mask) -> Reduce
 
 
 def estimable_cells(model: LogLinearModel, values: Array, *, lost: bool = False) -> Mask:
-    """Cells of one table (d,) that are left where a fit exists; ``lost`` says that to all of them there is none.
+    """Cells of one table (d,) for which a fit exists; ``lost`` says that there is none to all cells.
 
-    Left out are the cells that a direction without decline moves; every round leaves out one at least.
+    The cells moved by a direction without decline are omitted, at least one in every iteration.
     """
     included = np.ones(len(values), dtype=bool)
     while included.any():
@@ -423,7 +423,7 @@ def estimable_cells(model: LogLinearModel, values: Array, *, lost: bool = False)
 
 
 def _restricted(model: LogLinearModel, included: Mask) -> tuple[LogLinearModel, Array]:
-    """Return the model of the included cells, and the combinations of coefficients (p, r) that they determine."""
+    """Return the model of the included cells, and the combinations of coefficients (p, r) that they identify."""
     design = model.design[included]
     _, sizes, rows = np.linalg.svd(design, full_matrices=False)
     directions = np.asarray(rows[sizes > _EXACT * sizes[0]].T) if sizes[0] > 0 else np.zeros((design.shape[1], 0))
@@ -451,7 +451,7 @@ def _moved_cells(design: Array, values: Array) -> Mask:
 
 
 def one_sided(formula: object, schema: Schema) -> FormulaDesign:
-    """Compile the right side of a formula; refuse one with a left side.
+    """Compile the right-hand side of a formula; refuse one with a left-hand side.
 
     Raises
     ------
@@ -470,12 +470,12 @@ def one_sided(formula: object, schema: Schema) -> FormulaDesign:
 
 @dataclass(frozen=True, eq=False)
 class CellTable:
-    """The cells of a table, the last factor running fastest.
+    """The cells of a table, the last factor varying fastest.
 
     Attributes
     ----------
     names : tuple of str
-        What the factors are called.
+        Names of the factors.
     labels : tuple of tuple
         The levels of each.
     """
@@ -506,7 +506,7 @@ class CellTable:
 
     @cached_property
     def values(self) -> dict[str, Array]:
-        """Value of each cell (d,), by factor: numbers, or of a category the places of levels."""
+        """Value of each cell (d,), by factor: numbers, or positions of levels for a category."""
         found = {}
         places = np.unravel_index(np.arange(self.size), [len(one) for one in self.labels])
         for name, labels, place in zip(self.names, self.labels, places, strict=True):
@@ -516,12 +516,12 @@ class CellTable:
         return found
 
     def excluded(self, condition: str | None) -> Mask:
-        """Cells (d,) that a condition on the factors holds at: those that cannot be.
+        """Cells (d,) at which a condition on the factors holds: the structural zeros.
 
         Raises
         ------
         OptionError, FormulaError, UnknownColumnError
-            If it is no condition on the factors, or holds everywhere.
+            If it is not a condition on the factors, or holds everywhere.
         """
         if condition is None:
             return np.zeros(self.size, dtype=bool)
@@ -538,9 +538,9 @@ class CellTable:
         Raises
         ------
         OptionError, FormulaError, UnknownColumnError
-            If the formula is none in these factors.
+            If the formula is invalid in these factors.
         CollinearDesignError
-            If its columns depend on each other in these cells.
+            If its columns are linearly dependent in these cells.
         """
         found = one_sided(formula, self.schema)
         check_size(self.size, len(found.columns))
@@ -557,7 +557,7 @@ class CellTable:
 
 
 def check_size(cells: int, columns: int) -> None:
-    """Refuse a table, or a formula, too large to be fitted.
+    """Refuse a table or a formula that is too large to fit.
 
     Raises
     ------
@@ -588,7 +588,7 @@ class NoisyCells:
     values : ndarray (R, d)
     noise : CellNoise
     nobs : int or None
-        The number of rows in all cells, where it is public and not 0.
+        The number of rows in all cells, if it is public and not 0.
     """
 
     table: CellTable
@@ -597,7 +597,7 @@ class NoisyCells:
     nobs: int | None
 
     def model(self, design: Array, included: Mask, *, population: bool, robust: bool) -> tuple[LogLinearModel, Array]:
-        """Return the model of the included cells (d,), and their counts, moved to add up to a public number of rows."""
+        """Return the model of the included cells (d,), and their counts, adjusted to a public number of rows."""
         values, noise = self.values[:, included], self.noise.of_cells(included)
         if self.nobs is not None:
             values = values + (self.nobs - values.sum(axis=1, keepdims=True)) / values.shape[1]

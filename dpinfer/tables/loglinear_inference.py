@@ -1,20 +1,20 @@
 """Inference on the coefficients of log-linear models: score and Wald intervals and tests, and tests of a model.
 
-The hypothesis ``c'b = q`` is tested by the fit under it: ``X'(y - mu) = l c``, l the multiplier. At that fit let
+The null hypothesis ``c'b = q`` is tested by the fit under it: ``X'(y - mu) = l c``, l the multiplier. At that fit let
 ``J = X'diag(mu)X`` and S be the covariance of ``X'y``; then ``l c'J^-1 c`` has variance ``c'J^-1 S J^-1 c``. As l moves
-from 0, q moves away from the estimate, and the fits make a path; the end of the interval is where the ratio reaches the
-critical value. Where the path leaves the interior of the cone before, the interval is unbounded on that side.
+from 0, q moves away from the estimate, and the fits form a path; the interval ends where the ratio reaches the critical
+value. If the path leaves the interior of the cone first, the interval is unbounded on that side.
 
 A model is tested against a larger one, or against none. With m the counts fitted under the hypothesis, r the noisy
-counts less m and D = diag(m) + V, V the variances of the noise, the score statistic is what the columns of the larger
-model explain of ``r'D^-1 r`` beyond those of the smaller one, each column moving the means by ``diag(m) x``. Against no
-model at all it is the whole rest. The second fit is not needed, so that it may be one that does not exist.
+counts less m and D = diag(m) + V, V the variances of the noise, the score statistic is the part of ``r'D^-1 r`` that
+the columns of the larger model explain beyond those of the smaller one, where each column moves the means by ``diag(m)
+x``. Without a larger model it is the whole remainder. The second fit is not needed and need not exist.
 
-Fits of these tests are made with a ridge: half a standard deviation of the noise on the spread of the logarithms of
-means. They then exist for every table, and are moved by less than noise moves them. The null draws counts and noise
-from the fit, and fits anew. Where a fitted count is small, or hidden by noise, the statistic depends on how small it
-is: the null is also drawn from a flatter fit, with a much larger ridge, and from a more peaked one, with next to none,
-and the largest of the three p-values counts.
+Fits of these tests use a ridge: half a standard deviation of the noise on the spread of the logarithms of means. They
+then exist for every table, and the ridge moves them less than the noise does. The null distribution draws counts and
+noise from the fit, and refits. If a fitted count is small, or hidden by noise, the statistic depends on its size: the
+null distribution is also drawn from a flatter fit, with a much larger ridge, and from a more peaked one, with almost no
+ridge, and the largest of the three p-values is used.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _ITERATIONS = 80
 _SOLVED = 1e-6
 _STEP = 2.0
 _BEYOND = 25.0
-"""Logarithm of a ratio from which an end counts as infinite."""
+"""Logarithm of a ratio beyond which an endpoint is treated as infinite."""
 
 _TOGETHER = 2_000_000
 
 _LEAST = 0.5
-"""Rows that a mean counts as at least, where columns move it."""
+"""Smallest value used for a mean that columns move."""
 
 _RIDGES = (0.5, 4.0, 0.1)
 """Standard deviations of noise in the ridge: of the fit, and of those that are tried where counts are hidden."""
@@ -90,12 +90,12 @@ class LogLinearInference(Inference):
 
     @cached_property
     def found(self) -> fits.Reduced:
-        """The fit, to the cells that have one."""
+        """The fit to the cells for which one exists."""
         return fits.reduced(self.model, self.values)
 
     @cached_property
     def determined(self) -> Mask:
-        """Which coefficients are determined (p,)."""
+        """Which coefficients are identified (p,)."""
         return self.found.determined(np.eye(len(self.names)))
 
     @property
@@ -105,7 +105,7 @@ class LogLinearInference(Inference):
 
     @property
     def means(self) -> Array:
-        """Fitted counts (d,); NaN in cells that are left out."""
+        """Fitted counts (d,); NaN in omitted cells."""
         means = np.full(len(self.values), np.nan)
         if self.fit is not None:
             means[self.found.included] = self.fit.means[0]
@@ -117,7 +117,7 @@ class LogLinearInference(Inference):
 
     @property
     def params(self) -> Array:
-        """Coefficients (p,); NaN where not determined."""
+        """Coefficients (p,); NaN where not identified."""
         return self._estimated[0]
 
     @property
@@ -132,7 +132,7 @@ class LogLinearInference(Inference):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Warnings, from released numbers only."""
+        """Warnings, computed from released numbers only."""
         found = []
         lost = [name for name, known in zip(self.names, self.determined, strict=True) if not known]
         if lost:
@@ -153,9 +153,9 @@ class LogLinearInference(Inference):
         return tuple(found)
 
     def combinations(self, rows: Array) -> tuple[Array, ...]:
-        """Return estimates (k,) of combinations (k, p), and covariances (k, k) from sampling, from noise and from both.
+        """Return estimates (k,) of combinations (k, p), and covariances (k, k) from sampling, noise and both.
 
-        NaN where not determined.
+        NaN where not identified.
         """
         center, covariances = np.full(len(rows), np.nan), np.full((3, len(rows), len(rows)), np.nan)
         known = self.found.determined(rows)
@@ -281,7 +281,7 @@ def loglinear_oracle(
     names: tuple[str, ...],
     contrasts: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Oracle:
-    """Say how wide an interval would be that knew the population and the law of the noise.
+    """Return the width of an interval that knew the population and the noise distribution.
 
     ``expected`` (d,) are the expected counts and ``sampling`` (q,) the true sampling variances. kappa is the smallest
     fitted mean over its own standard error.
@@ -317,7 +317,7 @@ def score_intervals(fit: LogLinearFit, contrasts: Array, alpha: float) -> Array:
 
 
 def _follow(model: LogLinearModel, start: Point, rows: Array, sides: Array, alpha: float) -> Array:
-    """Follow paths to the critical value on their sides; the combinations there (N,), infinite where there is none."""
+    """Follow paths to the critical value on their sides; the combinations there (N,), infinite if there is none."""
     columns = model.basis[0]
     coordinates, multiplier, values = start
     origin = np.einsum("np,np->n", rows, coordinates)
@@ -368,12 +368,12 @@ class ScoreTest(NamedTuple):
     Attributes
     ----------
     exists : ndarray of bool (R,)
-        Whether there is a fit under the hypothesis; where not, nothing speaks against it.
+        Whether there is a fit under the null hypothesis; if not, there is no evidence against it.
     distance : ndarray (R,)
-        Signed, in standard deviations, of one restriction; the root of the squared length of several.
+        Signed, in standard deviations, for one restriction; the root of the squared length for several.
     pvalue : ndarray (R,)
     point : (ndarray (R, p), ndarray (R,), ndarray (R, d))
-        Where paths to the ends of an interval begin: coordinates, multipliers, counts.
+        Starting points of paths to the interval's endpoints: coordinates, multipliers, counts.
     """
 
     exists: Mask
@@ -385,7 +385,7 @@ class ScoreTest(NamedTuple):
 def score_test(model: LogLinearModel, values: Array, restrictions: Array, targets: Array) -> ScoreTest:
     """Test ``restrictions @ b = targets``, independent rows (k, p), in R tables (R, d).
 
-    The p-value of several restrictions is that of chi-squared, or of its like with Laplace variables.
+    The reference distribution for several restrictions is chi-squared, or its analogue with Laplace variables.
     """
     columns, back = model.basis
     rows = restrictions @ back
@@ -423,9 +423,9 @@ def _tested(model: LogLinearModel, values: Array, means: Array, rows: Array) -> 
 
 
 def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: float) -> Array:
-    """Score intervals (R, 2) of a combination (p,) that tables (R, d) do not determine: unbounded on one side at least.
+    """Score intervals (R, 2) of a combination (p,) that tables (R, d) do not identify, unbounded on at least one side.
 
-    The whole line where there is no fit under a value of the combination either.
+    The whole line if there is no fit under a value of the combination either.
     """
     ends = np.tile([-np.inf, np.inf], (len(values), 1))
     start = score_test(model, values, contrast[None], np.zeros(1))
@@ -442,7 +442,7 @@ def one_sided(model: LogLinearModel, values: Array, contrast: Array, alpha: floa
 
 
 def ridge_fit(columns: Array, values: Array, noise: CellNoise, strength: float = _RIDGES[0]) -> Array:
-    """Fitted counts (R, d) of the model with orthonormal columns (d, p), with the ridge of the tests."""
+    """Fitted counts (R, d) of the model with orthonormal columns (d, p), using the ridge of the tests."""
     spread = float(np.sqrt(noise.of_counts.mean()))
     centred = columns - columns.mean(axis=0)
     penalty = centred.T @ centred / len(columns)
@@ -453,17 +453,17 @@ def ridge_fit(columns: Array, values: Array, noise: CellNoise, strength: float =
 
 @dataclass(frozen=True, eq=False)
 class NestedLogLinear(CountTest):
-    """The hypothesis of a log-linear model, against a larger one or none; implements `NullModel` and `SeveralFits`.
+    """The null hypothesis of a log-linear model, against a larger one or none; a `NullModel` with `SeveralFits`.
 
     Attributes
     ----------
     smaller : ndarray (d, p)
         Orthonormal columns of the hypothesis.
     more : ndarray (d, q)
-        Orthonormal columns that the larger model adds, orthogonal to these; d - p of them for no model.
+        Orthonormal columns that the larger model adds, orthogonal to these; d - p of them without one.
     noise : CellNoise
     nobs : int or None
-        The number of rows where it is public.
+        The number of rows if it is public.
     """
 
     smaller: Array
@@ -494,7 +494,7 @@ class NestedLogLinear(CountTest):
         return np.asarray(found.reshape(values.shape[:-1]))
 
     def expected(self, values: Array) -> Array:
-        """Return the counts (R, d) expected under the hypothesis."""
+        """Return the counts (R, d) expected under the null hypothesis."""
         return ridge_fit(self.smaller, values, self.noise)
 
     def hidden(self, values: Array) -> Mask:
@@ -523,7 +523,7 @@ def _explained(columns: Array, means: Array, inverse: Array, weighted: Array) ->
 
 
 def nested(smaller: Array, larger: Array | None, noise: CellNoise, nobs: float | None) -> NestedLogLinear | None:
-    """Return the test of a design (d, p) against one that spans it, or against none; None where it does not span it."""
+    """Return the test of a design (d, p) against a larger one or none; None if that does not span it."""
     columns = np.linalg.qr(smaller)[0]
     other = np.eye(len(columns)) if larger is None else np.linalg.qr(larger)[0]
     rest = other - columns @ (columns.T @ other)

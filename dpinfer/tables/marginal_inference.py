@@ -1,9 +1,9 @@
 """Marginals from noisy contrasts or counts: unbiased cells, the covariance of their noise, and errors of estimates.
 
 The cells of a marginal M are a sum over the subsets A of M: ``x_M = sum_A q_A / prod_{M less A} m`` spread evenly over
-the columns that A lacks, where q_A, the margin of A centred in each of its columns, is what the contrasts of A tell.
-The noise of different q_A is uncorrelated, and that of one has covariance ``s_A^2`` times the product of ``I - J/m``
-over its columns. So the noise of the cells of M is exchangeable, with covariance ``sum_A s_A^2 prod_A (I - J/m)
+the columns that A lacks, where q_A is the margin of A centred in each of its columns, which the contrasts of A
+determine. The noise of different q_A is uncorrelated, and that of one has covariance ``s_A^2`` times the product of ``I
+- J/m`` over its columns. So the noise of the cells of M is exchangeable, with covariance ``sum_A s_A^2 prod_A (I - J/m)
 prod_{M less A} J/m^2``.
 
 The residual planner: with normalised contrasts of the subset A at noise variance u_A the cells of a marginal M have
@@ -64,7 +64,7 @@ _ITERATIONS, _CLOSE = 2_000, 1e-3
 
 
 class Measured(NamedTuple):
-    """The counts of one marginal as they were measured, with independent noise on each cell.
+    """The measured counts of one marginal, with independent noise on each cell.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Measured(NamedTuple):
 
 
 class NoiseSource(NamedTuple):
-    """Independent noise, and how it moves the cells of a marginal.
+    """Independent noise, and its effect on the cells of a marginal.
 
     Attributes
     ----------
@@ -109,23 +109,23 @@ class NoiseSource(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CenteredMargins:
-    """What R releases tell of the marginals of a table, by subsets of its columns.
+    """Estimates of the marginals of a table from R releases, by subsets of its columns.
 
     Attributes
     ----------
     shape : tuple of int
         Levels of every column.
     centered : dict of subset to ndarray (R, cells)
-        Margins that are centred in each of their columns; of the empty subset the number of rows.
+        Margins centred in each of their columns; the number of rows for the empty subset.
     variances : dict of subset to float
-        Noise variance of a normalised contrast of each; 0 where it is public.
+        Noise variance of a normalised contrast of each; 0 if it is public.
     law : NoiseLaw
     steps : ndarray (m,)
         Of the release, for simulation.
     measured : tuple of Measured
-        Where counts were measured; empty where contrasts were.
+        The measured counts; empty if contrasts were measured.
     places : dict of subset to slice
-        Where the contrasts of each subset are in the release; empty where counts were measured.
+        Positions of the contrasts of each subset in the release; empty if counts were measured.
     """
 
     shape: tuple[int, ...]
@@ -138,7 +138,7 @@ class CenteredMargins:
 
     @property
     def laplace(self) -> bool:
-        """Whether the noise counts as Laplace."""
+        """Whether the noise is treated as Laplace."""
         return self.law.family == "laplace" and self.law.draws < NORMAL_DRAWS
 
     def cells(self, subset: Subset) -> int:
@@ -146,7 +146,7 @@ class CenteredMargins:
         return prod(self.shape[i] for i in subset)
 
     def table(self, subset: Subset) -> Array:
-        """Unbiased counts of the cells of a marginal (R, cells), the last column running fastest."""
+        """Unbiased counts of the cells of a marginal (R, cells), the last column varying fastest."""
         found = np.zeros((len(self.centered[()]), *(self.shape[i] for i in subset)))
         for part in parts_of(subset):
             own = tuple(sorted(part))
@@ -157,7 +157,7 @@ class CenteredMargins:
         return found.reshape(len(found), -1)
 
     def components(self, subset: Subset) -> dict[Subset, float]:
-        """Noise variance of a normalised contrast of the cells of a marginal, by the columns that it contrasts."""
+        """Noise variance of a normalised contrast of the cells of a marginal, by the contrasted columns."""
         return {part: self.variances[tuple(sorted(part))] / prod(self.shape[i] for i in subset if i not in part)
                 for part in parts_of(subset)}  # fmt: skip
 
@@ -175,7 +175,7 @@ class CenteredMargins:
         return found
 
     def sources(self, subset: Subset) -> tuple[NoiseSource, ...]:
-        """Independent draws that the noise of the cells of a marginal is made of, for simulation."""
+        """Independent components of the noise of the cells of a marginal, for simulation."""
         found = []
         for one in self.measured:
             common = tuple(i for i in one.subset if i in subset)
@@ -200,7 +200,7 @@ class CenteredMargins:
         return tuple(found)
 
     def loadings(self, subset: Subset, cells: Sequence[int] | None = None) -> tuple[Array, Array]:
-        """How each measured count's noise moves cells of a marginal (k, K), by default all; and its variance (K,)."""
+        """Return loadings (k, K) of the marginal's cells, by default all, on the noise of each count; its variance."""
         wanted = slice(None) if cells is None else np.asarray(cells)
         found, variances = [], []
         for one, source in zip(self.measured, self.sources(subset), strict=True):
@@ -210,7 +210,7 @@ class CenteredMargins:
         return np.concatenate(found, axis=1), np.concatenate(variances)
 
     def _margin_cells(self, subset: Subset, common: Subset) -> Places:
-        """Cell of a margin that each cell of a marginal is in (cells,)."""
+        """Cell of a margin to which each cell of a marginal belongs (cells,)."""
         order = np.arange(self.cells(common)).reshape([self.shape[i] for i in common])
         order = order.transpose([common.index(i) for i in subset if i in common])
         lines = [self.shape[i] if i in common else 1 for i in subset]
@@ -229,7 +229,7 @@ def subsets_of(subsets: Sequence[Subset]) -> tuple[Subset, ...]:
 
 
 def centered_margins(released: Released) -> CenteredMargins:
-    """Return what releases of contrasts, or of counts, of marginals tell of all subsets of their columns."""
+    """Return estimates for all subsets of columns, from releases of contrasts or counts of marginals."""
     rows = released.rows
     ends, widths = np.cumsum(rows.widths).tolist(), rows.widths.tolist()
     places = {one: slice(end - width, end) for one, end, width in zip(rows.subsets, ends, widths, strict=True)}
@@ -247,7 +247,7 @@ def centered_margins(released: Released) -> CenteredMargins:
 
 
 def _of_counts(released: Released, places: Mapping[Subset, slice]) -> CenteredMargins:
-    """Average what several marginals tell of a common margin, by inverse variances."""
+    """Average the estimates of a common margin from several marginals, with inverse variance weights."""
     rows, law = released.rows, released.law
     tables, variances, sources = {}, {}, {}
     for subset, mine in places.items():
@@ -291,7 +291,7 @@ def _kron(matrices: Sequence[Array]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class MarginalPlan:
-    """What is summed for a workload, and with which noise.
+    """The sums for a workload, and their noise.
 
     Attributes
     ----------
@@ -324,13 +324,13 @@ class MarginalPlan:
         return tuple(axis.size for axis in self.cells)
 
     def places(self, columns: Sequence[str]) -> Subset:
-        """Places of axes, in the order given."""
+        """Positions of axes, in the given order."""
         names = [axis_name(axis) for axis in self.axes]
         return tuple(names.index(column) for column in columns)
 
     @cached_property
     def workload(self) -> tuple[Subset, ...]:
-        """The marginals as places of axes."""
+        """The marginals as positions of axes."""
         return tuple(tuple(sorted(self.places(marginal))) for marginal in self.marginals)
 
     @cached_property
@@ -354,16 +354,16 @@ class MarginalPlan:
         return Described(table, quantities, table.cells if axes is None else axes)
 
     def counts(self, found: CenteredMargins, subset: Subset, nobs: int | None, target: str) -> Estimates:
-        """Estimate the counts of the cells of a marginal from R releases, each as a group."""
+        """Estimate the counts of the cells of a marginal from R releases, with each cell as a group."""
         most, population = self.schema.rows_per_unit, target == "population"
         return count_estimates(found, subset, population=population, nobs=nobs, rows_per_unit=most)
 
     def noise_weights(self, *, pure: bool) -> tuple[float, ...]:
-        """Noise of every subset relative to the others.
+        """Relative noise of every subset.
 
-        Of marginals with Laplace scales b, at a price of ``sum 1/b``, the sum of k b^2 is least for b proportional to
-        k^(-1/3), and the largest k b^2 for b proportional to k^(-1/2). Each marginal of the workload is summed from the
-        smallest that holds it.
+        For marginals with Laplace scales b, at a privacy loss of ``sum 1/b``, the sum of k b^2 is least for b
+        proportional to k^(-1/3), and the largest k b^2 for b proportional to k^(-1/2). Each marginal of the workload is
+        summed from the smallest one that contains it.
         """
         size = {part: prod(self.shape[i] for i in part) for part in self.closure}
         if pure:
@@ -393,7 +393,7 @@ class MarginalPlan:
 
 
 def largest_variance_loads(inside: Array, unit: Array) -> Array:
-    """Return loads l (M,) of marginals whose weighted sum of variances has its least value where the largest does.
+    """Return loads l (M,) for which the weighted sum of variances has the same minimiser as the largest variance.
 
     Parameters
     ----------
@@ -404,8 +404,8 @@ def largest_variance_loads(inside: Array, unit: Array) -> Array:
 
     Notes
     -----
-    ``min_u max_M`` of variances at price 1 is ``max_l (sum_A p_A sqrt(sum_M l_M inside_MA))^2`` over l of sum 1, by
-    duality. The gradient by l_M is the variance of M at the best u for l; loads are multiplied by it over its mean
+    ``min_u max_M`` of variances at privacy loss 1 is ``max_l (sum_A p_A sqrt(sum_M l_M inside_MA))^2`` over l of sum 1,
+    by duality. The gradient by l_M is the variance of M at the best u for l; loads are multiplied by it over its mean
     until the largest variance exceeds the mean, a lower bound, by a ten thousandth.
     """
     loads = np.full(len(inside), 1.0 / len(inside))
@@ -423,9 +423,9 @@ def largest_variance_loads(inside: Array, unit: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class TableNoise:
-    """Noise on the cells of a marginal that was made up from contrasts, or from several marginals.
+    """Noise on the cells of a marginal composed from contrasts, or from several marginals.
 
-    It has what `CountNoise` has. The levels of each column are exchangeable, so that the covariance is known by its
+    It has the members of `CountNoise`. The levels of each column are exchangeable, so the covariance follows from its
     `Components`.
 
     Attributes
@@ -434,7 +434,7 @@ class TableNoise:
     subset : tuple of int
         One column or two.
     sources : tuple of NoiseSource
-        Independent draws that the noise is made of.
+        Independent components of the noise.
     """
 
     margins: CenteredMargins
@@ -458,7 +458,7 @@ class TableNoise:
         return self.margins.covariance(self.subset)
 
     def quadratic(self, slopes: Array) -> Array:
-        """Variance that the noise gives functions with slopes (..., count, function): (..., function)."""
+        """Noise variance of functions with slopes (..., count, function): (..., function)."""
         moved = np.swapaxes(np.swapaxes(slopes, -1, -2) @ self.covariance, -1, -2)
         return np.asarray((moved * slopes).sum(axis=-2))
 
@@ -473,7 +473,7 @@ class TableNoise:
 
     @property
     def fourth_cumulant(self) -> float:
-        """Fourth cumulant of the noise of a count; few draws of Laplace noise are given that of Laplace noise."""
+        """Fourth cumulant of the noise of a count; averages of few Laplace draws are treated as Laplace."""
         if self.is_normal:
             return 0.0
         found = 0.0
@@ -504,16 +504,16 @@ class TableNoise:
 
 
 class Joint(NamedTuple):
-    """Estimates of all cells of one release together.
+    """Joint estimates of all cells of one release.
 
     Attributes
     ----------
     values : ndarray (p,)
-        Unbiased, so that they may be negative.
+        Unbiased, so possibly negative.
     sampling, noise : ndarray (p, p)
         Covariances.
     loadings : ndarray (p, K)
-        How standardised Laplace variables move them; none where the noise is normal.
+        Their loadings on standardised Laplace variables; none if the noise is normal.
     """
 
     values: Array
@@ -527,14 +527,14 @@ _NOTHING = Joint(np.zeros(0), *(np.zeros((0, 0)) for _ in range(3)))
 
 @dataclass(frozen=True, eq=False)
 class MarginalInference(MomentInference):
-    """Estimates in the cells of a marginal, whose errors are related.
+    """Estimates in the cells of a marginal, with correlated errors.
 
     Attributes
     ----------
     joint : Joint
         Of `estimates` only what is possible remains, and the interval of each cell.
     sources : tuple of NoiseSource
-        What moves counts of the data themselves.
+        Noise sources of the counts, for the target "data".
     """
 
     joint: Joint = _NOTHING
@@ -570,9 +570,9 @@ class MarginalInference(MomentInference):
 def count_estimates(
     found: CenteredMargins, subset: Subset, *, population: bool, nobs: int | None, rows_per_unit: int = 1
 ) -> Estimates:
-    """Estimate the counts of the cells of a marginal from R releases: each cell is a group of its own.
+    """Estimate the counts of the cells of a marginal from R releases, with each cell as a separate group.
 
-    The noise of a cell has the same law for all cells. Counts are moved to 0 or more; see `Joint`.
+    The noise of a cell has the same distribution for all cells. Counts are clipped at 0; see `Joint`.
     """
     table, variance = found.table(subset)[..., None], found.cell_variance(subset)
     sums = MomentSums(((0,),), table, np.ones((1, 1)), np.array([variance]), laplace=False, rows_per_unit=rows_per_unit)
@@ -589,10 +589,10 @@ def count_estimates(
 def share_estimates(
     found: CenteredMargins, subset: Subset, places: Array, *, population: bool, rows_per_unit: int = 1
 ) -> Estimates:
-    """Estimate shares of some cells in others from R releases, in groups of like structure.
+    """Estimate shares of some cells among others from R releases, in groups of equal structure.
 
-    ``places`` (G, q, cells) are 0 or 1: for each group first the cells that are divided by, then those of each share.
-    The noise of the sums of a group has the same law in all groups.
+    ``places`` (G, q, cells) are 0 or 1: for each group first the cells of the denominator, then those of each share.
+    The noise of the sums of a group has the same distribution in all groups.
     """
     values = np.einsum("rc,gqc->rgq", found.table(subset), places)
     variances, vectors = np.linalg.eigh(places[0] @ found.covariance(subset) @ places[0].T)
@@ -611,7 +611,7 @@ def share_estimates(
 
 
 def _moved(estimates: Estimates, mixing: Array, variances: Array) -> Estimates:
-    """Return estimates that Laplace variables of these variances (K,) move by ``mixing`` (..., K)."""
+    """Return estimates with loadings ``mixing`` (..., K) on Laplace variables of these variances (K,)."""
     return replace(estimates, mixing=mixing, variances=variances, laplace=True, spread=np.zeros(mixing.shape))
 
 
@@ -636,7 +636,7 @@ def joint_counts(found: CenteredMargins, subset: Subset, estimates: Estimates, n
 
 
 def joint_shares(found: CenteredMargins, subset: Subset, places: Array, estimates: Estimates) -> Joint:
-    """Return the same of shares; see `share_estimates`. Sampling relates shares of one group only."""
+    """Return the same for shares; see `share_estimates`. Sampling errors are correlated within groups only."""
     value, size = estimates.value[0], estimates.size[0]
     slope = (places[:, 1:] - value[..., None] * places[:, :1]) / size[:, None, None]
     groups, width = value.shape
@@ -646,7 +646,7 @@ def joint_shares(found: CenteredMargins, subset: Subset, places: Array, estimate
 
 
 def _joint(found: CenteredMargins, subset: Subset, values: Array, sampling: Array, slope: Array | None) -> Joint:
-    """Return what combinations of the cells, by default the cells, have together."""
+    """Return the joint estimates of combinations of the cells, by default the cells."""
     noise, loadings = found.covariance(subset), np.zeros((len(values), 0))
     if found.laplace:
         moved, variances = found.loadings(subset)
@@ -660,10 +660,10 @@ def _joint(found: CenteredMargins, subset: Subset, values: Array, sampling: Arra
 
 
 def nonnegative(found: CenteredMargins, workload: Sequence[Subset]) -> CenteredMargins:
-    """Move marginals of one release to near ones without negative cells, of the same noisy total, for display.
+    """Project marginals of one release to nearby nonnegative ones with the same noisy total, for display.
 
-    Each marginal in turn is moved to the nearest table of not negative cells with the total, and all marginals that
-    share a margin with it move along, until no cell is below a thousandth of a row under zero.
+    Each marginal in turn is projected to the nearest nonnegative table with the total, and all marginals that share a
+    margin with it are adjusted, until no cell is more than a thousandth of a row below zero.
     """
     centered = {part: table.copy() for part, table in found.centered.items()}
     total = max(float(centered[()][0, 0]), 0.0)
@@ -688,7 +688,7 @@ def nonnegative(found: CenteredMargins, workload: Sequence[Subset]) -> CenteredM
 
 
 def _simplex(table: Array, total: float) -> Array:
-    """Nearest table of not negative cells with a given sum."""
+    """Nearest table of nonnegative cells with a given sum."""
     ordered = np.sort(table)[::-1]
     excess = np.cumsum(ordered) - total
     count = np.arange(1, table.size + 1)

@@ -1,4 +1,4 @@
-"""What a release of many marginals answers: counts, margins, shares and ratios of each, with their errors."""
+"""Results from a release of many marginals: counts, margins, shares and ratios, with their errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MarginalTables:
     release : Release
     plan : MarginalPlan
     marginals : tuple of tuple of str
-        Columns of each marginal that is asked for.
+        Columns of each requested marginal.
     """
 
     release: Release
@@ -76,12 +76,12 @@ class MarginalTables:
 
     @cached_property
     def released(self) -> Released:
-        """The release as what was measured of the marginals."""
+        """The measured values of the marginals in the release."""
         return Released.of_release(self.release, context_of(self.release), self.plan.rows(pure=self._pure))
 
     @cached_property
     def found(self) -> CenteredMargins:
-        """What the release tells of all subsets of columns."""
+        """The estimates for all subsets of columns."""
         return marginal_inference.centered_margins(self.released)
 
     @cached_property
@@ -91,11 +91,11 @@ class MarginalTables:
 
     @property
     def nobs(self) -> int | None:
-        """The number of rows, where it is public and all are counted."""
+        """The number of rows, if it is public and all are counted."""
         return self.release.nobs if self.keeps_every_row else None
 
     def holds(self, marginals: Sequence[Sequence[str]], axes: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether marginals of columns that are cut alike are in those that were measured."""
+        """Whether marginals of columns with the same bins are within the measured ones."""
         theirs = [encode(dict(axis)) for axis in self.plan.axes]
         alike = all(encode(dict(axis)) in theirs for axis in axes)
         return alike and all(tuple(sorted(self.plan.places(one))) in self.plan.closure for one in marginals)
@@ -112,14 +112,14 @@ class MarginalTables:
             raise ReleaseFormatError("law: the noise of marginals is Gaussian, or Laplace under PureDP")
 
     def subset(self, columns: Sequence[str]) -> Subset:
-        """Places of columns, in the order given.
+        """Positions of columns, in the given order.
 
         Raises
         ------
         OptionError
-            If they are no texts.
+            If they are not strings.
         MissingFromReleaseError
-            If no marginal holds them together.
+            If no marginal contains all of them.
         """
         chosen = texts_of(columns)
         if len(chosen) < len(columns):
@@ -134,7 +134,7 @@ class MarginalTables:
         return places
 
     def axes(self, columns: Sequence[str]) -> tuple[Axis, ...]:
-        """Return the axes of a marginal, in the order given."""
+        """Return the axes of a marginal, in the given order."""
         return tuple(self.plan.cells[place] for place in self.subset(columns))
 
     # Counts
@@ -161,7 +161,7 @@ class MarginalTables:
         return TableResults(inferred, self.release, table=self, **labels)
 
     def _few(self, columns: Sequence[str]) -> Subset:
-        """Places of columns, of whose cells all errors can be held together."""
+        """Positions of columns whose cells are few enough for a covariance matrix."""
         subset = self.subset(columns)
         cells = self.found.cells(subset)
         if cells > MOST_ESTIMATES:
@@ -172,7 +172,7 @@ class MarginalTables:
     def _inferred(
         self, estimates: Estimates, described: Described, joint: Joint, subset: Subset, inference: str, target: str
     ) -> tuple[MarginalInference, dict[str, Any]]:
-        """Return the inference, and the labels that all results have."""
+        """Return the inference and the labels common to all results."""
         if inference not in MarginalInference.methods:
             raise OptionError("inference", inference, MarginalInference.methods)
         schema, groups = self.plan.schema, estimates.size.shape[1]
@@ -199,7 +199,7 @@ class MarginalTables:
     def proportions(
         self, column: str, by: str | Sequence[str], *, inference: str, target: str = "population"
     ) -> DescriptionResults:
-        """Infer the shares of the levels of a column, in groups of others."""
+        """Infer the shares of the levels of a column, by groups of other columns."""
         columns = (*items_of(by), column)
         subset, axes = self._few(columns), self.axes(columns)
         groups, levels = self.found.cells(subset) // axes[-1].size, axes[-1].size
@@ -219,12 +219,12 @@ class MarginalTables:
         return marginal_inference.share_estimates(self.found, subset, places, population=population, rows_per_unit=most)
 
     def share(self, inside: Mapping[str, Any], beside: Mapping[str, Any], target: str) -> Estimates:
-        """Estimate the share of some cells in these and others.
+        """Estimate the share of some cells among these and other cells.
 
         Raises
         ------
         OptionError
-            If a level is none, or a cell is in both.
+            If a level does not exist, or a cell is in both.
         """
         columns = tuple(dict.fromkeys((*inside, *beside)))
         subset, axes = self.subset(columns), self.axes(columns)
@@ -236,17 +236,17 @@ class MarginalTables:
     # Tests and display
 
     def noise(self, columns: Sequence[str]) -> TableNoise:
-        """Return the noise of the cells of one column or two, as tests of counts take it."""
+        """Return the noise of the cells of one or two columns, in the form used by tests of counts."""
         subset = self.subset(columns)
         return TableNoise(self.found, subset, self.found.sources(subset))
 
     @cached_property
     def nonnegative(self) -> CenteredMargins:
-        """The marginals moved to ones without negative cells, for display."""
+        """The marginals projected to nonnegative cells, for display."""
         return marginal_inference.nonnegative(self.found, self.plan.workload)
 
     def simulated(self, size: int, seed: int) -> dict[tuple[str, ...], Array]:
-        """Draw the noise of all marginals together, by the marginal: (size, cells) each."""
+        """Draw the noise of all marginals jointly; an array (size, cells) for each marginal."""
         drawn = self.release.law.rvs(size, np.random.default_rng(seed)) * np.asarray(self.release.steps)
         moved = marginal_inference.centered_margins(replace(self.released, values=self.released.values + drawn))  # noqa: PD011  (of releases)
         subsets = {marginal: self.subset(marginal) for marginal in self.marginals}
@@ -254,7 +254,7 @@ class MarginalTables:
 
 
 def _cells(option: str, levels: Mapping[str, Any], axes: Sequence[Axis]) -> Mask:
-    """Cells (cells,) in which columns have given levels."""
+    """Mask (cells,) of the cells with given levels of some columns."""
     places: list[int | slice] = []
     for axis in axes:
         if axis.name in levels and levels[axis.name] not in axis.labels:
@@ -272,16 +272,16 @@ def _intervals(estimates: Estimates, alpha: float, inference: str) -> Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MarginalResults(Exported):
-    """Many marginals of a table that was never held, from one release.
+    """Many marginals of a large table, from one release.
 
-    Estimates are unbiased, and margins of several marginals agree; they may be negative. Intervals are of each cell by
-    itself, from 0 on.
+    Estimates are unbiased and may be negative; shared margins of several marginals agree. Intervals are pointwise and
+    nonnegative.
 
     Attributes
     ----------
     release : Release
     tables : MarginalTables
-        What answers for each marginal.
+        The estimates for each marginal.
     inference : {"auto", "score", "wald"}
     target : {"data", "population"}
     notes : list of str
@@ -295,45 +295,45 @@ class MarginalResults(Exported):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences printed below the table."""
+        """Notes printed below the table."""
         return where_notes(self.tables.plan.where)
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Sentences that warn the reader; empty when all is well."""
+        """Warnings for the reader; empty if there are none."""
         return alike_flags(self.release.schema, self.target)
 
     @property
     def marginals(self) -> tuple[tuple[str, ...], ...]:
-        """Columns of each marginal that was asked for."""
+        """Columns of each requested marginal."""
         return self.tables.marginals
 
     def marginal(self, columns: str | Sequence[str]) -> TableResults:
-        """Return the counts of a marginal, or of any margin of one, with the errors of all cells together.
+        """Return the counts of a marginal, or of a margin of one, with the covariance of all cells.
 
         Parameters
         ----------
         columns : str or sequence of str
-            In any order; the last column runs fastest.
+            In any order; the last column varies fastest.
 
         Returns
         -------
         TableResults
-            With ``t_test``, ``proportions``, ``plot`` and all that a table's results have.
+            With ``t_test``, ``proportions``, ``plot`` and all other members of a table's results.
 
         Raises
         ------
         OptionError
-            If what is given is no text, or the marginal has too many cells for a matrix of covariances.
+            If the columns are not strings, or the marginal has too many cells for a covariance matrix.
         MissingFromReleaseError
-            If no marginal holds the columns together.
+            If no marginal contains all the columns.
         """
         return self.tables.margin(items_of(columns), inference=self.inference, target=self.target)
 
     def proportions(
         self, column: str, by: str | Sequence[str] = (), *, target: str = "population"
     ) -> DescriptionResults:
-        """Return the shares of the levels of a column, in groups of others; free of cost.
+        """Return the shares of the levels of a column, by groups of others, at no privacy cost.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class MarginalResults(Exported):
         Raises
         ------
         OptionError, MissingFromReleaseError
-            As `marginal`.
+            As in `marginal`.
         """
         return self.tables.proportions(column, by, inference=self.inference, target=target)
 
@@ -366,28 +366,29 @@ class MarginalResults(Exported):
         Parameters
         ----------
         numerator, denominator : mapping of column to level
-            The cells that are counted: those with these levels, whatever others are. No cell may be in both.
+            The counted cells: those with these levels, for any levels of other columns. No cell may be in both.
         alpha : float
-            One minus the confidence.
+            One minus the confidence level.
         target : {"population", "data"}
 
         Returns
         -------
         Series
-            "ratio", "std err" with its parts from sampling and noise (by the delta method), and the ends of the
-            interval: infinite where the noise may hide the denominator, as ratio and errors are where it does.
+            "ratio", "std err" with its parts from sampling and noise (by the delta method), and the endpoints of the
+            interval. The interval is unbounded if noise may hide the denominator; ratio and errors are infinite if it
+            does.
 
         Raises
         ------
         OptionError
-            If a level is none, or a cell is in both.
+            If a level does not exist, or a cell is in both.
         MissingFromReleaseError
-            If no marginal holds the columns together.
+            If no marginal contains all the columns.
 
         Notes
         -----
-        A ratio a/b is p/(1 - p) for the share p = a/(a + b), whose interval holds every value that is not rejected
-        with the variance that it would have (Wilson's, and Fieller's for the noise).
+        A ratio a/b is p/(1 - p) for the share p = a/(a + b). Its interval contains every value that is not rejected
+        with the variance under that value (Wilson's, and Fieller's for the noise).
         """
         level = check_alpha(alpha)
         found = self.tables.share(numerator, denominator, target)
@@ -402,14 +403,14 @@ class MarginalResults(Exported):
         return pd.Series([ratio, float(np.hypot(parts[0], parts[1])), *parts, *odds], index=names, name="ratio")
 
     def table(self, columns: str | Sequence[str], *, non_negative: bool = False) -> pd.Series | pd.DataFrame:
-        """Return the counts of a marginal as a table: the last column across, the others down.
+        """Return the counts of a marginal as a table, with the last column across and the others down.
 
         Parameters
         ----------
         columns : str or sequence of str
         non_negative : bool
-            Move all marginals of the workload to near ones that are not negative and agree with each other: for
-            display, as sums of moved counts are biased. Intervals and tests always use the unbiased counts.
+            Whether to project all marginals of the workload to nearby nonnegative, mutually consistent ones. This is
+            for display, since sums of projected counts are biased. Intervals and tests always use the unbiased counts.
 
         Returns
         -------
@@ -418,7 +419,7 @@ class MarginalResults(Exported):
         Raises
         ------
         OptionError, MissingFromReleaseError
-            As `marginal`.
+            As in `marginal`.
         """
         TRUTH.check("non_negative", non_negative)
         chosen = items_of(columns)
@@ -429,29 +430,29 @@ class MarginalResults(Exported):
         return found.unstack(sort=False) if len(chosen) > 1 else found  # noqa: PD010  (of a Series)
 
     def summary_frame(self, alpha: float = 0.05, *, simultaneous: bool = False, seed: int = 0) -> pd.DataFrame:
-        """Return every cell of every marginal of the workload with its errors and interval.
+        """Return every cell of every marginal of the workload with its standard errors and interval.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
         simultaneous : bool
-            Whether all intervals of the table hold together with this confidence. For ``target="data"`` they have the
-            quantile of the largest error that the noise of all marginals together would give, by simulation; for a
-            population Bonferroni's level, as marginals do not tell how their sampling errors are related.
+            Whether the confidence level is simultaneous over the table. For ``target="data"`` intervals use the
+            simulated quantile of the largest error from the joint noise of all marginals. For a population they use
+            Bonferroni's level, as marginals do not determine the correlation of their sampling errors.
         seed : int
             Public seed of the simulation.
 
         Returns
         -------
         DataFrame
-            A row per marginal and cell: "count", "std err", "std err (sampling)", "std err (noise)", the ends of the
-            interval, "noise share".
+            A row per marginal and cell: "count", "std err", "std err (sampling)", "std err (noise)", the endpoints of
+            the interval, "noise share".
 
         Raises
         ------
         OptionError
-            Where an argument has no such value.
+            If an argument has an invalid value.
         """
         level = check_alpha(alpha)
         TRUTH.check("simultaneous", simultaneous)
@@ -477,7 +478,7 @@ class MarginalResults(Exported):
         return {one: self.tables.estimates(one, self.target) for one in self.marginals}
 
     def _largest_error(self, every: Mapping[tuple[str, ...], Estimates], alpha: float, seed: int) -> float:
-        """Return the quantile of the largest error over its standard error among all cells."""
+        """Return the quantile, over all cells, of the largest standardised error."""
         largest = np.zeros(_REPLICATES)
         for done in range(0, _REPLICATES, _TOGETHER):
             part = largest[done : done + _TOGETHER]
@@ -487,17 +488,17 @@ class MarginalResults(Exported):
         return float(simulated_critical(largest, alpha))
 
     def conf_int(self, alpha: float = 0.05, *, simultaneous: bool = False, seed: int = 0) -> pd.DataFrame:
-        """Return the intervals of every cell of every marginal; parameters and errors as `summary_frame`."""
+        """Return the intervals of every cell of every marginal; see `summary_frame`."""
         frame = self.summary_frame(alpha, simultaneous=simultaneous, seed=seed)
         return frame[list(interval_labels(alpha))].set_axis([0, 1], axis=1)
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
-        """Return the marginals as a table: cells, errors, guarantee; of very many cells the first.
+        """Return the marginals as a table of cells, errors and guarantee; only the first of very many cells.
 
         Parameters
         ----------
         alpha : float
-            One minus the confidence of the intervals.
+            One minus the confidence level of the intervals.
 
         Returns
         -------
@@ -525,13 +526,13 @@ class MarginalResults(Exported):
         return summary_of("Private marginals", left, right, estimate_table(shown, names), notes, self.flags)
 
     def plot(self, columns: str | Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-        """Draw a marginal; by default the standard error of a cell of each marginal.
+        """Plot a marginal; by default the standard error of a cell of each marginal.
 
         Parameters
         ----------
         columns : str or sequence of str, optional
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure by default.
+            Axes for the plot; a new figure by default.
 
         Returns
         -------
@@ -540,7 +541,7 @@ class MarginalResults(Exported):
         Raises
         ------
         OptionError, MissingFromReleaseError
-            As `marginal`.
+            As in `marginal`.
         """
         if columns is not None:
             return self.marginal(columns).plot(ax)

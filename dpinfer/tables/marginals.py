@@ -1,4 +1,4 @@
-"""Many marginals of a table that is too large to hold, by contrasts of their cells."""
+"""Many marginals of a table too large for memory, by contrasts of their cells."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _RANGES = ("prefix", "prefixes", "range", "ranges", "cdf", "intervals")
 
 @dataclass(frozen=True)
 class Workload:
-    """Marginals and how much each counts: a public description, made by `workload`.
+    """A public list of marginals and their weights, created by `workload`.
 
     Attributes
     ----------
     marginals : tuple of tuple of str
         Columns of each.
     weights : tuple of float
-        Positive; one for each.
+        Positive; one for each marginal.
     """
 
     marginals: tuple[tuple[str, ...], ...]
@@ -77,7 +77,7 @@ class Workload:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns, in the order in which they are named."""
+        """All columns, in the order of their first mention."""
         return tuple(dict.fromkeys(column for marginal in self.marginals for column in marginal))
 
     def __len__(self) -> int:
@@ -92,18 +92,18 @@ class Workload:
 
 @suggests
 def workload(columns: Sequence[str], *, ways: int | Sequence[int] = 2, weights: Weights = None) -> Workload:
-    """Name the tables that `marginals` measures: of all pairs of columns, say, and how much each counts.
+    """Choose the tables that `marginals` measures, such as all pairs of columns, and their weights.
 
     Parameters
     ----------
     columns : sequence of str
-        Category, Boolean or short Integer columns, conditions such as ``"age >= 18"``, or numeric columns that
-        `marginals` is given ``bins`` for.
+        Category, Boolean or short Integer columns, conditions such as ``"age >= 18"``, or numeric columns for which
+        `marginals` has ``bins``.
     ways : int or sequence of int
-        Columns in each marginal: 2 for all pairs, (1, 2) for all single columns and pairs.
+        Number of columns in each marginal: 2 for all pairs, (1, 2) for all single columns and pairs.
     weights : mapping of columns to number, or sequence, optional
-        How much the errors of a marginal count beside the others'; by default 1. A mapping has a column, or a tuple of
-        columns in any order, as its keys; marginals that it does not name have weight 1.
+        Weights of the errors of each marginal; by default 1. The keys of a mapping are columns, or tuples of columns in
+        any order; marginals that it does not name have weight 1.
 
     Returns
     -------
@@ -112,9 +112,9 @@ def workload(columns: Sequence[str], *, ways: int | Sequence[int] = 2, weights: 
     Raises
     ------
     OptionError
-        If a column is named twice, ``ways`` are none that the columns have, or a weight is not positive.
+        If a column is named twice, ``ways`` do not match the columns, or a weight is not positive.
     NotProvedError
-        If ranges are asked for: `cdf` and `quantile` serve these.
+        If ranges are requested; use `cdf` or `quantile` instead.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def workload(columns: Sequence[str], *, ways: int | Sequence[int] = 2, weights: 
 
 
 def read_workload(given: object, weights: Weights = None) -> Workload:
-    """Read a workload, or a list of marginals."""
+    """Return a workload, from a workload or a list of marginals."""
     if isinstance(given, Workload):
         return given
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
@@ -174,48 +174,50 @@ def marginals(
     target: str = "data",
     inference: str = "auto",
 ) -> Marginals:
-    """Measure the tables of all pairs of many columns, say, at once and at the least noise for them together.
+    """Measure many marginal tables at once, such as all pairs of columns, with the least total noise.
 
     Parameters
     ----------
     workload : Workload, or sequence of sequences of str
         The marginals: `workload` of columns, or a list such as ``[["race", "sex"], ["sex", "educ"]]``. Columns are
-        Category, Boolean or short Integer ones, conditions such as ``"age >= 18"``, or numeric ones with ``bins``. A
-        row without a value in one of all these columns is in no marginal.
+        Category, Boolean or short Integer, conditions such as ``"age >= 18"``, or numeric with ``bins``. A row with a
+        missing value in any of these columns is in no marginal.
     data : PrivateData, PublicData or Release, optional
-        Rows to measure, or a release that holds these marginals. Nothing is read or spent here.
+        Rows to measure, or a stored release that contains these marginals. Nothing is read or spent here.
     bins : mapping of str to sequence of float, optional
-        Increasing edges within the declared bounds for numeric columns, whose bins are then levels.
+        Increasing edges within the declared bounds for numeric columns, whose bins become levels.
     where : str, optional
         A condition on declared columns; other rows are ignored.
     objective : {"sum", "max"}
-        What the noise makes small: the sum over all cells of their variances times their marginal's weight, or the
+        What the noise allocation minimises: the sum over all cells of the variance times the marginal's weight, or the
         largest of these products.
     target : {"data", "population"}
-        "data": counts describe the rows, and errors come from the noise alone; "population": sampling counts too.
+        "data": counts describe the rows, and errors include privacy noise only; "population": errors include sampling
+        too.
     inference : {"auto", "score", "wald"}
         "auto" is "score", as in `table`.
 
     Returns
     -------
     Marginals
-        Its ``fit(privacy)`` gives `MarginalResults`: ``marginal(columns)``, ``proportions(column, by)``, ``ratio``,
-        ``table(columns)``, ``summary_frame()``. The release also answers `table`, `count`, `proportion`,
-        `chisquare`, `chi2_contingency` and `loglinear` of columns that one marginal holds.
+        Its ``fit(privacy)`` returns `MarginalResults`: ``marginal(columns)``, ``proportions(column, by)``, ``ratio``,
+        ``table(columns)``, ``summary_frame()``. The release also answers `table`, `count`, `proportion`, `chisquare`,
+        `chi2_contingency` and `loglinear` for columns within one marginal.
 
     Raises
     ------
     OptionError
-        If there is no marginal, or a column is twice in one, or bins are no edges; or a marginal has too many cells.
+        If there is no marginal, a column occurs twice in one, bins are not edges, or a marginal has too many cells.
     UnknownColumnError, SchemaError, FormulaError
         If a column is not declared, or has no levels and no bins.
 
     Notes
     -----
-    At a ZCDP, GDP or ApproxDP price Helmert's contrasts of every subset of each marginal's columns are released with
-    independent noise in proportion to the norms of their rows: the residual planner, whose reconstruction is the best
-    unbiased one for the objective under add_remove (Xiao, He, Zhang & Kifer 2023). At a PureDP price the counts of the
-    largest marginals are, and margins that they share are averaged by inverse variances: contrasts would cost more.
+    Under ZCDP, GDP or ApproxDP, Helmert contrasts of every subset of each marginal's columns are released with
+    independent noise in proportion to the norms of their rows. This is the residual planner, whose reconstruction is
+    the best unbiased one for the objective under add_remove (Xiao, He, Zhang & Kifer 2023). Under PureDP, where
+    contrasts would cost more, the counts of the largest marginals are released, and shared margins are averaged with
+    inverse variance weights.
 
     References
     ----------
@@ -259,18 +261,18 @@ class Marginals(Procedure):
     target: str = inferred("data", TARGET)
 
     def check_options(self) -> None:
-        """Refuse a workload that is none, or of other columns."""
+        """Refuse an invalid workload, or one of other columns."""
         columns = Workload(self.marginals, self.weights).columns
         names = [axis_name(axis) for axis in self.axes]
         if len({*names}) < len(names) or {*names} != {*columns}:
             raise OptionError("axes", names[:10], "the columns of the workload, each once")
 
     def plan(self, schema: Schema) -> MarginalPlan:
-        """Return the workload, compiled against a schema."""
+        """Compile the workload against a schema."""
         return MarginalPlan(schema, self.axes, self.marginals, self.weights, self.objective, self.where)
 
     def text(self, schema: Schema) -> str:  # noqa: ARG002
-        """Return the question in one line."""
+        """Describe the question in one line."""
         listed = "; ".join(" x ".join(marginal) for marginal in self.marginals[:5])
         more = f"; ... ({len(self.marginals):,} in all)" if len(self.marginals) > 5 else ""
         return f"marginals {listed}{more}{told_where(self.where)}"
@@ -291,13 +293,13 @@ class Marginals(Procedure):
             plan.rows(pure=pure).check()
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
-        """Ask for contrasts of all subsets of the marginals' columns, or under Laplace noise for counts."""
+        """Ask for contrasts of all subsets of the marginals' columns, or for counts under Laplace noise."""
         self.check(context.schema, context.neighbors)
         pure, plan = isinstance(context.privacy, PureDP), self.plan(context.schema)
         return Stage(Sum(plan.rows(pure=pure), weights=plan.noise_weights(pure=pure)))
 
     def describe(self, measured: Measurement) -> str:
-        """Describe the measurement, and the noise of a cell of each marginal, before anything is spent."""
+        """Describe the measurement, and the noise of a cell of each marginal, before any budget is spent."""
         plan = self.plan(measured.context.schema)
         found = centered_margins(Released.of_study(measured, np.zeros((1, len(measured.names)))))
         errors = [found.cell_variance(subset) ** 0.5 for subset in plan.workload]
@@ -311,20 +313,20 @@ class Marginals(Procedure):
     # Inference
 
     def reads(self, other: Procedure) -> bool:
-        """Whether a release holds these marginals: of the same rows, each in one that was measured."""
+        """Whether a release contains these marginals: of the same rows, each within a measured marginal."""
         if not isinstance(other, Marginals) or other.where != self.where:
             return False
         tables = other.marginal_tables()
         return tables is not None and tables.holds(self.marginals, self.axes)
 
     def marginal_tables(self) -> MarginalTables | None:
-        """Return the marginals that its release holds."""
+        """Return the marginals in its release."""
         if not isinstance(self.source, Release):
             return None
         return MarginalTables(self.source, self.plan(self.source.schema), self.marginals)
 
     def infer(self, release: Release | None = None) -> MarginalResults:
-        """Infer from a release of these marginals, or of others that hold them: free, and without any row.
+        """Infer from a stored release of these marginals, or of others that contain them, at no privacy cost.
 
         Raises
         ------
@@ -355,7 +357,7 @@ class Marginals(Procedure):
         alpha: float = 0.05,
         contrasts: Contrasts = None,  # noqa: ARG002
     ) -> Oracle:
-        """Say how wide an interval would be that knew the population; see `OLS.oracle`."""
+        """Return the width of an interval that knew the population; see `OLS.oracle`."""
         parts, start = [], 0
         for one in self._counts(released):
             parts.append(one.oracle(sampling[start : start + len(one.names)], alpha))

@@ -41,10 +41,20 @@ def _piped(name: str) -> Column:
     return lambda row: str(row[name]).replace("|", "\\|")
 
 
+_FEW = 3
+"""Limits that are listed; of more the range."""
+
+
+def _limit(row: dict) -> str:
+    """Nominal level or cap of a claim, or the range of those of its cells."""
+    limits = row["threshold"].split(" or ")
+    return row["threshold"] if len(limits) <= _FEW else f"{limits[0]} to {limits[-1]}, by cell"
+
+
 JUDGED_COLUMNS: dict[str, Column] = {
     "cells": "{cells:,}",
     "replicates of each": "{replicates:,}",
-    "asked": "{threshold}",
+    "nominal level, or cap": _limit,
     "worst": "{ours}",
     "Monte Carlo error": "{error}",
     "worst cell": _piped("worst"),
@@ -75,7 +85,7 @@ def _listed(found: pd.DataFrame, last: str = "held") -> str:
         "claim": _piped("what"),
         "design": lambda row: "; ".join(one for one in (row["design"], row["worst"]) if one).replace("|", "\\|"),
         "published": _piped("published"),
-        "ours": lambda row: f"{row['ours']} ({row['threshold']})" if row["threshold"] else row["ours"],
+        "ours": lambda row: f"{row['ours']} ({_limit(row)})" if row["threshold"] else row["ours"],
         "Monte Carlo error": "{error}",
         "replicates": lambda row: f"{row['replicates']:,}" if row["replicates"] else "",
         last: (lambda row: REASONS[row["what"]])

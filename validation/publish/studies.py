@@ -32,7 +32,7 @@ METHODS = {"rounds": "Newton iterations", "gram": "`gram`", "blocks": "`sample_a
            "diffprivlib": "diffprivlib"}  # fmt: skip
 ASKED = {"mean": "mean", "gamma": "gamma family", "ols, gram": "`ols`, cross-products", "ols, rounds": "`ols`, rounds"}
 
-_SHORT = 0.1
+_SHORT = 0.05
 """Coverage below that without privacy by more is named."""
 
 
@@ -61,30 +61,39 @@ def naive() -> str:
 @section("regression", "real")
 @section("paper", "real")
 def real() -> str:
-    """Coverage, width and error of slopes on real data, by price."""
-    found = output("real_data")
-    slopes = found[(found["quantity"] == "slope") & (found["mode"] == "drawn")]
-    where: dict[str, list[str]] = {}
-    short = slopes["non-private coverage"] - slopes["coverage"]
-    for name, one in slopes[short > _SHORT].groupby("regression", sort=False):
-        where.setdefault(", ".join(one["privacy"].drop_duplicates()), []).append(str(name))
-    named = "; ".join(f"{', '.join(names)} ({privacy})" for privacy, names in where.items())
-    columns = {
-        "budget, rows": "{privacy}, {n:,}",
-        "slopes": "{cells}",
-        "coverage": "{mean coverage:.3f}",
-        "without privacy": "{mean non-private coverage:.3f}",
+    """Coverage, width and error of slopes on real data, by price and rows, and where intervals are short."""
+    summary, cells = output("real_data_summary"), output("real_data_cells")
+    every = summary[(summary["kind"] == "all") & (summary["neighbors"] == "add_remove")]
+    columns: dict[str, Column] = {
+        "budget": "{privacy}",
+        "rows": "{n:,}",
+        "coverage": "{coverage:.3f}",
+        "without privacy": "{non-private:.3f}",
         "width": "{median width ratio:.3g}",
         "RMSE": "{median RMSE ratio:.3g}",
-        "unbounded intervals": "{mean unbounded:.1%}",
+        "unbounded intervals": "{unbounded:.1%}",
+    }
+    drawn = cells[cells["mode"] == "drawn"].assign(short=lambda rows: rows["non-private"] - rows["coverage"])
+    short = drawn[drawn["short"] > _SHORT].sort_values("short", ascending=False)
+    worst = short.groupby("regression", sort=False).first().reset_index()
+    worst["cells"] = worst["regression"].map(short["regression"].value_counts())
+    of = drawn["regression"].value_counts()
+    shown: dict[str, Column] = {
+        "regression": "{regression}",
+        "cells": lambda row: f"{row['cells']} of {of[row['regression']]}",
+        "worst": "{least covered}, {privacy}, {n:,} rows",
+        "coverage": "{coverage:.3f}",
+        "without privacy": "{non-private:.3f}",
+        "flagged": "{flagged:.0%}",
     }
     return text(
-        f"{slopes['regression'].nunique()} regressions on real data sets as populations, "
-        f"{slopes['replicates'].max()} replicates (`python -m validation --only real_data`). "
+        f"{every['regressions'].max()} regressions on real data sets as populations, up to "
+        f"{every['replicates'].max():,} replicates (`python -m validation --only real_data`). "
         "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
         "over those of the robust fit without privacy, medians over slopes:",
-        grouped(slopes, ["privacy", "n"], columns),
-        f"Slopes covered less often than without privacy, by more than {_SHORT:g}: {named}.",
+        table(every, columns),
+        f"Cells in which a slope is covered less often than without privacy by more than {_SHORT:g}:",
+        table(worst, shown),
     )
 
 

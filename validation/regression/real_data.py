@@ -654,8 +654,9 @@ RULES = (
 
 
 def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
-    """Judge medians over all slopes, and write the summary."""
-    write_table(summary_of(table), "real_data_summary", options, ["Rows by coefficient are in real_data.csv."])
+    """Judge medians over all slopes, and write the summary, and a row for each cell."""
+    write_table(summary_of(table), "real_data_summary", options, ["Rows by cell are in real_data_cells.csv."])
+    write_table(cells_of(table), "real_data_cells", options, ["Rows by coefficient: run the script."])
     found = []
     for name, asked in (("width", WIDTHS), ("RMSE", ERRORS)):
         for (price, n), (typical, _) in asked.items():
@@ -687,16 +688,18 @@ def cells() -> list[Cell]:
 
 
 def summary_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each kind of model, price, neighbours and number of rows."""
+    """Return a row for each kind of model, and one for all, by neighbours, price and number of rows."""
     slopes = table[(table["mode"] == "drawn") & (table["quantity"] == "slope")]
+    every = pd.concat([slopes, slopes.assign(kind="all")])
     rows = []
-    for (kind, neighbors, privacy, n), group in slopes.groupby(["kind", "neighbors", "privacy", "n"], sort=False):
+    for (kind, neighbors, privacy, n), group in every.groupby(["kind", "neighbors", "privacy", "n"], sort=False):
         rows.append(
             {
                 "kind": kind,
                 "neighbors": neighbors,
                 "privacy": privacy,
                 "n": n,
+                "regressions": group["regression"].nunique(),
                 "slopes": len(group),
                 "coverage": group["coverage"].mean(),
                 "least coverage": group["coverage"].min(),
@@ -709,6 +712,38 @@ def summary_of(table: pd.DataFrame) -> pd.DataFrame:
                 "median RMSE ratio": group["RMSE ratio"].median(),
                 "worst RMSE ratio": group["RMSE ratio"].max(),
                 "median noise share": group["noise share"].median(),
+                "replicates": group["replicates"].max(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def cells_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each cell: its slope that is covered least, beside the fit without privacy, and the worst."""
+    rows = []
+    named = ["regression", "kind", "mode", "neighbors", "n", "privacy"]
+    for names, group in table.groupby(named, sort=False):
+        slopes = group[group["quantity"] == "slope"]
+        joint = group[group["quantity"] == "joint"].iloc[0]
+        least = slopes.loc[(slopes["coverage"] - slopes["non-private coverage"]).idxmin()]
+        rows.append(
+            {
+                **dict(zip(named, names, strict=True)),
+                "slopes": len(slopes),
+                "least covered": least["term"],
+                "coverage": least["coverage"],
+                "non-private": least["non-private coverage"],
+                "flagged": least["flagged"],
+                "unbounded": slopes["unbounded"].mean(),
+                "median width ratio": slopes["width ratio"].median(),
+                "worst width ratio": slopes["width ratio"].max(),
+                "median RMSE ratio": slopes["RMSE ratio"].median(),
+                "worst RMSE ratio": slopes["RMSE ratio"].max(),
+                "largest size": slopes["size"].max(),
+                "joint size": joint["size"],
+                "score size": joint["score size"],
+                "replicates": joint["replicates"],
+                "held": bool(group["held"].all()),
             }
         )
     return pd.DataFrame(rows)
