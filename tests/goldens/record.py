@@ -60,13 +60,15 @@ def record(case: Case) -> dict[str, Any]:
 
 def _record(case: Case) -> dict[str, Any]:
     plan, released, sums = observe.plan(case), observe.released(case), observe.exact_sums(case)
+    by_libm = case.price == "gdp" and (plan.family == "gumbel" or bool(plan.choices))  # whose last bits libraries vary
+    floats, cost = (_shares, _rounded) if by_libm else (_floats, _cost)
     kept: dict[str, Any] = {
         "kind": plan.kind,
         "names": _hashed(plan.names),
         "law": f"{plan.family} draws={plan.draws} multiplier={plan.multiplier}",
-        "scales": _floats(plan.scales),
+        "scales": floats(plan.scales),
         "steps": _floats(plan.steps),
-        "cost": _cost(plan.cost),
+        "cost": cost(plan.cost),
         "nobs": released.nobs,
         "results": _inferred(case, released.release),
     }
@@ -85,12 +87,12 @@ def _record(case: Case) -> dict[str, Any]:
         )
     kept |= {"sums": _integers([one for stage in sums for one in stage]), "released": _integers(released.values)}
     if plan.choices:
-        kept["choice scales"] = _floats(plan.choices)
+        kept["choice scales"] = floats(plan.choices)
     if released.settings:
         kept["settings"] = digest(released.settings)
     if released.names != plan.names:
         kept["released names"] = _hashed(released.names)
-        kept["released scales"] = _floats(released.scales)
+        kept["released scales"] = floats(released.scales)
     return kept
 
 
@@ -142,8 +144,13 @@ def _floats(values: Iterable[float]) -> str:
 
 def _cost(cost: dict[str, Any]) -> str:
     """Return a hash of the whole cost, and its parts as rounded numbers."""
+    return f"{digest(cost)} {_rounded(cost)}"
+
+
+def _rounded(cost: dict[str, Any]) -> str:
+    """Return the parts of a cost as rounded numbers."""
     parts = {name: float(Fraction(value)) for name, value in cost.items() if isinstance(value, str)}
-    return " ".join([digest(cost), *(f"{name}={value:.6g}" for name, value in parts.items() if value)])
+    return " ".join(f"{name}={value:.6g}" for name, value in parts.items() if value)
 
 
 def _results(results: Any) -> dict[str, str]:
