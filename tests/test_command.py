@@ -153,7 +153,7 @@ def test_codebooks_are_drafted_with_what_they_say(tmp_path):
     [
         (["schema", "draft", "none.csv"], "there is no file 'none.csv'"),
         (["schema", "draft", "x.doc"], "file='x.doc' is not valid"),
-        (["schema", "draft", "empty.csv"], "the first line of 'empty.csv' holds no names"),
+        (["schema", "draft", "empty.csv"], "the first line of 'empty.csv' has no column names"),
         (["schema", "draft", "broken.parquet"], "'broken.parquet' cannot be read as a table of Arrow"),
     ],
 )

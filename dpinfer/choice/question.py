@@ -67,10 +67,10 @@ class Choice(Newton):
         """Refuse a formula that the schema cannot bound, and a response that is not a suitable Category."""
         columns = self.columns(schema)
         if columns.within is not None:
-            raise NotProvedError(f"effects of people are taken out of ols, not of {self.model}")
+            raise NotProvedError(f"individual effects are available in ols, not in {self.model}")
         _ = columns.maps, columns.independent  # each is refused where there is none
         if self.kind.ordered and not columns.intercept:
-            raise FormulaError(self.formula, "has no constant, which the thresholds stand for", "drop 0 +")
+            raise FormulaError(self.formula, "has no constant, which the thresholds replace", "drop 0 +")
         if self.kind.ordered and len(columns.names) < 2:
             raise FormulaError(self.formula, "has no regressors", "write at least one")
         width = self.kind.designs(len(columns.texts), len(columns.names)).shape[1]
@@ -95,7 +95,7 @@ class Choice(Newton):
                 raise ReleaseFormatError(UNLIKELY)
             notes = notes_of(plan, found.stages, estimated, self.where)
         if not plan.model.ordered:
-            notes.append(f"Coefficients are of each level against {plan.columns.texts[0]}.")
+            notes.append(f"Coefficients compare each level with {plan.columns.texts[0]}.")
         return ChoiceResults(
             estimated,
             found,
@@ -127,7 +127,7 @@ def estimated_choice(
         target=target,
         method=method,
         cov_type="cluster" if people > 1 else "HC1",
-        notes=(f"thresholds not told apart from those below: {pairs}",) if turned else (),
+        notes=(f"thresholds not distinguished from those below: {pairs}",) if turned else (),
     )
 
 

@@ -129,7 +129,9 @@ class ChoiceResults(PrivateResults):
 
     def get_prediction(self, exog: object) -> NoReturn:
         """Raise an error: each level has its own probability; use `predict` or `predictions`."""
-        raise OptionError("get_prediction", type(exog).__name__, "predict() or predictions(): each level has a chance")
+        raise OptionError(
+            "get_prediction", type(exog).__name__, "predict() or predictions(): each level has a probability"
+        )
 
     def predictions(self, newdata: object, *, conf_level: float = 0.95) -> pd.DataFrame:
         """Return the probabilities of all levels at public points, with standard errors and intervals.

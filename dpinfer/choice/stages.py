@@ -150,8 +150,8 @@ class ChoiceColumns(Columns):
         if not isinstance(column, Category) or not 3 <= len(column.level_texts) <= MOST_LEVELS:
             raise FormulaError(
                 left.strip() or self.formula,
-                f"is no Category of 3 to {MOST_LEVELS} levels, which the response has to be",
-                "declare one; of two levels take logit or probit, of numbers ols",
+                f"is not a Category of 3 to {MOST_LEVELS} levels, as the response must be",
+                "declare one; for two levels use logit or probit, for numbers ols",
             )
         regressors = compile_formula(f"~{right}", self.schema)
         if name in {one for each in regressors.design for one in each.columns}:

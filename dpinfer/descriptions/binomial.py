@@ -67,8 +67,8 @@ class SuccessQuestion(Procedure):
         score, simulated = (self.instead.format(f'inference="{method}"') for method in ("score", "simulated"))
         if schema.people is not None:
             raise NotProvedError(
-                f"{self.called} needs a public number of rows; with id= it is confidential under either relation: "
-                f"use {score}"
+                f"{self.called} needs a public number of rows; with id= it is confidential for both values of "
+                f"neighbors=: use {score}"
             )
         if neighbors != "replace_one":
             raise NotProvedError(
@@ -194,7 +194,7 @@ class BinomTest(SuccessQuestion):
         if found.kind == "count" and found.law.family == "laplace":
             raise InferenceError(
                 "the count has discrete Laplace noise: binomtest needs Tulap noise under PureDP, which "
-                "binomtest(column).measure(privacy) brings, or Gaussian noise"
+                "binomtest(column).measure(privacy) adds, or Gaussian noise"
             )
         self.check(found.schema, found.neighbors)
         _check_count(found)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EXACT_METHODS = ("exact", "wald")
 
-_CLIPPED = "the noisy count is below 0 or above the number of rows: the estimate was moved to the boundary"
+_CLIPPED = "the noisy count is below 0 or above the number of rows: the estimate was clipped to the boundary"
 
 _TOLERANCES = {"gaussian": {"xatol": 1e-14, "xrtol": 1e-13}}
 """How closely ends are found, by family of noise, where a tail is a sum whose terms are neglected from somewhere."""

@@ -134,7 +134,7 @@ class MeanComparison(SumsQuestion):
         if self.test == "ttest_ind" and len(labels) != 2:
             raise OptionError("by", self.by, f"exactly two levels, not {shown}; f_oneway compares more")
         if len(labels) < 2:
-            raise OptionError("by", self.by, f"two levels or more, not {shown}")
+            raise OptionError("by", self.by, f"at least two levels, not {shown}")
 
     def scaled_mean(self, plan: SumPlan, place: int = 0) -> float:
         """Return the mean under the null hypothesis in units of the scaled column, in [-1, 1].
@@ -454,7 +454,7 @@ def ttest_rel(
     for name, given in (("a", a), ("b", b)):
         options.NUMERIC.check(name, given)
     if a.strip() == b.strip():
-        raise OptionError("b", b, "another column than a")
+        raise OptionError("b", b, "a column other than a")
     return MeanComparison.asking(locals(), test="ttest_rel", column=f"({a.strip()}) - ({b.strip()})")
 
 

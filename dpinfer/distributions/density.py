@@ -125,7 +125,7 @@ class BinGrid:
                 return edges
             edges = np.append(np.ceil(edges[:-1]) - 0.5, np.floor(edges[-1]) + 0.5)
             if (np.diff(edges) <= 0).any():
-                raise OptionError("bins", list(bins), f"bins that each hold a whole number: {name!r} is an Integer")
+                raise OptionError("bins", list(bins), f"bins that each contain a whole number: {name!r} is an Integer")
             return edges
         if not self.whole:
             return np.linspace(column.lower, column.upper, (CELLS if isinstance(bins, str) else bins) + 1)
@@ -133,7 +133,7 @@ class BinGrid:
         if isinstance(bins, str):
             return np.append(np.arange(column.lower, column.upper + 1, -(-numbers // CELLS)) - 0.5, column.upper + 0.5)
         if bins > numbers:
-            raise OptionError("bins", bins, f"at most {numbers}: {name!r} has so many whole numbers")
+            raise OptionError("bins", bins, f"at most {numbers}: {name!r} has only this many whole numbers")
         return np.rint(np.linspace(0, numbers, bins + 1)) + (column.lower - 0.5)
 
     @property
@@ -315,14 +315,14 @@ class Density(Procedure):
         """
         laws = {(stage.law.family, stage.law.draws) for stage in release.stages}
         if len(laws) > 1 or not laws <= {("gaussian", 1), ("laplace", 1)}:
-            raise ReleaseFormatError("the noise of the release is not such as counts are given")
+            raise ReleaseFormatError("the noise of the release is not that of counts")
         if not (np.abs(release.array) <= _LARGEST).all():
-            raise ReleaseFormatError("the sums of the release are not such as counts give")
+            raise ReleaseFormatError("the sums of the release cannot be counts")
         other = ReleaseFormatError("the sums of the release are not those that its question asks for")
         chosen, grid, widths = self.bins == "auto", self.grid(release.schema, release.neighbors), [1]
         if chosen:
             if len(release.stages) != 2 + grid.counted:
-                raise ReleaseFormatError("stages: not as many as the question asks for")
+                raise ReleaseFormatError("the number of stages is not that of the question")
             fine, width = release.stages[-2].settings["fine"], release.stages[-1].settings["width"]
             if type(fine) is not int or fine not in FINE or type(width) is not int or width not in grid.widths(fine):
                 raise other

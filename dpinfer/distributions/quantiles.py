@@ -217,7 +217,7 @@ class Quantile(DistributionQuestion):
         points = PointRows(self.rows(release.schema)).points
         for chosen in release.choices:
             if chosen.law.family != "gumbel" or not all(0 <= one < points for one in chosen.values):
-                raise ReleaseFormatError("the chosen points are none of the grid")
+                raise ReleaseFormatError("the chosen points are not on the grid")
 
     def describe(self, measured: Measurement) -> str:
         """Describe the measurement, and the noise in ranks, before any budget is spent."""

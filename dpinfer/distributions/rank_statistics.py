@@ -177,7 +177,9 @@ class LeafTest(ABC):
         InferenceError
             For a test without an effect size.
         """
-        raise InferenceError("an effect size is of two groups, of signed ranks or of two columns; frame() has the rest")
+        raise InferenceError(
+            "effect sizes are for two groups, signed ranks or two columns; for other tests use frame()"
+        )
 
     def signed(self, values: Array) -> Array:
         """Standardised statistics (...), positive for evidence of "greater"; by blocks that fit the cache."""

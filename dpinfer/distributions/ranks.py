@@ -71,7 +71,7 @@ _TESTS: dict[str, tuple[str, type[statistics.LeafTest], str]] = {
 _PEOPLE = "a rank test", "cdf(column, by=) has distribution functions"
 """The refusal if a person may have several rows, and the alternative."""
 
-_EITHER = "a number of leaves from 2 to 100,000, or increasing edges"
+_EITHER = "a number of bins from 2 to 100,000, or increasing edges"
 
 _LAW = "the name of a distribution in scipy.stats, a frozen one such as stats.norm(50, 10), or its cdf as a function"
 
@@ -146,9 +146,9 @@ def _mirrored(values: Array, axis: Axis, center: float) -> Array:
     points = leaf_cuts(axis) - center
     middle = 0.5 * (points[0] + points[-1])
     if abs(middle) > 1e-9 * np.abs(points).max():
-        raise OptionError("center", center, f"the middle of the leaves of the release, {middle + center:g}")
+        raise OptionError("center", center, f"the middle of the bins of the release, {middle + center:g}")
     if not np.allclose(points, -points[::-1], atol=1e-9 * np.abs(points).max()):
-        raise OptionError("center", center, "the middle of leaves that mirror each other: those of the release do not")
+        raise OptionError("center", center, "the middle of symmetric bins: those of the release are not symmetric")
     return values if axis.size % 2 else np.insert(values, axis.size // 2, 0.0, axis=1)
 
 
@@ -207,10 +207,10 @@ def leaf_shares(axis: Axis, cdf: str, args: tuple[float, ...], function: Callabl
         with np.errstate(all="ignore"):
             values = np.asarray(_law(cdf).cdf(cuts, *args) if function is None else function(cuts), dtype=np.float64)
     except Exception as error:
-        raise OptionError("cdf", cdf, f"a function of an array of numbers, not one that fails: {error}") from None
+        raise OptionError("cdf", cdf, f"a function of an array of numbers; this one fails: {error}") from None
     inside = values.shape == cuts.shape and np.isfinite(values).all()
     if not inside or (np.diff(values) < 0).any() or values[0] < 0 or values[-1] > 1:
-        raise OptionError("cdf", cdf, "a distribution function: from 0 to 1, never falling")
+        raise OptionError("cdf", cdf, "a distribution function: nondecreasing, from 0 to 1")
     if axis.covers:
         values[0], values[-1] = 0.0, 1.0
     found = np.diff(values)
@@ -280,7 +280,7 @@ class RankTest(SumsQuestion):
         if self.test == "kruskal" and self.alternative != "two-sided":
             raise OptionError("alternative", self.alternative, '"two-sided": several groups have no sides')
         if self.other is not None and self.other.strip() == self.column.strip():
-            raise OptionError("other", self.other, "another column than the first")
+            raise OptionError("other", self.other, "a column other than the first")
         check_draws(self.draws, self.seed)
 
     @property
@@ -370,7 +370,7 @@ class RankTest(SumsQuestion):
         first: Any = axes[0]
         for axis in axes:
             if axis.size < 2:
-                raise OptionError("column", axis.name, "a column of two values or more: with one there is no test")
+                raise OptionError("column", axis.name, "a column with at least two values")
         if self.test in ("mannwhitneyu", "ks_2samp") and first.size != 2:
             raise OptionError("by", self.by, f"exactly two levels, not {first.size}; kruskal compares more")
         if self.test == "wilcoxon" and isinstance(first, MirroredAxis):
@@ -391,15 +391,15 @@ class RankTest(SumsQuestion):
         if self.function is not None or self.shares is None:
             return leaf_shares(axis, self.cdf, self.args, self.function)
         if len(self.shares) != axis.size or min(self.shares) < 0 or not np.isclose(sum(self.shares), 1):
-            raise OptionError("cdf", self.cdf, "the function again: the release has other leaves")
+            raise OptionError("cdf", self.cdf, "the function again: the release has other bins")
         return np.array(self.shares)
 
     def describe(self, measured: Measurement) -> str:
         """Describe the table that would be measured, its bins, and the noise of their counts."""
         shape = " x ".join(str(axis.size) for axis in measured.rows.axes)
         return (
-            f"{measured.describe()}\nleaves       {shape}; the noise of a count has standard deviation "
-            f"{first_error(measured):.4g} rows. The test is of values grouped into these leaves, with midranks for ties"
+            f"{measured.describe()}\nbins         {shape}; the noise of a count has standard deviation "
+            f"{first_error(measured):.4g} rows. The test uses values grouped into these bins, with midranks for ties"
         )
 
     # What is inferred
@@ -421,7 +421,7 @@ class RankTest(SumsQuestion):
         found, plan = self._release_and_sums(release)
         refuse_dependent_rows(plan.schema, *_PEOPLE)
         if plan.weights is not None:
-            raise NotProvedError("a rank test counts rows: a table of weighted rows has none")
+            raise NotProvedError("a rank test needs counts of rows: a table of weighted rows has none")
         axes, values, together = self._counts(plan, found.array[None])
         self._check_fit(axes)
         known = found.nobs if plan.rows.keeps_every_row else None
@@ -471,13 +471,13 @@ class RankTest(SumsQuestion):
             if given is not None and getattr(axis, "edges", None) != given:
                 raise OptionError("bins", list(given), f"the bins of the release: {axis.labels}")
             if self.test == "wilcoxon" and not isinstance(axis, MirroredAxis):
-                raise MissingFromReleaseError(f"the table has no leaves of {axis.name} that mirror each other about 0")
+                raise MissingFromReleaseError(f"the table has no bins of {axis.name} that are symmetric about 0")
         return axes, counts, together
 
     def _notes(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         leaves: Sequence[Any] = axes if self.by is None else axes[1:]
-        cut = " and ".join(f"{axis.size} leaves of {axis.name}" for axis in leaves)
-        notes = [f"The test is of values grouped into {cut}, with midranks for ties."]
+        cut = " and ".join(f"{axis.size} bins of {axis.name}" for axis in leaves)
+        notes = [f"The test uses values grouped into {cut}, with midranks for ties."]
         if self.by is not None and axes[0].size == 2:
             notes += ["First group: {} = {}; second: {}.".format(self.by, *axes[0].labels)]
         if any(not isinstance(axis, MirroredAxis) and not hasattr(axis.schema[axis.name], "lower") for axis in leaves):
@@ -863,7 +863,7 @@ def spearmanr(
     for name, given in (("x", x), ("y", y)):
         NUMERIC.check(name, given)
     if x.strip() == y.strip():
-        raise OptionError("y", y, "another column than x")
+        raise OptionError("y", y, "a column other than x")
     edges = bins if isinstance(bins, Mapping) else {}
     leaves = _leaves(None if isinstance(bins, Mapping) else bins, x)
     if leaves["bins"] or not set(edges) <= {x, y}:

@@ -559,7 +559,7 @@ class RankTestResults(TestResults):
             For another test.
         """
         if not isinstance(self.model, Distance):
-            raise InferenceError("a location is that of a distance: ks_1samp and ks_2samp have one")
+            raise InferenceError("only Kolmogorov-Smirnov tests, ks_1samp and ks_2samp, have a location")
         return self.labels[-1][int(self.model.where(self.values)[0])]
 
     def effect_size(self, alpha: float = 0.05) -> Effect:
@@ -665,7 +665,7 @@ def rank_flags(model: LeafTest, values: Array, labels: tuple[tuple[Any, ...], ..
     totals, noise = table.sum(axis=1), np.sqrt(model.noise.variance * table.shape[1])
     found = [", ".join(head for head, total in zip(heads, totals, strict=True) if total < HIDING * noise)]
     if isinstance(model, Judged) and bool(model.hidden(values)[0]):
-        what = "a group" if isinstance(model, Groups) else "the data, or how a column is spread"
+        what = "a group" if isinstance(model, Groups) else "the data, or the spread of a column"
         found = [_HIDDEN.format(what) + ": the p-value is 1"]
     elif found[0]:
         found = [_HIDDEN.format(found[0])]

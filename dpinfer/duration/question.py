@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Columns = str | Sequence[str]
 
 
-_TIMES = "increasing numbers, the ends of the intervals, or how many equal intervals: 1 to 1,000"
+_TIMES = "increasing numbers (the ends of the intervals), or a number of equal intervals from 1 to 1,000"
 _EVENT = 'a Boolean, an Integer of 0 and 1, or a condition such as "status == 2"'
 
 
@@ -145,8 +145,8 @@ class Survival(SumsQuestion):
         first, last = LifeTables.of(counts, size, first_error(measured) ** 2).risk_error[[0, -1]]
         return (
             f"{measured.describe()}\nat risk      noise of standard deviation {first:.3g} rows at the start, falling "
-            f"to {last:.3g} in the last of {size} intervals; survival is not determined from the interval on in which "
-            f"a group has fewer than about {CLEAR:g} times as many at risk"
+            f"to {last:.3g} in the last of {size} intervals; survival is not determined from the first interval on in "
+            f"which the number at risk in a group is below about {CLEAR:g} times the noise"
         )
 
     # What is inferred
@@ -189,7 +189,7 @@ class Survival(SumsQuestion):
         determined one. The flag marks releases where some survival is not determined.
         """
         check_summed(released)
-        require(contrasts is None, "contrasts", contrasts, "None: survival has none")
+        require(contrasts is None, "contrasts", contrasts, "None: survival has no contrasts")
         ends = self.ends_of(released.schema)
         tables, shape = self._life_tables(released, len(ends)), (len(released.values), -1)
         sampling, noise = (np.einsum("nkk->nk", one) for one in tables.covariance())
@@ -295,7 +295,7 @@ def survival(
     """
     given = times.tolist() if isinstance(times, pd.Series | pd.Index) else times
     ends = floats(given) if is_list(given) and all(map(is_number, given)) else None
-    wrong = worded("(a list with elements that are no numbers)") if is_list(given) else given
+    wrong = worded("(a list with non-numeric elements)") if is_list(given) else given
     require(is_whole(times) or ends is not None, "times", wrong, _TIMES)
     count = int(times) if is_whole(times) else None
     return Survival.asking(locals(), times=ends, intervals=count, axes=axes_of(by))

@@ -51,14 +51,14 @@ _COARSE = 0.5
 _SHIFTED = 0.25
 """Standard errors by which a test may move with the place of censorings in their intervals: its size is then .058."""
 
-_UNEQUAL = "intervals are wide for how differently groups are censored in them: "
+_UNEQUAL = "intervals are wide relative to the differences in censoring between groups: "
 _AT_END = (
     "if times are finer than the intervals, the test rejects true hypotheses too often; infer again with "
-    'censoring="middle", or take times as fine as those of the data'
+    'censoring="middle", or use times as fine as those of the data'
 )
 _HALF_WAY = (
-    "the test takes events and censorings to be spread evenly over an interval, and may reject true hypotheses too "
-    "often where they are not; take more times"
+    "the test assumes that events and censorings are uniform within intervals; otherwise its size may exceed the "
+    "nominal level; use more times"
 )
 
 _UNKNOWN = "not determined"
@@ -317,7 +317,7 @@ class SurvivalResults(Exported):
         """
         check_draws(draws, seed)
         for name, given in (("rho", rho), ("gamma", gamma)):
-            require(is_finite(given) and given >= 0, name, given, "a number that is not negative")
+            require(is_finite(given) and given >= 0, name, given, "a nonnegative number")
         count = len(self.tables.beyond)
         require(count > 1, "by", None, "groups: survival(..., by=) compares them")
         refuse_dependent_rows(self.release.schema, "the log-rank test", "survival functions have intervals")
@@ -356,16 +356,16 @@ class SurvivalResults(Exported):
     def flags(self) -> tuple[str, ...]:
         """Warnings, computed from released numbers only."""
         found = [
-            f"{_UNKNOWN}: noise hides how many are at risk{f' where {label}' if label else ''} from the interval on "
-            f"that ends at {self.times[clear.sum()]:g}"
+            f"{_UNKNOWN}: noise hides the number at risk{f' where {label}' if label else ''} from the interval "
+            f"ending at {self.times[clear.sum()]:g} on"
             for label, clear in zip(self.labels, self.tables.clear, strict=True)
             if not clear.all()
         ]
         if self._coarse and not self.tables.lost:
             found.append(
-                f"intervals are wide for the censoring in them: survival would be up to {self._coarse:.2g} lower if "
-                'rows were censored half-way; if times are finer than the intervals, take censoring="middle" or more '
-                "times"
+                f"intervals are wide relative to the censoring in them: survival would be up to {self._coarse:.2g} "
+                "lower if rows were censored half-way; if times are finer than the intervals, use "
+                'censoring="middle" or more times'
             )
         schema = self.release.schema
         several = separate_flags(schema, len(self.tables.beyond), "population")
@@ -382,7 +382,10 @@ class SurvivalResults(Exported):
     def _notes(self) -> tuple[str, ...]:
         rows = [f"Rows: {self.where}."] if self.where else []
         part = "half" if self.tables.lost else "all"
-        cut = f"Time is cut into {len(self.times)} intervals; rows censored in one are at risk for {part} of it."
+        cut = (
+            f"Time is grouped into {len(self.times)} intervals; rows censored in an interval are at risk for {part} of "
+            "it."
+        )
         return (cut, *rows)
 
     def summary(self, alpha: float = 0.05) -> PrivateSummary:
@@ -402,7 +405,7 @@ class SurvivalResults(Exported):
         notes = [
             printing.guarantee(self.release),
             *self._notes,
-            "Intervals are pointwise; sampling (Greenwood) and privacy noise both count.",
+            "Intervals are pointwise and account for sampling error (Greenwood) and privacy noise.",
             *([f"One line in {step} is shown; frame() has all."] if step > 1 else []),
             *printing.column_notes(self.release),
             *printing.charge_notes(self.release),

@@ -130,7 +130,7 @@ def _schema_of(
     """Make a schema from a codebook and further declarations."""
     known = {one.name: one for one in variables}
     if len(known) < len(variables):
-        raise SchemaError("the codebook describes two columns of one name")
+        raise SchemaError("the codebook describes two columns of the same name")
     given = dict(Schema(declare)) if declare else {}
     if isinstance(columns, str):
         raise OptionError("columns", columns, f"a list of names, such as [{columns!r}]")
@@ -184,10 +184,10 @@ def write_codebook(schema: Schema, path: str | os.PathLike[str]) -> None:
         raise OptionError("path", file.name, "a file that ends in .json, .yaml, .yml (Table Schema) or .xml (DDI)")
     instead = "write schema.to_yaml()"
     if schema.people is not None:
-        raise SchemaError(f"codebooks do not hold whose rows are protected together: {instead}")
+        raise SchemaError(f"codebooks cannot express whose rows are protected together: {instead}")
     for name, column in schema.items():
         if (column.missing, column.impossible) != ("drop", "drop"):
-            raise SchemaError(f"{name!r}: codebooks hold no constants for missing cells: {instead}")
+            raise SchemaError(f"{name!r}: codebooks cannot express constants for missing cells: {instead}")
     if suffix == ".xml":
         content = ddi_of(schema)
         read = read_ddi(content, trusted=True)
@@ -199,7 +199,7 @@ def write_codebook(schema: Schema, path: str | os.PathLike[str]) -> None:
     back = {one.name: one for one in read}
     for name, column in schema.items():
         if name not in back or back[name].blanks or back[name].column() != column:
-            raise SchemaError(f"{name!r}: the codebook would not hold it as it is declared: {instead}")
+            raise SchemaError(f"{name!r}: the codebook format cannot express this declaration: {instead}")
     write_whole(file, content)
 
 
@@ -223,7 +223,7 @@ def described_columns(path: Path, *, trusted: bool, table: str | None = None) ->
     Only `trusted` ranges of DDI files by other programs are taken as declared.
     """
     if table is not None and path.suffix.lower() not in _VALUES:
-        raise OptionError("table", table, f"nothing: {path.name!r} is no Data Package")
+        raise OptionError("table", table, f"no table: {path.name!r} is not a Data Package")
     suffix = _suffix(path, "path", _CODEBOOKS, _READ)
     if suffix in HEADERS:
         return read_header(path)
@@ -241,12 +241,12 @@ def described_columns(path: Path, *, trusted: bool, table: str | None = None) ->
         raise SchemaError(f"{path.name!r} cannot be read: {problem}")
     entries = values if isinstance(values, Mapping) else {}
     if table is not None and "resources" not in entries:
-        raise OptionError("table", table, f"nothing: {path.name!r} is no Data Package of several tables")
+        raise OptionError("table", table, f"no table: {path.name!r} is not a Data Package with several tables")
     if "fields" in entries or "resources" in entries:
         return read_table_schema(entries, table)
     if "columns" in entries:
         return Schema.from_dict(entries)
-    raise SchemaError(f"{path.name!r} is no codebook: expected a Table Schema, a Data Package or a dpinfer schema")
+    raise SchemaError(f"{path.name!r} is not a codebook: expected a Table Schema, a Data Package or a dpinfer schema")
 
 
 def draft(path: Path, *, types: str | None = None) -> str:
@@ -274,7 +274,7 @@ def draft(path: Path, *, types: str | None = None) -> str:
         If its suffix is not one of these, or ``types`` is invalid.
     """
     if types not in (None, "declared"):
-        raise OptionError("types", types, '"declared", or nothing')
+        raise OptionError("types", types, '"declared" or None')
     suffix = path.suffix.lower()
     variables: list[Variable] = []
     if suffix in _CODEBOOKS:
@@ -316,7 +316,7 @@ def _header_line(path: Path, delimiters: str) -> list[str]:
     except UnicodeDecodeError:
         text = ""
     if not text.strip():
-        raise SchemaError(f"the first line of {path.name!r} holds no names of columns in UTF-8")
+        raise SchemaError(f"the first line of {path.name!r} has no column names in UTF-8")
     return next(csv.reader([text], delimiter=max(delimiters, key=text.count)))
 
 
@@ -544,7 +544,7 @@ def ddi_of(schema: Schema) -> bytes:
             for text in (one.text or "", *one.attrib.values()):
                 if _UNFIT.search(text) or " ".join(text.split()) != text:
                     raise SchemaError(
-                        f"{named(name)}: DDI keeps no texts with line breaks, or with blanks around or doubled"
+                        f"{named(name)}: DDI does not keep line breaks, or leading, trailing or repeated blanks"
                     )
     ET.indent(root)
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
@@ -569,7 +569,7 @@ def _add_variable(data: ET.Element, name: str, column: Column) -> None:
     elif isinstance(column, Category):
         pairs = list(zip_longest(column.codes or column.levels, column.levels if column.codes else ()))
     if any(isinstance(code, bool) for code, _ in pairs) or not all(isinstance(label, str | None) for _, label in pairs):
-        raise SchemaError(f"{named(name)}: DDI holds levels that are numbers or texts, and labels that are texts")
+        raise SchemaError(f"{named(name)}: DDI needs levels that are numbers or texts, and labels that are texts")
     for code, label in pairs:
         category = _add(var, "catgry")
         _add(category, "catValu", str(code))
@@ -615,7 +615,7 @@ def read_table_schema(values: Mapping[str, Any], table: str | None = None) -> li
             raise SchemaError(f"the Data Package has {len(chosen)} tables; name one of them: table={names!r}")
         values = chosen[0].get("schema")
         if not isinstance(values, Mapping):
-            raise SchemaError("the table's schema does not stand in the Data Package; read its own file")
+            raise SchemaError("the Data Package does not contain the table's schema; read its separate file")
     fields = values.get("fields")
     if not isinstance(fields, list) or not all(
         isinstance(one, Mapping) and isinstance(one.get("name"), str) and one["name"] for one in fields
@@ -630,14 +630,14 @@ def _field_variable(given: Mapping[str, Any], missing: object) -> Variable:
     kind = _TYPES.get(typed, typed if typed in ("integer", "boolean", "date") else None)
     numeric = kind in ("real", "integer")
     if not isinstance(rules, Mapping):
-        raise SchemaError(f"{name!r}: its constraints are no mapping")
+        raise SchemaError(f"{name!r}: its constraints are not a mapping")
 
     def listed(entry: str, values: object) -> list[Any]:
         """Return a list of values, each alone or with a label."""
         values = values if isinstance(values, list) else [None]
         found = [one.get("value") if isinstance(one, Mapping) else one for one in values]
         if not all(isinstance(one, str | int | float) for one in found):
-            raise SchemaError(f"{name!r}: {entry} is no list of values")
+            raise SchemaError(f"{name!r}: {entry} is not a list of values")
         return found
 
     words: dict[str, Any] = {"missing_codes": [one for one in listed("missingValues", missing) if str(one).strip()]}
@@ -691,7 +691,9 @@ def table_schema_of(schema: Schema) -> dict[str, Any]:
             if not column.codes:
                 given["constraints"] = {"enum": list(column.levels)}
             elif not are_texts(column.levels):
-                raise SchemaError(f"{named(name)}: a Table Schema labels codes by texts, and its levels are none")
+                raise SchemaError(
+                    f"{named(name)}: a Table Schema labels codes with texts, but its levels are not texts"
+                )
             else:
                 pairs = zip(column.codes, column.levels, strict=True)
                 given["categories"] = [{"value": code, "label": level} for code, level in pairs]

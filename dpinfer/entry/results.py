@@ -195,12 +195,13 @@ class QualityResults(CellCountResults):
             f"Shares of all rows; +/- is the largest half width of their {1 - alpha:.0%} intervals, in percentage "
             f"points. Every count has an interval of {frame['margin'].iloc[0]:,.4g} rows on either side."
         )
-        silence = "Nothing that matters is beyond noise."
+        silence = "No relevant finding exceeds the noise."
         if found.lost:
             noisy = found.public is None
-            lost = "The number of rows itself is lost in noise" if noisy else "All rows together are within noise"
+            lost = "Noise hides the number of rows itself" if noisy else "All rows together are within noise"
             silence = (
-                f"{lost}: nothing can be said about the cells. Ask for fewer columns, or use a larger privacy budget."
+                f"{lost}: nothing can be inferred about the cells. Ask for fewer columns, or use a larger privacy "
+                "budget."
             )
         return cells, left, reading, self.advice or (silence,)
 
@@ -299,8 +300,8 @@ class BoundsResults(CellCountResults):
         """
         if self._missing:
             raise InferenceError(
-                f"the bounds of {names_of(self._missing)} are not determined: no octave is beyond noise. Pay more, or "
-                "declare bounds from public knowledge"
+                f"the bounds of {names_of(self._missing)} are not determined: no octave exceeds the noise. Use a "
+                "larger budget, or declare bounds from public knowledge"
             )
         return self._schema.replace({name: bounded(self._schema[name], *ends) for name, ends in self._found.items()})
 
@@ -386,7 +387,7 @@ _RELEVANT = {MISSING: 0.05, ROWS_KEPT: 0.05}
 _USUALLY = 0.01
 
 _TAKES: dict[type[Column], str] = {
-    Date: "dates, or their texts as in 2024-01-31; plain numbers are none",
+    Date: "dates, or their texts such as 2024-01-31, but not plain numbers",
     Integer: "whole numbers; others need Real, dates need Date, texts such as NA missing_codes=",
     Real: "numbers; dates need Date, texts such as NA missing_codes=",
 }
@@ -514,15 +515,17 @@ def _fault(column: Column, one: str) -> str:
         values = column.meaning(np.array(usual, dtype=object))  # NaN where it is declared as missing
         clamped = (values < beyond if one == LOW else values > beyond) & np.isfinite(values)
         code = f"such as {usual[clamped.argmax()]!r}" if clamped.any() else "of no answer"
-        fate = f"are {side} the {bound} bound {end} and count as it"
+        fate = f"are {side} the {bound} bound {end} and are clipped to it"
         return f"{fate}: widen the bound, or declare codes {code} in missing_codes=."
     policy = column.missing if one == MISSING else column.impossible
-    fate = "their rows are left out" if isinstance(policy, str) and policy == DROP else f"they count as {policy!r}"
+    fate = (
+        "their rows are left out" if isinstance(policy, str) and policy == DROP else f"they are replaced by {policy!r}"
+    )
     if one == MISSING:
         return f"are missing: {fate}."
     if one == UNKNOWN:
         return (
-            f"are no declared level ({column.describe()}): {fate}. Compare the levels with the codebook, letter by "
+            f"are not a declared level ({column.describe()}): {fate}. Compare the levels with the codebook, letter by "
             "letter; cells that hold codes need codes=, and those of no answer missing_codes=."
         )
     takes = _TAKES.get(type(column), "one of the declared codes; codes such as 1 and 2 need Boolean(true=1, false=2)")

@@ -174,7 +174,7 @@ class DoublyRobust(Procedure):
     def check_options(self) -> None:
         """Refuse a question without covariates, strata, and a column that is named twice."""
         if not self.covariates:
-            raise OptionError("covariates", self.covariates, 'columns that the treatment depends on with method="aipw"')
+            raise OptionError("covariates", self.covariates, 'columns that the treatment depends on, for method="aipw"')
         if len(self.axes) != 1:
             shown = ", ".join(map(options.axis_name, self.axes[1:]))
             raise OptionError("strata", shown, 'none with method="aipw": give strata as covariates')
@@ -230,9 +230,9 @@ class DoublyRobust(Procedure):
     def describe(self, measured: Measurement) -> str:
         """Describe the stages; the bounds alone say little about the noise of the effect."""
         return (
-            f"{measured.describe()}\nHow wide the interval will be depends on overlap and on how well covariates "
-            f"predict, of which bounds say nothing. Propensities are trimmed to [{self.trim:g}, {1 - self.trim:g}], or "
-            "further where few rows are beyond and that costs less than noise."
+            f"{measured.describe()}\nThe width of the interval depends on overlap and on how well covariates predict, "
+            f"about which bounds say nothing. Propensities are trimmed to [{self.trim:g}, {1 - self.trim:g}], or "
+            "further where few rows are trimmed and the resulting error is less than that from noise."
         )
 
     def infer(self, release: Release | None = None) -> DoublyRobustResults:
@@ -257,10 +257,10 @@ class DoublyRobust(Procedure):
             model_name="Private doubly robust effect (AIPW)",
             response=sums.columns[0],
             notes=(
-                f"The effect is of {self.treatment} = {treated} against {control}, in all rows. It is an effect if "
-                f"treatment is as good as random given {shown}, and propensities stay away from 0 and 1.",
-                "One of two models has to be right: the outcome linear in these in each arm, or the propensity a logit "
-                "of them.",
+                f"The effect is of {self.treatment} = {treated} against {control}, in all rows. It is causal if "
+                f"treatment is as good as random given {shown}, and propensities are bounded away from 0 and 1.",
+                "One of two models has to be correct: outcomes linear in these covariates in each arm, or propensities "
+                "that are a logit of them.",
                 f"Propensities are trimmed to [{trim:g}, {1 - trim:g}].",
                 *options.where_notes(self.where),
             ),
@@ -288,16 +288,16 @@ def inferred(plan: Plan, release: Release, half: float) -> tuple[DoublyRobustInf
     hidden, warned = "", []
     if few.any():
         names = "; ".join(np.array(named_cells(plan.sums.cells))[few])
-        hidden = f"too few rows, or none for all that noise tells: {names}"
+        hidden = f"too few rows, or possibly none given the noise: {names}"
     elif not np.hypot(iteration.error, iteration.left) < _UNKNOWN:
-        hidden = "noise hides how treatment depends on the covariates"
+        hidden = "noise hides the dependence of treatment on the covariates"
     elif not corrected.bias + 2 * np.sqrt(corrected.variance) < arms.largest:
         hidden = "noise in the nuisances may move it by more than a standard deviation of the outcome"
     error = float(np.sqrt(sampling + noise))
     if of_variance > _MOSTLY * (sampling + noise):
-        warned.append("the sampling error is itself mostly noise, and the interval wide for that")
+        warned.append("the estimated sampling error is mostly noise, so the interval is wide")
     if corrected.bias > _MOSTLY * error:
-        warned.append("errors of the nuisances, or trimming, may bias the effect; the interval is wide for that")
+        warned.append("errors in the nuisances, or trimming, may bias the effect; the interval is widened for it")
     beyond, of_beyond = iteration.terms["trimmed"]
     share = float(beyond[0])
     if share - 2 * float(of_beyond) > _TRIMMED:

@@ -193,12 +193,12 @@ class EffectInference(inference.Inference):
         """Warnings, computed from released numbers only."""
         few, blurred = ("; ".join(np.array(self.labels)[one[0]]) for one in (self.few, self.blurred))
         if few:
-            return (f"not determined: the effect; too few rows, or none for all that noise tells: {few}", *self.notes)
+            return (f"not determined: the effect; too few rows, or possibly none given the noise: {few}", *self.notes)
         found = []
         if blurred:
-            found.append(f"the sampling error is itself mostly noise, and the interval wide for that: {blurred}")
+            found.append(f"the estimated sampling error is mostly noise, so the interval is wide: {blurred}")
         if self.hidden[0]:
-            found.append("noise hides how covariates vary within arms: the effect is adjusted for a part of that")
+            found.append("noise hides the variation of covariates within arms: the adjustment is partial")
         return (*found, *self.notes)
 
     def _linear(self, rows: Array) -> inference.Contrasts:

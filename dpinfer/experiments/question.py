@@ -65,9 +65,7 @@ class Experiment(SumsQuestion):
         names = [self.outcome, *self.covariates, *map(options.axis_name, self.axes)]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise OptionError(
-                "covariates", twice[0], "columns of which each is the outcome, the treatment, a stratum or a covariate"
-            )
+            raise OptionError("covariates", twice[0], "different columns as outcome, treatment, strata and covariates")
 
     @property
     def adjusts(self) -> bool:
@@ -117,7 +115,7 @@ class Experiment(SumsQuestion):
         told = "; ".join(f"{each / n:.3g} with {n:,} rows" for n in (1_000, 10_000, 100_000))
         return (
             f"{measured.describe()}\n"
-            f"standard error of the effect from privacy noise alone, with arms and strata of one size, about: {told}"
+            f"standard error of the effect from privacy noise alone, with arms and strata of equal size, about: {told}"
         )
 
     # What is inferred
@@ -146,9 +144,9 @@ class Experiment(SumsQuestion):
             model_name=f"Private {'adjusted effect' if self.adjusts else 'difference in means'}",
             response=self.columns(plan.schema)[0],
             notes=(
-                f"The effect is of {self.treatment} = {treated} against {control}; each arm has a variance of its own.",
-                *([f"Adjusted for {', '.join(self.covariates)} by slopes of their own in each arm (Lin 2013); no model "
-                   "has to be right."] if self.adjusts else []),
+                f"The effect is of {self.treatment} = {treated} against {control}; each arm has its own variance.",
+                *([f"Adjusted for {', '.join(self.covariates)} with separate slopes in each arm (Lin 2013); the linear "
+                   "model need not be correct."] if self.adjusts else []),
                 *([f"Arms are compared within {strata}; strata are weighted by their rows."] if strata else []),
                 *options.where_notes(self.where),
             ),

@@ -906,7 +906,7 @@ class Family(ExponentialFamily):
 
 def _not_stored(name: str, *_: Array) -> Array:
     raise InferenceError(
-        f"the release was made for the family {name!r} of its author, whose log-density is not in the file: "
+        f"the release was made for the user-defined family {name!r}, whose log-density is not stored: "
         "pass family=Family(...) to infer from it"
     )
 

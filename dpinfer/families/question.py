@@ -140,7 +140,7 @@ class ExpFam(Estimated):
         flags = alike_flags(found.schema, self.target)
         clamped = (
             f"The statistics are of values clamped to [{fit.problem.lower:.6g}, {fit.problem.upper:.6g}], and their "
-            "expectation is that of clamped values: the parameters are of the family itself."
+            "expectation is that of clamped values: the parameters are those of the family without clamping."
         )
         return FamilyResults(
             family_inference(found, fit, self.inference, self.replicates, self.seed, flags),

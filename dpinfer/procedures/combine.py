@@ -345,7 +345,7 @@ def _check_same(what: str, found: Sequence[object]) -> None:
         if one != found[0]:
             raise InferenceError(
                 f"releases 1 and {place} differ in their {what}: {found[0]!r} and {one!r}; only releases about the "
-                "same rows, protected alike, can be combined"
+                "same rows, with the same protection, can be combined"
             )
 
 
@@ -396,7 +396,7 @@ def _combine_counts(releases: tuple[Release, ...], schema: Schema) -> CombinedRe
     _check_same("where", [one.where for one in measured])
     noise = CombinedNoise(tuple((release.law, np.asarray(release.steps)) for release in releases))
     if not (noise.variances > 0).all():
-        raise InferenceError("a release of counts carries no noise, so that there is nothing to combine")
+        raise InferenceError("a release of counts has no noise, so there is nothing to combine")
     joint = JointTable(schema, measured)
     public = next((r.nobs for r, one in zip(releases, measured, strict=True) if one.every_row), None)
     total = None if public is None else float(public)
@@ -461,8 +461,7 @@ def _parameters(
     error = np.sqrt(((design @ fit.mixing) ** 2 * noise.variances).sum(axis=1) / noise.variances)
     kept = [place for place in first.values() if error[place] > _KNOWN]
     notes = [
-        "The releases do not determine every cell of the joint table: what is shown are the quantities that were "
-        "measured."
+        "The releases do not determine every cell of the joint table: the quantities that were measured are shown."
     ]
     known = [place for place in first.values() if error[place] <= _KNOWN]
     notes += [f"Known exactly: {', '.join(labels[place][1] for place in known)}."] if known else []

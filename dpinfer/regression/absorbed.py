@@ -71,7 +71,7 @@ class AbsorbedDesign:
             raise FormulaError(self.formula, "leaves out the constant, which absorbed levels do anyway", "drop 0 +")
         found = (*compiled.design[1:], compiled.response)
         if len(found) == 1:
-            raise FormulaError(self.formula, f"has no regressors beside {self.absorb}", "write at least one")
+            raise FormulaError(self.formula, f"has no regressors besides {self.absorb}", "write at least one")
         for one in found:
             if set(one.columns) <= {self.absorb}:
                 reason = f"is the same for all rows of a level of {self.absorb}, whose effects are absorbed"
@@ -279,7 +279,7 @@ class AbsorbedInference(LinearInference):
         ------
         NotProvedError
         """
-        raise NotProvedError('null="simulated" is not available beside absorb=: use null="asymptotic"')
+        raise NotProvedError('null="simulated" is not available with absorb=: use null="asymptotic"')
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +301,7 @@ class AbsorbedOLS(Estimated):
     def check(self, schema: Schema, neighbors: Neighbors) -> None:  # noqa: ARG002
         """Refuse a formula that the schema cannot bound, and a factor without levels or with effects of people."""
         if EFFECTS.search(self.formula):
-            raise NotProvedError("absorb= is not proved beside the effects of people: write C() of the factor there")
+            raise NotProvedError("absorb= has no proof with effects of people: use C() of the factor instead")
         if self.absorb not in schema:
             raise UnknownColumnError(self.absorb, schema, "absorb")
         require(
@@ -332,7 +332,7 @@ class AbsorbedOLS(Estimated):
         edge = 2 * np.sqrt(len(design.weights) - 0.5) * first_error(measured.stages[0])
         return (
             f"{measured.describe()}\nlevels of {self.absorb} with fewer than about {edge:,.0f} rows are not "
-            "determined: what their effects may be is counted in the intervals"
+            "determined: intervals allow for all their possible effects"
         )
 
     def infer(self, release: Release | None = None) -> PrivateResults:

@@ -5,8 +5,7 @@ Notes
 The last iteration releases, at a public point theta_1 and in whitened coordinates z = W'u, a score s and a Hessian, and
 the estimate is ``theta_1 + W d`` with ``d = J^-1 s``. A contrast l of d has
 
-- sampling variance ``l'J^-1 M J^-1 l``, M the products of scores, of which what clipping took is put back in
-  proportion;
+- sampling variance ``l'J^-1 M J^-1 l``, M the products of scores; what clipping took of these is restored;
 - noise variance ``l'J^-1 N J^-1 l``, with
   ``N = sigma^2 I + sum_t w_t^2 tau_t^2/2 (|e_t|^2 C_t C_t' + C_t e_t e_t' C_t')`` and ``e_t = C_t' d``: the Hessian of
   iteration t was released in coordinates from which C_t leads to those of the last, with noise tau_t on its diagonal
@@ -444,7 +443,7 @@ def solved(
     curved : bool
         Whether the Hessians of the last two iterations tell how it changes along the step.
     clipped : float
-        What clipping took from the trace of the products.
+        What clipping took from the trace of the products, at most, where rows are independent.
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -503,10 +502,12 @@ def solved(
 
 
 def _filled(products: Array, even: Array, clipped: float, noise: float) -> Array:
-    """Return products of scores (k, k) with what clipping took where they fall short of those of equal errors.
+    """Return products of scores (k, k), with more in the directions where they fall short of those of even errors.
 
-    Its trace is known and its direction is not: long scores are mostly those of long rows. Products of equal errors are
-    a multiple of the Hessian ``even`` (k, k). A difference that may be noise is left.
+    About how much clipping took from their trace is known, not from which directions: long scores are mostly those of
+    long rows. Products of independent rows with even errors are a multiple of the Hessian ``even`` (k, k). What they
+    fall short of it by, beyond noise (of a diagonal, or under Laplace noise of all entries), is added, ``clipped`` in
+    all at most; this is beside what all directions were given.
     """
     equal = even * (np.trace(products) / max(float(np.trace(even)), 1e-300))
     values, vectors = np.linalg.eigh(equal - products)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["IV", "IVResults", "OveridentificationTest", "iv"]
 
 _ASSUMED = (
-    "Standard errors are unadjusted: they assume errors of one variance. Cross-products hold nothing to estimate "
-    "robust ones from."
+    "Standard errors are unadjusted: they assume homoskedastic errors. Robust ones cannot be estimated from "
+    "cross-products."
 )
 
 
@@ -156,7 +156,7 @@ class IVDesign(GramDesign):
         )
         if len(found[1]) < len(found[2]):
             reason = f"has {len(found[1])} instruments for {len(found[2])} endogenous regressors"
-            raise FormulaError(str(self.formula), reason, "name as many instruments at least")
+            raise FormulaError(str(self.formula), reason, "name at least as many instruments")
         return found
 
     @cached_property
@@ -179,7 +179,7 @@ def _split(formula: str) -> tuple[str, tuple[str, str], str]:
     found = brackets_of(formula)
     instead = 'write "y ~ 1 + w + [x ~ z]": endogenous regressors before the tilde, their instruments after it'
     if len(found) != 1:
-        raise FormulaError(formula, f"has {len(found) or 'no'} brackets where there is one to be", instead)
+        raise FormulaError(formula, f"has {len(found) or 'no'} brackets instead of one", instead)
     (start, stop), *_ = found
     if brackets_of(formula[start + 1 : stop]):
         raise FormulaError(formula, "has brackets within the bracket", instead)
@@ -204,10 +204,10 @@ def _terms(side: str, response: DesignColumn | None, schema: Schema) -> set[str]
     """
     compiled = compile_formula(f"0 + {side}", schema)
     if compiled.has_intercept or not compile_formula(side, schema).has_intercept:
-        raise FormulaError(side, "says within the bracket whether there is an intercept", "write 0 or 1 outside of it")
+        raise FormulaError(side, "specifies the intercept inside the bracket", "write 0 or 1 outside of it")
     for column in compiled.design:
         if response is not None and (column.expression, column.codings) == (response.expression, response.codings):
-            raise FormulaError(column.term, "is the response, and stands in the bracket", "leave it out there")
+            raise FormulaError(column.term, "is the response, but occurs in the bracket", "leave it out there")
     return {column.term for column in compiled.design}
 
 
@@ -239,7 +239,7 @@ class IV(OfFormula):
     def describe(self, measured: Measurement) -> str:
         """Describe the measurement; the bounds alone do not determine the noise of the estimates."""
         return (
-            f"{measured.describe()}\nHow wide intervals will be depends on the first stage, of which bounds say "
+            f"{measured.describe()}\nThe width of intervals depends on the first stage, about which bounds say "
             "nothing: dpi.plan(question, pilot=...) forecasts it from similar public rows."
         )
 
@@ -257,7 +257,9 @@ class IV(OfFormula):
         assert isinstance(theirs, OfProducts)  # `reads` refuses other questions
         held, asked = theirs.design(found.schema), self.design(found.schema)
         if held.row_norm is not None:
-            raise NotProvedError("rows weigh by their regressors here, endogenous ones too: release without row_norm=")
+            raise NotProvedError(
+                "rows are weighted by all regressors here, also endogenous ones: release without row_norm="
+            )
         columns = self.measured_columns(found, lambda: asked.columns)
         exogenous, instruments, endogenous = asked.parts
         clamped, warned = clamped_notes(found)
@@ -270,7 +272,7 @@ class IV(OfFormula):
         strengths = ", ".join(f"{one:.4g}" for one in inference.strengths[0])
         told = (
             f"Endogenous: {', '.join(inference.endogenous)}; instruments: "
-            f"{', '.join(one.name for one in instruments)}; first-stage F, noise counted: {strengths}."
+            f"{', '.join(one.name for one in instruments)}; first-stage F, including noise: {strengths}."
         )
         return IVResults(
             inference,
@@ -336,7 +338,7 @@ class IVResults(PrivateResults):
         inference = self._iv
         beyond = inference.fit.count - len(inference.endogenous)
         if beyond == 0:
-            raise InferenceError("as many instruments as endogenous regressors always agree: nothing can be tested")
+            raise InferenceError("with as many instruments as endogenous regressors there is nothing to test")
         statistic, pvalue = inference.fit.overidentification()
         return OveridentificationTest(
             title="Sargan test of overidentification",
@@ -378,7 +380,7 @@ class IVResults(PrivateResults):
         """
         check_alpha(alpha)
         if len(self._iv.endogenous) > 1:
-            raise InferenceError("Anderson-Rubin sets are of one endogenous regressor")
+            raise InferenceError("Anderson-Rubin sets are for one endogenous regressor")
         return self._iv.sets(alpha)
 
     @property

@@ -304,9 +304,9 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
     settings, clipped = last.settings, 0.0
     if plan.robust:
         curves = plan.curves(settings)
+        clipped, square = float(settings["lost"]), _square(len(meat)) if plan.norm == "l1" else 1.0
         least = 0.3 * float(settings["spread"]) * start.size * len(meat) * (1.0 if curves is None else curves.size**2)
-        clipped = float(settings["lost"])
-        factor = (1 + clipped / max(float(np.trace(meat)), least)) * float(settings.get("meat", 1.0))
+        factor = (1 + clipped / max(square * float(np.trace(meat)), least)) * float(settings.get("meat", 1.0))
         meat, noise = meat * factor, noise * factor
     else:
         meat, noise = meat / start.size, noise / start.size
@@ -327,9 +327,14 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         raised=float(settings.get("lacks", 0.0)),
         robust=plan.robust,
         groups=plan.groups,
-        clipped=clipped,
+        clipped=clipped if people == 1 else 0.0,  # of people whose rows are alike products are no multiple of it
         curved=plan.model.kind in ("binary", "choice", "log") and not plan.once and len(iterations) > 1,
     )
+
+
+def _square(width: int) -> float:
+    """Return the squared sum of absolute values of normal coordinates over the sum of their squares, on average."""
+    return 1 + (width - 1) * 2 / np.pi
 
 
 def estimated_from(

@@ -84,14 +84,13 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         many = "one release" if total.count == 1 else f"{count(total.count)} releases"
         words = {"many": many, "name": name, "measures": measures, "relation": total.relation, "bounded": bounded}
         sentences.append(cite.fill(SAID["computed"], **words))
-        price, how = total.costs[0].price, ""
-        cost = total.words.removesuffix(".")
         if len(total.costs) == 1:
-            cost = f"{'' if total.exact else 'at most '}{price.describe()}"
+            price, most = total.costs[0].price, "" if total.exact else "at most "
             how = {ZCDP: "({canonne2020})", GDP: "({dong2022})"}.get(type(price), "")
-        sentences.append(
-            f"{'Together they cost' if total.count > 1 else 'It cost'} {f'{cost} {cite.fill(how)}'.rstrip()}."
-        )
+            many = "Together they cost" if total.count > 1 else "It cost"
+            sentences.append(f"{f'{many} {most}{price.describe()} {cite.fill(how)}'.rstrip()}.")
+        else:
+            sentences.append(f"{total.words[0].upper()}{total.words[1:]}")
         if total.power:
             sentences.append(f"{total.power} ({cite('wasserman2010', 'dong2022')}).")
     return " ".join([*sentences, *unprotected(entries)]) if sums else ""
@@ -108,9 +107,9 @@ def _declared(schemas: Sequence[Schema]) -> str:
     bounded = {name: one for name, one in columns.items() if hasattr(one, "lower")}
     if 0 < len(bounded) <= _SHOWN:
         ranges = listed([f"{name} {one.describe()}" for name, one in bounded.items()])
-        text += f" Numbers outside their declared range were moved to its nearest bound: {ranges}."
+        text += f" Numbers outside their declared range were clipped to the nearest bound: {ranges}."
     elif bounded:
-        text += f" Numbers of {count(len(bounded))} columns were moved into their declared ranges, listed above."
+        text += f" Numbers of {count(len(bounded))} columns were clipped to their declared ranges, listed above."
     replaced = [name for name, one in columns.items() if one.missing != "drop"]
     if len(replaced) < len(columns):
         text += f" {SAID['dropped']}{'; missing' if replaced else ''}"
@@ -225,11 +224,11 @@ class Total:
         most = "" if self.exact else "at most "
         if len(self.costs) == 1:
             return f"{most}{self.costs[0].describe()}."
-        words = f"prices in different units have no single sum. They are {most}"
+        words = f"privacy losses in different units have no single sum. They are {most}"
         words += "; and ".join(cost.describe() for cost in self.costs) + "."
         if self.cost is None:
             return words
-        return f"{words} Each is zCDP too, and as such all are {most}{self.cost.price.describe()}."
+        return f"{words} Each also satisfies zCDP, and together they satisfy {most}{self.cost.price.describe()}."
 
 
 def totals(given: Iterable[AnyRelease]) -> list[Total]:
@@ -278,7 +277,7 @@ def total_notes(releases: Iterable[AnyRelease]) -> list[str]:
         units = "" if all(total.unit == "one row" for total in found) else " or units"
         notes.append(f"Costs under different neighbours{units} are not summed.")
     if len(datasets) > 1:
-        notes.append("Different data sets have a total each; for a person who is in several of them these add.")
+        notes.append("Different data sets have a total each; for a person who is in several of them these add up.")
     return [*notes, "The ledger also counts releases that are not shown here."]
 
 

@@ -291,7 +291,7 @@ def _glance(entries: Sequence[Entry], releases: Sequence[Release]) -> Blocks:
             ("Protected", total.unit),
             ("Neighbours", f"two data sets of which {total.relation} ({total.neighbors})"),
             ("Releases", count(total.count)),
-            ("Paid in all", total.words.removesuffix(".")),
+            ("Total privacy loss", total.words.removesuffix(".")),
             *([("What it means", total.power)] if total.power else []),
             ("Not counted", "other releases about these data: their privacy loss comes on top"),
         )
@@ -336,8 +336,8 @@ def _ledger(ledger: Ledger, charged: set[str]) -> Blocks:
     others = any(row[4] == "no" for row in rows)
     text = (
         "Every charge was written to the ledger before its noise was drawn; a charge beyond the budget is refused. "
-        f"{'What is not on this page counts, too. ' if others else ''}The ledger does not know what was released "
-        "without it."
+        f"{'The table includes releases that are not on this page. ' if others else ''}The ledger does not know "
+        "what was released without it."
     )
     return [paragraph(text), tables(Report("Ledger", facts, (table,) if rows else ()))]
 
@@ -358,12 +358,12 @@ def _availability(availability: str | None, entries: Sequence[Entry], attached: 
             many = "The release below holds" if len(attached) == 1 else f"The {len(attached)} releases below hold"
             lost = [entry.heading for entry in entries if entry.releases and not _whole_releases([entry])]
             text += (
-                f" {many} every noisy number that these results were computed from, with the law of its noise, the "
-                "question and the public schema. They suffice to infer again, with other methods and for other "
-                "questions that they answer, without the rows and at no further privacy cost: save a file, then "
-                f'`dpinfer.read_release("{attached[0].name}").infer()`.'
+                f" {many} every noisy number that these results were computed from, with the distribution of "
+                "its noise, the question and the public schema. They suffice to infer again, with other methods and "
+                "for other questions that they answer, without the rows and at no further privacy cost: save a file, "
+                f'then `dpinfer.read_release("{attached[0].name}").infer()`.'
             )
-            text += f" Not attached is what is behind {listed(lost)}." if lost else ""
+            text += f" The releases behind {listed(lost)} are not attached." if lost else ""
     files = ""
     for one in attached:
         size = sum(len(stage.values) for stage in one.release.stages)

@@ -122,7 +122,7 @@ class SampleAggregate(Procedure):
     @property
     def _runnable(self) -> BlockModel:
         if self.fits is None:
-            raise OptionError("model", self.model, "the model itself: a release holds its name alone, and runs nothing")
+            raise OptionError("model", self.model, "the model itself: a release holds only its name")
         return self.fits
 
     @cached_property
@@ -263,7 +263,7 @@ class SampleAggregate(Procedure):
         if [stage.names for stage in release.stages] != expected:
             raise ReleaseFormatError("the sums of the release are not those that its question asks for")
         if release.law.family == "tulap" or not (np.abs(release.array) <= _LARGEST_SUM).all():
-            raise ReleaseFormatError("the sums of the release are not such as blocks give")
+            raise ReleaseFormatError("the sums of the release cannot be those of blocks")
 
     @property
     def _declared(self) -> Region:
@@ -276,7 +276,7 @@ class SampleAggregate(Procedure):
         """Return the number of blocks of a release; if chosen from a noisy count, the last stage stores it."""
         found = self.blocks if self.blocks != "auto" else release.stages[-1].settings["blocks"]
         if type(found) is not int or not FEWEST <= found <= MOST:
-            raise ReleaseFormatError("blocks: not a number of blocks")
+            raise ReleaseFormatError("the number of blocks is not valid")
         return found
 
     @property
@@ -458,7 +458,7 @@ class AggregateResults(PrivateResults):
         """
         if self._link is None:
             raise NotProvedError(
-                f"predictions of {self._model_name} are not offered: its parameters are not the coefficients of one "
+                f"predictions of {self._model_name} are not available: its parameters are not the coefficients of one "
                 "linear predictor"
             )
         return super().get_prediction(exog)

@@ -540,12 +540,12 @@ def forecast_lines(plan: BlockPlan) -> list[str]:
         return [*([first] if plan.winsorized else []), f"standard error from privacy noise: {listed}"]
     expected = forecast(plan)
     found, each = ~expected.missed, float(expected.missed.mean())
-    alike = " and of like spread in a group" if len(plan.region.places) < plan.size else ""
+    alike = " and equally spread in a group" if len(plan.region.places) < plan.size else ""
     any_missed = _share(float(expected.missed.any(axis=1).mean()))
     several = f", any of the {plan.size} with {any_missed}" if plan.size > 1 else ""
     lines = [
         f"locating     a coefficient is not located with probability {_share(each)}{several}, if block "
-        f"estimates are about normal{alike}; only the region then bounds it"
+        f"estimates are approximately normal{alike}; only the region then bounds it"
     ]
     if each > 0:
         lines.append(f"standard error from privacy noise of one that is not located: {listed}")

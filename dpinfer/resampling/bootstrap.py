@@ -68,10 +68,10 @@ _SHARE = Allowed(
 )
 
 _WEIGHTS = {
-    "double_or_nothing": "every row counts twice or not at all, secretly and anew in each",
-    "poisson": "every row counts a Poisson number of times (truncated at 6), secretly and anew in each",
-    "public": "every row counts twice in one and not in the other of each pair, by a public seed and its position",
-    "paired": "every row counts twice in one and not in the other of each pair, secretly and anew in each pair",
+    "double_or_nothing": "every row counts twice or not at all, drawn secretly for each replicate",
+    "poisson": "every row counts a Poisson number of times (truncated at 6), drawn secretly for each replicate",
+    "public": "every row counts twice in one of each pair and not in the other, by a public seed and its position",
+    "paired": "every row counts twice in one of each pair and not in the other, drawn secretly for each pair",
 }
 
 
@@ -157,7 +157,7 @@ class BootstrapPlan:
         right = (
             f"one of {', '.join(STATISTICS)}; a formula such as 'y ~ x'; or arithmetic of the columns, which stand for "
             "their means, such as 'income / age'. Only functions of sums over rows can be bootstrapped: a median or a "
-            "maximum is none"
+            "maximum is not one"
         )
         try:
             found = Arithmetic(self.statistic)
@@ -337,7 +337,7 @@ class Bootstrap(Procedure):
         return (
             f"{measured.describe()}\n"
             f"replicates   {self.replicates}: noise of one {one:.6g}, of their mean {mean:.6g}, which is "
-            f"{mean / once:.4g} times that of a single release of the same sums at the same price\n"
+            f"{mean / once:.4g} times that of a single release of the same sums with the same privacy parameters\n"
             f"balance      replicates estimate a mean's sampling error well from {3 * one**2:,.0f} rows on, if values "
             "are uniform over their bounds; with fewer rows use fewer replicates\n"
             "instead      a direct procedure, where there is one (mean, total, proportion; ols, whose standard errors "
@@ -526,9 +526,9 @@ class BootstrapResults(PrivateResults):
         """Notes printed below the tables, in addition to those on the guarantee."""
         method, found = self.inference.method, self._notes
         if method == "conservative":
-            found = (*found, f"It takes off too much noise with probability {self._bootstrap.conservative:g}.")
+            found = (*found, f"It subtracts too much noise with probability {self._bootstrap.conservative:g}.")
         if method in ("unbiased", "conservative", "most_conservative"):
-            found = (*found, "This interval of Brawner & Honaker (2018) leaves out part of the error.")
+            found = (*found, "This interval of Brawner & Honaker (2018) ignores part of the error.")
         return found
 
     @property

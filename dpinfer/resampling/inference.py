@@ -209,7 +209,7 @@ class AggregateInference(Inference):
         failed = "gave no finite estimate and were set to the midpoint of the bounds"
         for count, what in zip(sums.counts, (failed, "lay outside the bounds and were clipped"), strict=True):
             if count - sums.deviations * error > _MANY * k:
-                about = f"about {count / k:.0%} of the blocks (give or take {error / k:.0%})"
+                about = f"about {count / k:.0%} of the blocks (plus or minus {error / k:.0%})"
                 found.append(f"{about} {what}: the estimate may be biased")
         if self.lost:
             found.append(
@@ -499,7 +499,8 @@ class BootstrapInference(Inference):
             return ("the noisy sums give no finite estimate",)
         lost = self._bent > 1
         if lost.any():
-            return (f"noise bends the estimate of {_listed(self.names, lost, ' and')} by more than its standard error",)
+            names = _listed(self.names, lost, " and")
+            return (f"noise makes the estimate of {names} nonlinear by more than its standard error",)
         return ()
 
     @cached_property
@@ -552,14 +553,15 @@ class BootstrapInference(Inference):
         swamped = (stats.chi2.sf(ratio, self.sums.df) > _SWAMPED) & (known.observed > 0)
         if self.target == "population" and swamped.any():
             found.append(
-                f"replicates of {_listed(self.names, swamped, ' and')} differ hardly more than by privacy noise: the "
-                "sampling error is bounded rather than estimated, and the interval wide for that"
+                f"replicates of {_listed(self.names, swamped, ' and')} vary hardly more than privacy noise explains: "
+                "the sampling error is bounded rather than estimated, so the interval is wide"
             )
         bent = self._bent > _BENT
         if bent.any() and not self.reasons:
+            names = _listed(self.names, bent, " and")
             found.append(
-                f"noise bends the estimate of {_listed(self.names, bent, ' and')} by more than a quarter of its "
-                "standard error: the interval, which takes it to be straight, may be off"
+                f"noise makes the estimate of {names} nonlinear by more than a quarter of its standard error: the "
+                "interval assumes linearity and may be inaccurate"
             )
         return tuple(found)
 

@@ -312,8 +312,8 @@ def formula_estimator(
     grouped = "groups" in inspect.signature(model).parameters or "groups" in options
     if grouped or model.__name__.startswith(("Conditional", "GLSAR", "Recursive", "Rolling")):
         raise NotProvedError(
-            f"{model.__name__} needs rows that stay together, or their order, and blocks take rows one by one: it is "
-            "not offered"
+            f"{model.__name__} needs groups of rows, or their order, but blocks assign rows individually: it is "
+            "not available"
         )
     by_row = {name: value for name, value in options.items() if name in COLUMN_OPTIONS}
     for name, value in by_row.items():

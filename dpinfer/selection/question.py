@@ -103,7 +103,7 @@ class Selection(Procedure):
         super().check_release(release)
         place, law = release.stages[0].values[0], release.law
         if not (0 <= place < self.rows(release.schema).entries and law.family in CHOICES and law.scales[0] > 0):
-            raise ReleaseFormatError("what was chosen is none of the candidates")
+            raise ReleaseFormatError("the released choice is not a candidate")
 
     def infer(self, release: Release | None = None) -> SelectionResults:
         """Read the choice from a release, at no privacy cost and without reading a row."""
@@ -229,7 +229,7 @@ class AboveThreshold(Procedure):
             right = f"one finite number, or one for each of {size:,} queries"
             raise OptionError("threshold", list(self.threshold[:10]), right)
         if type(self.answers) is not int or not 1 <= self.answers <= size:
-            raise OptionError("answers", self.answers, f"a whole number from 1 to that of the queries, {size:,}")
+            raise OptionError("answers", self.answers, f"a whole number from 1 to the number of queries, {size:,}")
 
     def rows(self, schema: Schema) -> ScoreSum:
         """Return the row sum.
@@ -278,7 +278,7 @@ class AboveThreshold(Procedure):
         right = len(values) == len(self.queries) and law.family == "above" and min(*law.scales, law.shared) > 0
         right = right and all(one in (ABOVE, BELOW) for one in values[:reached])
         if not right or any(one != NOT_REACHED for one in values[reached:]):
-            raise ReleaseFormatError("what was released are no answers to the queries")
+            raise ReleaseFormatError("the release does not hold answers to the queries")
 
     def infer(self, release: Release | None = None) -> ThresholdResults:
         """Read the answers from a release, at no privacy cost and without reading a row."""

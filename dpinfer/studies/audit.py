@@ -151,7 +151,7 @@ def audit(
         prices.append(large)
     exact: list[Finding] = []
     found, laws = [], []
-    for at in watched(prices, "prices audited", total=len(prices), progress=progress):
+    for at in watched(prices, "privacy parameters audited", total=len(prices), progress=progress):
         run = at.audited_run()
         worst = worst_of(run, at, Units(at.schema, at.neighbors, rng, rows))
         found.append((run, worst, replay_all(worst, at, draws)))
@@ -178,7 +178,7 @@ def audit(
         bounds = {"epsilon": max(bounds["epsilon"], epsilon), "mu": max(bounds["mu"], mu)}
     most = max(worst, key=lambda one: one.share.ratio(one.amount))
     total = sum((one.amount for one in worst), Fraction(0))
-    pair = "one block whose fit is anything" if most.worst.pair is None else str(most.worst.pair)
+    pair = "one block with an arbitrary fit" if most.worst.pair is None else str(most.worst.pair)
     pair = f"{pair if len(pair) < _PAIR else pair[:_PAIR] + ' ...'}, in {most.name}"
     ratio = max(most.share.ratio(most.amount), setting.stated.ratio(total))
     most_runs = max(one.runs for _, _, one in found)
@@ -399,22 +399,23 @@ def _released_numbers(audited: AuditedRun, setting: Setting) -> Iterator[Finding
         if kinds - {"int"}:
             wrong.append(f"stage {place} released {', '.join(sorted(kinds))}")
         if (stage.law, stage.steps, stage.names) != (priced.law, priced.steps, priced.names):
-            wrong.append(f"stage {place} has another law, other steps or names than its price")
+            wrong.append(f"stage {place} has a distribution, steps or names other than those set for it")
         if not isinstance(measure, Sum | Resampled):
             continue
         law, noise = next(draws, (None, []))
         if law != stage.law:
-            failed.append(f"stage {place} drew no noise of the law that it tells")
+            failed.append(f"stage {place} did not draw noise from its stated distribution")
         elif isinstance(measure, Sum) and not isinstance(priced.rows, BlockSum):
             exact = sums_of(priced.rows, setting.base, setting.schema)
             rest = [value - total * priced.multiplier for value, total in zip(stage.values, exact, strict=True)]
             if rest != noise:
-                failed.append(f"stage {place} released another number than the sum and its noise")
+                failed.append(f"stage {place} released a number other than the sum plus its noise")
     first, second = (PrivateDraws().noise(NoiseLaw("gaussian", _WIDE)) for _ in range(2))
     if first == second:
         failed.append("two draws are the same")
-    yield _finding("released numbers are whole, on the grid that the price sets", wrong, "types, steps, laws, names")
-    check = "released is the exact sum and the noise that was drawn, once"
+    check = "released numbers are whole, on the grid set by the privacy parameters"
+    yield _finding(check, wrong, "types, steps, distributions, names")
+    check = "released numbers are the exact sums plus the noise that was drawn, once"
     yield _finding(check, failed, "every noisy sum of a run")
 
 
@@ -441,7 +442,7 @@ def _seen_of_neighbours(worst: list[StageWorst], setting: Setting, units: Units)
                 differing.append(f"{cells}: {str(seen[part])[:120]} in place of {str(base[part])[:60]}")
     detail = f"{len(shown)} neighbours, among them {', '.join(map(repr, ODD[:6]))} in every column"
     yield _finding("warnings, logs and output are the same between neighbours", failed["output"], detail)
-    yield _finding("types, names, lengths and laws are the same between neighbours", failed["shape"], detail)
+    yield _finding("types, names, lengths and distributions are the same between neighbours", failed["shape"], detail)
     yield _finding("no neighbour raises an error", failed["error"], detail)
 
 
@@ -494,10 +495,10 @@ def _charged_once(setting: Setting) -> Finding:
                 failed.append("a second run was granted")
         except DPInferError as error:
             if granted:
-                failed.append(f"the price does not pay for the run: {type(error).__name__}")
+                failed.append(f"the budget does not cover the run: {type(error).__name__}")
     if len(ledger.charges()) != 1:
         failed.append(f"{len(ledger.charges())} charges for one run")
-    return _finding("a run is charged, and a second one refused", failed, "a ledger that holds just the price")
+    return _finding("a run is charged, and a second one refused", failed, "a ledger with the budget for one run")
 
 
 # Processes
@@ -599,7 +600,7 @@ def labels_finding(setting: Setting, audited: AuditedRun) -> Finding:
     first, second = (PrivateDraws().labels(64, 2**20).tolist() for _ in range(2))
     chance = float(len(set(seen[0]))) ** -len(seen[0]) if seen and seen[0] else 1.0
     if (len(seen) == 2 and seen[0] == seen[1] and chance < _CHANCE) or first == second:
-        failed.append("two runs dealt rows alike")
+        failed.append("two runs assigned rows to the same blocks")
     return _finding("secret labels are drawn once in a run, and anew in each", failed, "two runs")
 
 
@@ -628,7 +629,7 @@ def label_tests(runs: int | None) -> list[LawTest]:
     drawn = np.frombuffer(PrivateDraws().bytes()(0, count), dtype=np.uint8)
     counted = {
         "secret labels: shares": (first, 8),
-        "secret labels: beside those of another run": (first * 8 + second, 64),
+        "secret labels: jointly with those of another run": (first * 8 + second, 64),
         "bytes of weights: shares": (drawn >> 2, 64),
     }
     return [

@@ -191,7 +191,7 @@ def exact_findings(audited: AuditedRun, worst: list[StageWorst], setting: Settin
     """Compare each stage with its share, all stages with the budget and the charge, and every storage type."""
     price, stated = str(setting.privacy), setting.stated
     for one in worst:
-        units = "one block with any fit" if one.worst.pair is None else str(one.worst.pair)
+        units = "one block with an arbitrary fit" if one.worst.pair is None else str(one.worst.pair)
         ratio, passed = one.share.ratio(one.amount), not one.share.exceeded(one.amount)
         detail = f"{one.worst.tried:,} pairs compared; {units}"
         yield Finding("exact", f"change over bound, {one.name}", price, ratio, 1.0, passed, detail)

@@ -54,7 +54,7 @@ class Truncation(Reported):
         return self.frame.copy()
 
     def _report(self) -> Report:
-        return Report("What each number of rows of a person keeps, and its noise", (), (Table.of(self.frame),))
+        return Report("Rows kept, and noise, by the limit on rows per person", (), (Table.of(self.frame),))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the share of rows lost, and of people who lose rows, against the noise.
@@ -90,7 +90,7 @@ def truncation(
         guess; counting it in the confidential rows would break the guarantee.
     max_rows : int or sequence of int, optional
         Values to compare, from 1 to 4,096; by default 1, 2, 3, 5, 10, 20, ... up to the largest number of rows that a
-        person has.
+        person has, or 4,096 if that is less.
 
     Returns
     -------
@@ -130,8 +130,8 @@ def truncation(
     people = people / people.sum()
     if max_rows is None:
         steps = [step * 10**power for power in range(4) for step in (1, 2, 3, 5)]
-        largest = int(numbers.max())
-        chosen = [*(step for step in steps if step < largest), min(largest, MOST_ROWS)]
+        largest = min(int(numbers.max()), MOST_ROWS)
+        chosen = [*(step for step in steps if step < largest), largest]
     else:
         chosen = [max_rows] if isinstance(max_rows, int) else list(max_rows) if isinstance(max_rows, Sequence) else []
         if not chosen or not all(type(one) is int and 1 <= one <= MOST_ROWS for one in chosen):

@@ -228,7 +228,7 @@ class StudyResults(Reported):
     def __repr__(self) -> str:
         state = "" if self.complete else " (interrupted)"
         return (
-            f"<StudyResults{state}: {len(self.design.n)} sizes x {len(self.design.privacy)} prices, "
+            f"<StudyResults{state}: {len(self.design.n)} sizes x {len(self.design.privacy)} privacy parameters, "
             f"{self.design.replicates:,} replicates of {self.design.procedure!r}>"
         )
 

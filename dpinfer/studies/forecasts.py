@@ -328,7 +328,7 @@ class Scaled(Outlook):
             names, numbers, _, _ = simulation.read_results(results, question.design(1, pilot.release.cost.price))
         except (AttributeError, DPInferError, TypeError, ValueError):
             raise InferenceError(
-                "results of the pilot release do not tell sampling and noise apart: give public rows or a function"
+                "results of the pilot release do not separate sampling error from noise: give public rows or a function"
             ) from None
         ends = np.moveaxis(numbers[2:4], 0, -1)[None]
         found = Forecast(names, numbers[0], numbers[:1], numbers[1:2], ends, False, question.alpha)
@@ -440,7 +440,7 @@ def outlook_of(question: Question, pilot: Any) -> Outlook:
     procedure, schema = question.procedure, question.schema
     test = isinstance(procedure, TESTS)
     if test and pilot is None:
-        right = "for a test what is true, public rows or a function: hypotheses may hold in the uniform population"
+        right = "for a test true values, public rows or a function: hypotheses may hold in the uniform population"
         raise OptionError("pilot", None, right)
     if test and not isinstance(pilot, PublicData) and not callable(pilot):
         if isinstance(pilot, pd.DataFrame):
@@ -449,7 +449,7 @@ def outlook_of(question: Question, pilot: Any) -> Outlook:
         else:
             truth = not hasattr(pilot, "stages") and not hasattr(pilot, "columns")
         if truth:
-            return Tested(question, pilot, "as given: what is true, in the terms of dpinfer.power")
+            return Tested(question, pilot, "as given: true values, as in dpinfer.power")
     population = read_pilot(pilot, schema, procedure)
     if test:
         return Tested(question, _truth_of(question, population), population.about)

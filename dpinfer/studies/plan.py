@@ -191,7 +191,7 @@ def plan(
         _check_several(several, {"privacy": privacy, **given}, assurance, budget)
     elif budget is not None or weights is not None:
         shown = budget if weights is None else type_of(weights)
-        raise OptionError("budget", shown, "several questions that share it; one has a price")
+        raise OptionError("budget", shown, "several questions that share it; for one question use privacy=")
     nobs = None if bound is None else bound.nobs
     with watch("fits of public rows", progress=progress) as counted:
         planned = []
@@ -214,7 +214,7 @@ def _check_several(several: Sequence[Procedure], named: Mapping[str, Any], assur
     sources = [one.source for one in several if isinstance(one.source, Data)]
     if any((one.schema, one.neighbors) != (sources[0].schema, sources[0].neighbors) for one in sources):
         raise OptionError("procedure", type_of(several), "questions that are bound to data of one schema and neighbors")
-    of_type(Privacy, "budget", budget, "what the questions share, such as ZCDP(1.0)")
+    of_type(Privacy, "budget", budget, "a budget for the questions to share, such as ZCDP(1.0)")
 
 
 def _kind(unit: Any, bound: Any, price: Privacy | None) -> Privacy:
@@ -360,7 +360,7 @@ def _answered(
     wanted = [name for name in given if given[name] is not None]
     missing = [name for name, known in (("n", n is not None), ("privacy", privacy is not None)) if not known]
     if wanted and not missing and not test and (wanted != ["power"] or is_finite(given["power"])):
-        raise OptionError("n", n, "None: with n, privacy and a target nothing is missing to solve")
+        raise OptionError("n", n, "None: with n, privacy and a target there is nothing to solve for")
     if "n" in missing and (len(missing) > 1 or not wanted):
         n, missing = _rows(outlook, nobs, None), [one for one in missing if one != "n"]
     if len(missing) == 1 and not wanted:
@@ -389,7 +389,7 @@ def _rows(outlook: Outlook, nobs: int | None, n: Any) -> int:
         known = nobs if nobs is not None else outlook.rows_behind
         if known is None:
             raise OptionError(
-                "n", None, "a number of rows, privacy parameters or a target: only one of the three is solved"
+                "n", None, "a number of rows, privacy parameters or a target: only one of the three is solved for"
             )
         n = max(round(known), 1)
     if not (is_whole(n) and outlook.least <= n <= outlook.most):
@@ -402,7 +402,7 @@ def _targets(outlook: Outlook, given: dict[str, Any], n: int, price: Privacy, as
     wanted = [name for name in TARGETS if given[name] is not None]
     for name in wanted:
         if isinstance(outlook, Tested) and name != "power":
-            raise OptionError(name, type_of(given[name]), "None: a test has power alone")
+            raise OptionError(name, type_of(given[name]), "None: a test has only power")
     names = outlook.at(n, price).names if wanted else ()
     targets = Targets.read(names, given, alpha=question.alpha, assurance=assurance)
     relative = targets.wanted["relative"]
@@ -411,7 +411,7 @@ def _targets(outlook: Outlook, given: dict[str, Any], n: int, price: Privacy, as
         sampled = zip(alone.names, alone.width() > _NOTHING * priced.width(), strict=True)
         without = [name for name, one in sampled if name in relative and not one]
         if without:
-            right = "terms with a sampling error: of the others ask for a width"
+            right = "terms with a sampling error: for others use width="
             raise OptionError("relative", names_of(without), right)
     return targets
 
@@ -464,7 +464,7 @@ def _no_price(outlook: Outlook, n: int, targets: Targets, alone: Forecast) -> Op
     enough = "no number of rows that can be planned" if least is None else f"at least {least:,} rows"
     right = (
         f"a target that sampling allows: no privacy budget helps, because n = {n:,} is too small. Without any noise "
-        f"{name} is {value:.4g}; {enough} would do"
+        f"{name} is {value:.4g}; {enough} would be enough"
     )
     return targets.unreached(right, name, term)
 
@@ -762,7 +762,7 @@ def _shared(planned: Sequence[Outlook], n: int, budget: Privacy, weights: Any) -
                 if np.isfinite(ratio):
                     known[share] = max(ratio, 1 + 1e-9)
         if len(known) < 2:
-            right = "questions with intervals that are bounded at shares of the budget"
+            right = "questions with bounded intervals at shares of the budget"
             raise OptionError("procedure", texts[place], right)
         curves.append((np.array(list(known)), np.minimum.accumulate(np.array(list(known.values())))))
     functions = [_interpolated(*curve) for curve in curves]

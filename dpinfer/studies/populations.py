@@ -269,7 +269,7 @@ class ReleasePilot:
 
     release: Release
     nobs: float
-    about: str = "as a pilot release tells, its noise included"
+    about: str = "from a pilot release, including its noise"
     sampled = False
     """A release holds no rows to sample."""
 
@@ -341,7 +341,7 @@ def _rows_behind(release: Release, question: Any) -> float:
                 if nobs > 1:
                     return nobs
                 break
-    raise OptionError("pilot", type_of(release), "a release that tells its number of rows, public or noisy")
+    raise OptionError("pilot", type_of(release), "a release with a public or noisy number of rows")
 
 
 def _columns_needed(schema: Schema) -> list[str]:

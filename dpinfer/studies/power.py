@@ -116,8 +116,8 @@ class PowerStudy(Reported):
     def __repr__(self) -> str:
         how = "exact" if self._population is None else f"{self.replicates:,} replicates"
         return (
-            f"<PowerStudy: {self.test.text(self.schema)}, {len(self.n)} sizes x {len(self.privacy)} prices, "
-            f"alpha {self.alpha:g}, {self.neighbors}, {how}>"
+            f"<PowerStudy: {self.test.text(self.schema)}, {len(self.n)} sizes x {len(self.privacy)} privacy "
+            f"parameters, alpha {self.alpha:g}, {self.neighbors}, {how}>"
         )
 
     def _report(self) -> Report:
@@ -417,7 +417,7 @@ def power(
     schema, neighbors = public_facts(test.source, schema, neighbors, "a test that is bound to data")
     prices = (privacy,) if isinstance(privacy, Privacy) else privacy
     if not (isinstance(prices, Sequence) and prices and all(isinstance(price, Privacy) for price in prices)):
-        raise OptionError("privacy", privacy, "one or more prices such as ZCDP(0.1)")
+        raise OptionError("privacy", privacy, "one or more privacy parameters such as ZCDP(0.1)")
     if not (is_finite(alpha) and 0 < alpha < 1):
         raise OptionError("alpha", alpha, "a number between 0 and 1")
     if not (is_whole(replicates) and replicates >= _FEWEST):
@@ -803,7 +803,7 @@ def _read_moments(truth: Any, test: MeanComparison, schema: Schema) -> tuple[Arr
     most = np.sqrt(np.maximum((upper - means) * (means - lower), 0.0))
     if not ((lower <= means) & (means <= upper) & (spreads > 0) & (spreads <= most * (1 + _SUM))).all():
         bounds = f"[{lower:g}, {upper:g}] of {question.expressions[0].text}"
-        right = f"means within the bounds {bounds}, and positive sd that values there can have"
+        right = f"means within the bounds {bounds}, and positive sd that values within them can have"
         raise OptionError("truth", truth, right)
     center, half = question.scaled
     return shares / shares.sum(), (means - center[0]) / half[0], spreads / half[0]

@@ -122,7 +122,7 @@ class Design:
             ("procedure", bound, 'a procedure such as dpinfer.ols("y ~ x")'),
             ("schema", isinstance(self.schema, Schema), "a Schema"),
             ("n", sizes, "one or more positive whole numbers of rows"),
-            ("privacy", prices, "one or more prices such as ZCDP(0.1)"),
+            ("privacy", prices, "one or more privacy parameters such as ZCDP(0.1)"),
             ("neighbors", self.neighbors in NEIGHBORS, NEIGHBORS),
             ("replicates", is_whole(self.replicates) and self.replicates > 0, "a positive whole number"),
             ("level", is_number(self.level) and 0 < self.level < 1, "a number between 0 and 1, such as 0.95"),

@@ -131,7 +131,7 @@ class SurveyDesign:
 
     def __post_init__(self) -> None:
         """Refuse an invalid column, stratum, fraction or rule."""
-        right = "a column of levels; without clusters dpi.mean(..., weights=) serves rows sampled one by one"
+        right = "a column of levels; for rows sampled individually use dpi.mean(..., weights=)"
         require(is_text(self.cluster), "cluster", self.cluster, right)
         require(self.weights is None or is_text(self.weights), "weights", self.weights, "a column of weights, or None")
         named = self.strata is None or (is_text(self.strata) and self.strata != self.cluster)
@@ -167,7 +167,7 @@ class SurveyDesign:
         size = np.bincount(stratum)
         require(len(stratum) <= _MOST_UNITS, "cluster", f"{len(stratum):,} units", f"at most {_MOST_UNITS:,} units")
         alone = [name for name, count in zip(names, size, strict=True) if count == 1]
-        right = f'"adjust" or "certainty": one unit alone is in {", ".join(alone[:5])}'
+        right = f'"adjust" or "certainty": there is only one unit in {", ".join(alone[:5])}'
         require(self.lonely or not alone, "lonely", None, right)
         require(len(stratum) > len(names), "cluster", f"{len(stratum)} units in {len(names)} strata",
                 "more units than strata")  # fmt: skip
@@ -175,7 +175,7 @@ class SurveyDesign:
         require(set(by) == set(names), "fpc", sorted(by), f"{_FPC}: {', '.join(names[:5])}")
         given = np.array([float(by[name]) for name in names])
         fraction = np.where(given <= 1, given, size / given)
-        require((fraction <= 1).all(), "fpc", self.fpc, "no fewer units in the population than in the sample")
+        require((fraction <= 1).all(), "fpc", self.fpc, "at least as many units in the population as in the sample")
         unsampled = np.where((size == 1) & (self.lonely == "certainty"), 0.0, 1 - fraction)
         return Units(stratum, unsampled[stratum])
 
@@ -395,7 +395,7 @@ class Survey(Procedure):
         return (
             f"{measured.describe()}\nunits        {count:,} in {strata:,} strata: {sums.units.df} degrees of freedom\n"
             f"weights      noise of standard deviation {error:.4g} in the sum of weights of a domain; a mean is not "
-            f"determined where that sum is below about {CLEAR:g} times as much"
+            f"determined where that sum is below about {CLEAR:g} times this"
         )
 
     # What is inferred
@@ -412,8 +412,8 @@ class Survey(Procedure):
         sums = SurveySums(self, found.schema)
         inference = self._inferred(Released.of_release(found, context_of(found), sums.rows), sums)
         notes = (
-            f"Standard errors are by linearization, {sums.units.stratum.size:,} units in {sums.units.size.size:,} "
-            f"strata ({self.survey.text}), sampling and privacy noise both counted.",
+            f"Standard errors are by linearization, with {sums.units.stratum.size:,} units in "
+            f"{sums.units.size.size:,} strata ({self.survey.text}), and include sampling error and privacy noise.",
             *where_notes(self.where),
             *(["Values are clamped to their declared bounds; estimates are of clamped values."] if sums.terms else []),
         )
@@ -435,7 +435,7 @@ class Survey(Procedure):
         count = sums.units.stratum.size
         values = np.reshape(released.values, (-1, count, len(released.names) // count))
         noise = released.noise_variances[: values.shape[-1]]
-        told = "a person whose rows lie in several units makes these dependent; errors count units as independent"
+        told = "a person with rows in several units makes them dependent; standard errors treat units as independent"
         found = sums.linearized(values.sum(axis=1), np.sqrt(count * noise))
         return SurveyInference(sums.names, found, sums.units, values, noise, sums.used,
                                method=self.inference, notes=(told,) * (released.schema.rows_per_unit > 1))  # fmt: skip
@@ -472,7 +472,7 @@ class SurveyResults(DescriptionResults):
             If they were not measured.
         """
         if self._deff is None:
-            raise InferenceError("design effects were not measured: ask with deff=True, for a tenth of the price")
+            raise InferenceError("design effects were not measured: set deff=True, for a tenth of the budget")
         return pd.Series(self._deff, index=self.index, name="deff")
 
     def summary_frame(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -497,13 +497,13 @@ class SurveySums:
         asking: list[Any] = [*self.domains, *([condition] if condition else [])]
         read = {name for one in asking for name in one.columns}
         used = sorted({axis.name for axis in survey.axes(schema)} & read)
-        right = "domains that may be in every unit: some strata have the degrees of freedom of their units alone"
+        right = "domains that may be in every unit: some strata have only the degrees of freedom of their units"
         require(not used, "by" if self.domains else "where", ", ".join(used), right)
         self.design, texts = self._regressors(asked.formula) if asked.formula else ((), list(asked.columns))
         self.terms = [compile_expression(text, schema) for text in texts]
         for one in self.terms:
             if one.constant is not None:
-                raise FormulaError(one.text, "is the same for every row", "ask for something that differs")
+                raise FormulaError(one.text, "is the same for every row", "use a variable that differs between rows")
         self.middle = np.array([0.5 * one.lower + 0.5 * one.upper for one in self.terms])
         count = len(self.terms)
         self.powers: list[tuple[int, ...]] = [(), *((place,) for place in range(count))]
@@ -526,7 +526,7 @@ class SurveySums:
         compiled = two_sided(formula, self.schema)
         assert compiled.response is not None
         if compiled.design[0].term != "1":
-            raise FormulaError(formula, "has no intercept", "leave it in: columns are measured from their middle")
+            raise FormulaError(formula, "has no intercept", "keep it: columns are centred")
         return (*compiled.design, compiled.response), [
             _text(one, self.schema) for one in (*compiled.design[1:], compiled.response)
         ]

@@ -143,7 +143,7 @@ def chisquare(
     True
     """
     if f_exp is not None and p0 is not None:
-        raise OptionError("f_exp", f_exp, "None where p0= is given: they say the same")
+        raise OptionError("f_exp", f_exp, "None where p0= is given: both give the same probabilities")
     shares = None if p0 is None else read_shares("p0", p0)
     if f_exp is not None:
         shares = read_shares("f_exp", f_exp, scaled=True)
@@ -216,7 +216,7 @@ def chi2_contingency(
     _LEVELED.check("row", row)
     _LEVELED.check("column", column)
     if row == column:
-        raise OptionError("column", column, f"another column than row={named(row)}")
+        raise OptionError("column", column, f"a column other than row={named(row)}")
     edges = {} if bins is None else bins
     if not isinstance(edges, Mapping) or not set(edges) <= {row, column}:
         raise OptionError("bins", bins, f"a mapping from {row!r} or {column!r} to increasing edges")
@@ -324,7 +324,7 @@ class ChiSquare(CountsQuestion):
         """
         for axis in axes:
             if len(axis.labels) < 2:
-                raise OptionError("column", axis.name, "a column of two levels or more: with one there is no test")
+                raise OptionError("column", axis.name, "a column with at least two levels")
         if laplace and self.null == "asymptotic":
             raise NotProvedError(
                 "null='asymptotic' needs Gaussian noise: under PureDP the noise is Laplace, and the limit is "
@@ -337,7 +337,7 @@ class ChiSquare(CountsQuestion):
             if not keeps:
                 raise NotProvedError(
                     "sizes= are those of the counts only where every row is counted: declare missing= and impossible= "
-                    "constants, without where=, or leave sizes= out and the noisy ones serve"
+                    "constants, without where=, or omit sizes= to use the noisy sizes"
                 )
             total = sum(value for _, value in self.sizes)
             if nobs is not None and total != nobs:
@@ -408,13 +408,13 @@ class ChiSquare(CountsQuestion):
         if isinstance(tables, MarginalTables):
             tables.check()
             if self.null == "asymptotic":
-                raise NotProvedError("null='asymptotic' is of independent noise on counts: use null='simulated'")
+                raise NotProvedError("null='asymptotic' assumes independent noise on counts: use null='simulated'")
             axes, values, noise = tables.axes(names), tables.unbiased(names), tables.noise(names)
             keeps = tables.keeps_every_row
         else:
             assert plan is not None
             if plan.weights is not None:
-                raise NotProvedError("a chi-squared test counts rows: a table of weighted rows has none")
+                raise NotProvedError("a chi-squared test needs counts of rows: a table of weighted rows has none")
             axes, counts = counts_of_table(plan, found.array[None], names)
             values, noise = counts.sum(axis=-1)[0], count_noise(found.law, found.steps, counts.shape[-1])
             keeps = plan.rows.keeps_every_row
@@ -666,7 +666,7 @@ class ChiSquareResults(TestResults):
             If there is one column: use Cohen's w, ``effect_size()``.
         """
         if isinstance(self.model, GoodnessOfFit):
-            raise InferenceError("Cramer's V is of two columns; for one, effect_size() gives Cohen's w")
+            raise InferenceError("Cramer's V is for two columns; for one, effect_size() gives Cohen's w")
         return self.effect_size(alpha)
 
     def _explain(self, alpha: float = 0.05) -> list[str]:
@@ -706,7 +706,7 @@ class ChiSquareResults(TestResults):
         ax.plot(centre, place, "o", color=color, ms=4)
         if len(table) <= _DRAWN:
             ax.set_yticks(place, label_texts(table.index))
-        ax.set_xlabel(f"standardised residual ({1 - alpha:.0%} of one cell in the shade if the hypothesis holds)")
+        ax.set_xlabel(f"standardised residual (shaded: {1 - alpha:.0%} range of one cell if the hypothesis holds)")
         ax.set_ylabel(", ".join(str(name) for name in self.index.names))
         titled(ax, self.hypothesis)
         restrain(ax, left=False)

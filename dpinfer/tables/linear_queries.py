@@ -122,7 +122,7 @@ def _queries(given: Any) -> tuple[tuple[str, Any], ...]:
     if isinstance(given, pd.DataFrame):
         labels, rows = list(given.columns), given.to_numpy(dtype=object).tolist()
         if len(set(labels)) < len(labels):
-            raise OptionError("queries", labels[:10], "a column for each cell, none twice")
+            raise OptionError("queries", labels[:10], "a column for each cell, without duplicates")
         by_cell = [dict(zip(labels, row, strict=True)) for row in rows]
         listed: list[tuple[str, Any]] = list(zip(map(str, given.index), by_cell, strict=True))
     elif isinstance(given, Mapping):
@@ -200,7 +200,7 @@ class Weights:
             raise ReleaseFormatError("step is not a positive number")
         lengths = {len(row) for row in rows}
         if len(lengths) != 1 or 0 in lengths or max(abs(one) for row in rows for one in row) > LARGEST_WEIGHT:
-            raise ReleaseFormatError(f"weights are no lines of as many whole numbers each, at most {LARGEST_WEIGHT:,}")
+            raise ReleaseFormatError(f"weights are not lines with equally many integers, at most {LARGEST_WEIGHT:,}")
         return cls(matrix=np.array(rows, dtype=np.int64), step=float(step))
 
 

@@ -205,7 +205,7 @@ class LogLinear(CountsQuestion):
 
     def _refuse_people(self, schema: Schema) -> None:
         if self.target == "population":
-            refuse_dependent_rows(schema, "a log-linear model", 'target="data" counts the noise alone')
+            refuse_dependent_rows(schema, "a log-linear model", 'use target="data", whose errors include noise only')
 
     def describe(self, measured: Measurement) -> str:
         """Describe the table that would be measured and its noise, before any budget is spent."""
@@ -240,8 +240,8 @@ class LogLinear(CountsQuestion):
         if isinstance(source, CombinedResults):
             if source.release.unit != "one row" and self.target == "population":
                 raise NotProvedError(
-                    "a log-linear model takes rows as independent, and a person may have several of them; "
-                    'target="data" counts the noise alone'
+                    "a log-linear model assumes independent rows, but a person may have several; with "
+                    'target="data" errors include noise only'
                 )
             return self._results(self._cells_of_combined(source), source.release)
         found, theirs = self._asked_of(release)
@@ -263,7 +263,9 @@ class LogLinear(CountsQuestion):
         try:
             return one_sided(self.formula, Schema({name: Boolean() for name in held})).variables
         except UnknownColumnError as error:
-            raise MissingFromReleaseError(f"the table has no {error.name}; it is of {', '.join(held)}") from error
+            raise MissingFromReleaseError(
+                f"the table has no {error.name}; its columns are {', '.join(held)}"
+            ) from error
 
     def _cells_of_combined(self, combined: CombinedResults) -> NoisyCells:
         """Return the cells of the factors in the joint table of combined releases, if these determine it."""
@@ -302,7 +304,7 @@ class LogLinear(CountsQuestion):
             target=self.target,
         )
         notes = where_notes(self.where)
-        notes += [] if self.exclude is None else [f"Cells that cannot be: {self.exclude}."]
+        notes += [] if self.exclude is None else [f"Structural zeros: {self.exclude}."]
         return LogLinearResults(
             inference,
             release,
@@ -375,8 +377,8 @@ def cells_of_marginals(tables: MarginalTables, names: Sequence[str]) -> NoisyCel
     except MissingFromReleaseError as error:
         listed = ", ".join(repr(name) for name in names)
         raise MissingFromReleaseError(
-            f"{error}. A log-linear model is not made up from several marginals: dpi.table([{listed}]), or a marginal "
-            "of all these factors, would serve"
+            f"{error}. A log-linear model cannot combine several marginals: use dpi.table([{listed}]) or one marginal "
+            "with all these factors"
         ) from error
     table = CellTable.of(axes)
     check_size(table.size, 1)
@@ -638,7 +640,9 @@ class LogLinearResults(PrivateResults):
             If the target is the data.
         """
         if len(self.inference.values) == len(self.inference.names):
-            raise OptionError("formula", self.formula, "a model with fewer coefficients than cells: this one fits all")
+            raise OptionError(
+                "formula", self.formula, "a model with fewer coefficients than cells: this one is saturated"
+            )
         return self._tested(self.formula, self.inference.model.design, None, draws, seed)
 
     def compare_lm_test(
@@ -684,7 +688,7 @@ class LogLinearResults(PrivateResults):
         check_draws(draws, seed)
         model = nested(smaller, larger, inference.model.noise, inference.model.nobs)
         if model is None or model.dof == 0:
-            raise OptionError("restricted", formula, f"a smaller model than {self.formula!r}, with terms of it alone")
+            raise OptionError("restricted", formula, f"a smaller model than {self.formula!r}, with some of its terms")
         found = simulate(model, inference.values, draws=draws, seed=seed)
         against = "any other" if larger is None else self.formula
         flags = () if np.isfinite(found.statistic) else ("the statistic cannot be computed from this release",)

@@ -529,7 +529,7 @@ class CellTable:
         compiled = compile_condition(condition, self.schema)
         found = np.broadcast_to(compiled.evaluate({n: self.values[n] for n in compiled.columns}), (self.size,)) > 0.5
         if found.all():
-            raise OptionError("exclude", condition, "a condition that leaves cells")
+            raise OptionError("exclude", condition, "a condition that leaves some cells")
         return np.asarray(found)
 
     def design(self, formula: str, exclude: str | None = None) -> tuple[FormulaDesign, Array]:
@@ -550,7 +550,7 @@ class CellTable:
         if len(rows) < rows.shape[1] or sizes[-1] <= _RANK * sizes[0]:
             raise CollinearDesignError(
                 formula,
-                f"has {rows.shape[1]} columns that depend on each other in the {len(rows)} cells",
+                f"has {rows.shape[1]} columns that are linearly dependent in the {len(rows)} cells",
                 "leave out terms" if exclude is None else "leave out terms, or exclude fewer cells",
             )
         return found, rows

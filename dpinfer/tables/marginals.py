@@ -286,7 +286,7 @@ class Marginals(Procedure):
             if name is not None and "edges" not in axis and not schema[name].level_texts:
                 raise SchemaError(
                     f"{name!r} has no levels: marginals need a Category, a Boolean, an Integer of at most a hundred "
-                    f"values, or bins={{{name!r}: [edges]}}; cdf and quantile serve the ranges of a numeric column"
+                    f"values, or bins={{{name!r}: [edges]}}; for ranges of a numeric column use cdf or quantile"
                 )
         plan = self.plan(schema)
         for pure in (False, True):

@@ -123,7 +123,7 @@ def test_a_table_or_histogram_serves():
     histogram = dpi.histogram("age", data(), bins=20, bounds=(0, 100), by="married").measure(PRICE)
     assert dpi.ks_2samp("age", "married", histogram, draws=499).infer().pvalue < 0.01
     assert dpi.wilcoxon("age", data=histogram, center=50, draws=499).infer().pvalue < 0.01
-    with pytest.raises(OptionError, match="the middle of the leaves"):
+    with pytest.raises(OptionError, match="the middle of the bins"):
         dpi.wilcoxon("age", data=histogram, center=40, draws=499).infer()
     with pytest.raises(OptionError, match="the bins of the release"):
         dpi.ks_2samp("age", "married", histogram, bins=[0, 50, 100]).infer()
@@ -172,14 +172,14 @@ U, NORMAL = partial(each, dpi.mannwhitneyu, "age", "married"), partial(each, dpi
 REFUSED = [
     (OptionError, "exactly two levels", each(dpi.mannwhitneyu, "age", by=["race"])),
     (OptionError, "scipy.stats", NORMAL("age", cdf=["nothing"])),
-    (OptionError, "never falling", NORMAL("age", cdf=[lambda x: -x])),
+    (OptionError, "nondecreasing", NORMAL("age", cdf=[lambda x: -x])),
     (OptionError, "numeric column", NORMAL("race", cdf=["norm"])),
-    (OptionError, "another column", each(dpi.spearmanr, "age", y=["age"])),
+    (OptionError, "a column other than x", each(dpi.spearmanr, "age", y=["age"])),
     (OptionError, "mapping", each(dpi.spearmanr, "age", "kids", bins=[[1, 2]])),
     (OptionError, "other", [lambda d: dpi.wilcoxon("age", d or data())]),
     (OptionError, "both sides of zero", each(dpi.wilcoxon, "age", center=[200])),
     (OptionError, "pratt", each(dpi.wilcoxon, "after", "before", zero_method=["zsplit"])),
-    (OptionError, "number of leaves", U(bins=[1])),
+    (OptionError, "number of bins", U(bins=[1])),
     (OptionError, "alternative", U(alternative=["up"])),
     (SchemaError, "not numeric", each(dpi.mannwhitneyu, "race", "married", bins=[[0, 1]])),
     (OptionError, "by", each(dpi.kruskal, "age", by=[None])),
@@ -210,7 +210,7 @@ def test_results_are_named_as_in_scipy():
     distance = dpi.ks_2samp("age", "married", data(), draws=99).fit(dpi.ZCDP(1000.0))
     assert distance.statistic == pytest.approx(stats.ks_2samp(low, high).statistic, abs=0.02)
     assert distance.statistic_location in distance.frame().index
-    with pytest.raises(InferenceError, match="an effect size is of two groups"):
+    with pytest.raises(InferenceError, match="effect sizes are for two groups"):
         distance.effect_size()
     with pytest.raises(InferenceError, match="ks_1samp and ks_2samp"):
         _ = test.statistic_location

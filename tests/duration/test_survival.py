@@ -301,7 +301,7 @@ def test_what_the_schema_cannot_serve_is_refused_before_the_charge():
     )
     for given in (["3", "4"], pd.Series(["3"]), [True, 2], [[3.0], [4.0]]):
         texts = each(ask, "t", "died", times=[given])
-        assert_refused(texts, OptionError, "a list with elements that are no numbers", private(), dpi.ZCDP(0.1))
+        assert_refused(texts, OptionError, "a list with non-numeric elements", private(), dpi.ZCDP(0.1))
     falling = each(ask, "t", "died", times=[(4, 3)])
     assert_refused(falling, OptionError, "2 numbers that do not increase", private(), dpi.ZCDP(0.1))
     levels = each(ask, "arm", "died", times=[[1.0, 2.0]])

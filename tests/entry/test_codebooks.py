@@ -143,10 +143,13 @@ def test_usual_schemas_are_held_by_every_format(suffix, tmp_path):
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (Schema(age=Real(0, 9, missing=0)), "'age': codebooks hold no constants"),
-        (Schema(age=Real(0, 9, impossible=0)), "'age': codebooks hold no constants"),
+        (Schema(age=Real(0, 9, missing=0)), "'age': codebooks cannot express constants"),
+        (Schema(age=Real(0, 9, impossible=0)), "'age': codebooks cannot express constants"),
         (Schema(age=Real(0, 9)).with_people("id", 3), "whose rows are protected together"),
-        (Schema(age=Category([1, "a"], codes=[5, 6])), "'age': .* are none|'age': DDI holds|'age': the codebook would"),
+        (
+            Schema(age=Category([1, "a"], codes=[5, 6])),
+            "'age': .* are not texts|'age': DDI needs|'age': the codebook format",
+        ),
     ],
 )
 def test_what_a_codebook_cannot_hold_is_refused_by_name(suffix, schema, words, tmp_path):
@@ -288,7 +291,7 @@ def test_a_data_package_has_tables(tmp_path):
         dpi.read_codebook(path)
     with pytest.raises(UnknownColumnError, match="'wages' is not in the Data Package"):
         dpi.read_codebook(path, table="wages")
-    with pytest.raises(SchemaError, match="does not stand in the Data Package"):
+    with pytest.raises(SchemaError, match="does not contain the table"):
         dpi.read_codebook(written(tmp_path, {"resources": [{"name": "a", "schema": "people.json"}]}, "far.json"))
 
 

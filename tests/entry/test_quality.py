@@ -46,12 +46,12 @@ WRONG = {
     "a misspelt level": (
         dpi.Category(["femal", "male"]),
         repeated("female", "male", "male", "male"),
-        ["About 25%", "no declared level ('femal', 'male')", "letter by letter"],
+        ["About 25%", "not a declared level ('femal', 'male')", "letter by letter"],
     ),
     "levels for codes": (dpi.Category(["low", "high"]), repeated(1, 2), ["All cells", "codes="]),
     "dates as numbers": (dpi.Real(0, 100), DATES, ["All cells of x are impossible", "dates need Date"]),
     "texts as whole numbers": (dpi.Integer(0, 9), repeated(1, "none"), ["About 50%", "texts such as NA"]),
-    "numbers as dates": (dpi.Date("2020-01-01", "2020-12-31"), repeated(3.0), ["All cells", "plain numbers are none"]),
+    "numbers as dates": (dpi.Date("2020-01-01", "2020-12-31"), repeated(3.0), ["All cells", "but not plain numbers"]),
     "a code of no answer": (
         dpi.Real(0, 100),
         repeated(5, -9),
@@ -60,7 +60,7 @@ WRONG = {
     "low bounds": (dpi.Real(0, 1), repeated(2, 3), ["All cells of x are above the upper bound 1", "widen"]),
     "early dates": (dpi.Date("1960-01-01", "2020-12-31"), DATES, ["below the lower bound 1960-01-01"]),
     "missing": (dpi.Real(0, 9), repeated(1, None), ["About 50%", "x are missing: their rows are left out"]),
-    "missing, replaced": (dpi.Real(0, 9, missing=4), repeated(1, None), ["x are missing: they count as 4"]),
+    "missing, replaced": (dpi.Real(0, 9, missing=4), repeated(1, None), ["x are missing: they are replaced by 4"]),
 }
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_advised_where_nothing_matters(name):
     column, cells = RIGHT[name]
     results = public(cells, column, dpi.ZCDP(2))
     assert results.advice == ()
-    assert "Nothing that matters" in str(results)
+    assert "No relevant finding" in str(results)
 
 
 def test_noise_is_no_advice():
@@ -146,9 +146,9 @@ def test_no_advice_is_no_good_news_where_rows_are_lost_in_noise(neighbors, said)
     results = replace(release, stages=(stage,)).infer()
     text = " ".join(str(results).split())
     assert results.advice == ()
-    assert "Nothing that matters" not in text
+    assert "No relevant finding" not in text
     assert said in text
-    assert "nothing can be said about the cells" in text
+    assert "nothing can be inferred about the cells" in text
 
 
 # What results hold

@@ -170,7 +170,7 @@ def test_what_noise_hides_is_said():
     assert balance[["difference", "standardised"]].isna().all(axis=None)
     assert balance.loc["x", ["lower", "upper"]].tolist() == [-np.inf, np.inf]
     hidden = dpi.experiment("y", "arm", data(frame=FRAME.iloc[:500]), covariates=["x"]).fit(dpi.ZCDP(0.05))
-    assert any("adjusted for a part" in flag for flag in hidden.flags)
+    assert any("the adjustment is partial" in flag for flag in hidden.flags)
 
 
 def test_a_covariate_that_never_varies_is_not_adjusted_for():

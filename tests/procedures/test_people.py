@@ -344,6 +344,12 @@ def test_truncation_says_what_is_lost_and_what_it_costs():
     assert len(axes.lines) == 2
 
 
+def test_a_truncation_compares_increasing_limits_up_to_the_most_that_is_possible():
+    known = [1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 4096]
+    for rows in (4096, 5000, 6000, 10**6):
+        assert list(truncation({1: 0.9, rows: 0.1}).frame.index) == known
+
+
 @pytest.mark.parametrize(
     ("rows", "most"),
     [("abc", 1), ({}, 1), ({0: 1.0}, 1), ({1: -1.0}, 1), ({1.5: 1.0}, 1), ([1], 0), ([1], "x"), ([1], [])],

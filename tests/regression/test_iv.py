@@ -236,7 +236,7 @@ def test_several_endogenous_regressors_have_walds_intervals_and_a_flag():
         results.with_inference("anderson-rubin")
     with pytest.raises(OptionError, match="one endogenous"):
         dpi.iv(formula, public(), inference="anderson-rubin")
-    with pytest.raises(InferenceError, match="nothing can be tested"):
+    with pytest.raises(InferenceError, match="there is nothing to test"):
         _ = dpi.iv(ONE, public()).fit(dpi.ZCDP(1.0)).sargan
 
 
@@ -298,11 +298,11 @@ REFUSED = {
     "y ~ [x ~ [w ~ z1]]": "brackets within the bracket",
     "y ~ 1 + [[x] ~ z1]": "brackets within the bracket",
     "y ~ [[x ~ z1]]": "brackets within the bracket",
-    "y ~ 1 + [0 + x ~ z1]": "0 \\+ x: says within the bracket",
-    "y ~ 1 + [x - 1 ~ z1]": "x - 1: says within the bracket",
-    "y ~ 1 + [x ~ 0 + z1]": "0 \\+ z1: says within the bracket",
-    "y ~ 1 + [x ~ z1 - 1]": "z1 - 1: says within the bracket",
-    "y ~ 1 + [x ~ 1 + z1]": "1 \\+ z1: says within the bracket",
+    "y ~ 1 + [0 + x ~ z1]": "0 \\+ x: specifies the intercept",
+    "y ~ 1 + [x - 1 ~ z1]": "x - 1: specifies the intercept",
+    "y ~ 1 + [x ~ 0 + z1]": "0 \\+ z1: specifies the intercept",
+    "y ~ 1 + [x ~ z1 - 1]": "z1 - 1: specifies the intercept",
+    "y ~ 1 + [x ~ 1 + z1]": "1 \\+ z1: specifies the intercept",
 }
 
 

@@ -135,7 +135,7 @@ def test_a_study(data, ledger, fit, tmp_path):
     assert [release.kind for release in saved(page, tmp_path)] == ["gram", "table"]
     assert "Group &lt;of people&gt;" in page
     assert "The rows of a survey are held as confidential" in page
-    paid = page[page.index("Paid in all") : page.index("What it means")]
+    paid = page[page.index("Total privacy loss") : page.index("What it means")]
     assert "0.6-zCDP" in paid  # each release once
     charges = page[page.index("Every charge was written") :]
     assert all(id[:8] in charges for id in ledger.charges()["id"])

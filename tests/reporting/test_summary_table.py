@@ -277,9 +277,9 @@ def test_a_ledger_agrees_with_the_total(case):
 def test_different_units_have_no_single_sum(case):
     releases = [paid("a"), paid("b", 0.2), Named(pure(0.5), charge_ids=("c",)), Named(pure(0.5), charge_ids=("d",))]
     (total,) = totals(summary_table([case.noisy(release=release) for release in releases]))
-    assert "4 releases: prices in different units have no single sum. They are 0.3-zCDP, which" in total
+    assert "4 releases: privacy losses in different units have no single sum. They are 0.3-zCDP, which" in total
     assert "; and 1-DP (pure)" in total
-    assert "as such all are 0.55-zCDP" in total
+    assert "together they satisfy 0.55-zCDP" in total
     bare = Named(Cost(PureDP(0.5), pure_epsilon=Fraction(1, 2)), charge_ids=("e",))
     (total,) = totals(summary_table([case.noisy(release=release) for release in (releases[0], bare)]))
     assert total.endswith("; and 0.5-DP (pure).")
@@ -342,13 +342,13 @@ def test_combined_releases_in_several_units_are_taken_apart(case):
     both = CombinedRelease(SeveralCosts((zcdp(0.1), pure(0.5))), "add_remove", ("a", "b"), False)
     table = summary_table([case.noisy(release=both), case.noisy(release=Named(pure(0.5), charge_ids=("b",)))])
     (total,) = totals(table)
-    assert "2 releases: prices in different units" in total
+    assert "2 releases: privacy losses in different units" in total
     assert "They are 0.1-zCDP" in total
     assert "; and 0.5-DP (pure)" in total
     assert table.frame.loc[("Guarantee", "")].iloc[0] == "ZCDP(rho=0.1) and PureDP(epsilon=0.5)"
     other = CombinedRelease(SeveralCosts((pure(0.5), zcdp(0.3))), "add_remove", ("b", "c"), False)
     (total,) = totals(summary_table([case.noisy(release=both), case.noisy(release=other)]))
-    assert "3 releases: prices in different units have no single sum. They are 0.4-zCDP" in total
+    assert "3 releases: privacy losses in different units have no single sum. They are 0.4-zCDP" in total
     assert "; and 0.5-DP (pure)" in total
 
 

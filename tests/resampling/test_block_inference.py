@@ -225,7 +225,7 @@ def test_failed_and_moved_blocks_are_told_beyond_doubt(place, words):
     assert flags(8.0, 2.0) == ()
     assert flags(11.0, 2.0) == ()  # three standard deviations: one of 14 bounds may fail with probability 7e-4
     (told,) = flags(12.0, 2.0)
-    assert told == f"about 12% of the blocks (give or take 2%) {told.split('%) ')[1]}"
+    assert told == f"about 12% of the blocks (plus or minus 2%) {told.split('%) ')[1]}"
     assert words in told
     assert flags(-30.0, 2.0) == ()
 

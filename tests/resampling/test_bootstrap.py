@@ -409,7 +409,7 @@ def test_too_few_and_too_many_replicates_are_refused():
     )
 
 
-KNOWN = ("mean, total, proportion, variance, std, cov, corr", "a median or a maximum is none")
+KNOWN = ("mean, total, proportion, variance, std, cov, corr", "a median or a maximum is not one")
 COUNT = "a whole number, at least 2"
 NUMBER = "whole number from 0 to 2^63 - 1"
 SHARE = "a probability between 0 and 1"

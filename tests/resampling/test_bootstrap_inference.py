@@ -108,8 +108,8 @@ def test_a_curvature_beyond_a_standard_error_is_told_and_not_taken_off():
     np.testing.assert_allclose(found.curvature, 1e4 / 40 / ROWS**2, rtol=1e-6)
     assert found.curvature[0] > np.sqrt(found.cov_sampling + found.cov_noise)[0, 0]
     np.testing.assert_allclose(found.params, (2.0 / ROWS) ** 2)
-    told = "noise bends the estimate of a by more than its standard error: intervals are unbounded, p-values 1"
-    assert found.flags[0] == told
+    told = "noise makes the estimate of a nonlinear by more than its standard error"
+    assert found.flags[0] == f"{told}: intervals are unbounded, p-values 1"
     np.testing.assert_array_equal(found.intervals(np.eye(1), 0.05), [[-np.inf, np.inf]])
     np.testing.assert_array_equal(found.contrast_pvalues(np.eye(1), 9.0), [1.0])
 
@@ -337,7 +337,7 @@ def test_clean_replicates_raise_no_flag():
 def test_replicates_of_noise_alone_are_told():
     sums = resampled(0 * rows() + [1.0, 0, 0], noise=1e3)
     (told,) = inferred(sums).flags
-    assert told.startswith("replicates of a, b differ hardly more than by privacy noise")
+    assert told.startswith("replicates of a, b vary hardly more than privacy noise explains")
     assert inferred(sums, target="data").flags == ()
 
 

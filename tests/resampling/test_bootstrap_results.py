@@ -68,8 +68,8 @@ def plain(text):
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        ("public", ("replace_one", "40 replicates", "twice in one and not in the other of each pair", "2-zCDP")),
-        ("double_or_nothing", ("add_remove", "20 replicates", "twice or not at all, secretly", "1-GDP")),
+        ("public", ("replace_one", "40 replicates", "twice in one of each pair and not in the other", "2-zCDP")),
+        ("double_or_nothing", ("add_remove", "20 replicates", "twice or not at all, drawn secretly", "1-GDP")),
     ],
 )
 @pytest.mark.parametrize("kind", ASKED)
@@ -118,8 +118,8 @@ def test_one_method_drives_intervals_and_tests(kind):
 
 def test_the_methods_of_the_source_are_told():
     text = plain(released().infer(inference="conservative", conservative=0.2).summary())
-    assert "takes off too much noise with probability 0.2" in text
-    assert "Brawner & Honaker (2018) leaves out part of the error" in text
+    assert "subtracts too much noise with probability 0.2" in text
+    assert "Brawner & Honaker (2018) ignores part of the error" in text
     widths = [
         np.ptp(released().infer(inference="conservative", conservative=c).conf_int(), axis=1) for c in (0.01, 0.3)
     ]
@@ -130,8 +130,8 @@ def test_the_methods_of_the_source_are_told():
 @pytest.mark.parametrize("method", BootstrapInference.methods[1:])
 def test_notes_are_those_of_the_method_that_was_chosen(method):
     asked, chosen = released().infer(inference=method), released().infer().with_inference(method)
-    told = "leaves out part of the error" in plain(chosen.summary())
-    assert told == ("leaves out part of the error" in plain(asked.summary())) == (method != "fiducial")
+    told = "ignores part of the error" in plain(chosen.summary())
+    assert told == ("ignores part of the error" in plain(asked.summary())) == (method != "fiducial")
 
 
 def test_differences_are_tested_with_their_covariance():
@@ -204,7 +204,7 @@ def test_one_release_answers_other_regressions_among_its_columns():
         ("regression", "mean", MissingFromReleaseError, "regression y ~ x"),
         ("regression", "y ~ k", DPInferError, "k"),
         ("regression", "y ~ I(x**2)", MissingFromReleaseError, "x"),
-        ("mean", "median", OptionError, "a median or a maximum is none"),
+        ("mean", "median", OptionError, "a median or a maximum is not one"),
         ("mean", "k / x", OptionError, "columns: x, y"),
         ("mean", 3, OptionError, "arithmetic of means"),
     ],

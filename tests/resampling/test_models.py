@@ -444,7 +444,7 @@ TOGETHER = ("mixedlm", "gee", "ordinal_gee", "nominal_gee", "conditional_logit",
 def test_models_of_rows_that_belong_together_are_refused():
     grouped = [(getattr(smf, name), {"groups": "group"}) for name in (*TOGETHER, "conditional_mnlogit")]
     for model, options in (*grouped, (smf.mixedlm, {}), (smf.glsar, {"rho": 1})):
-        with pytest.raises(NotProvedError, match="rows one by one"):
+        with pytest.raises(NotProvedError, match="assign rows individually"):
             prepared(model, "y ~ x", options=options)
 
 

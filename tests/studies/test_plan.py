@@ -280,7 +280,7 @@ def test_a_public_number_of_rows_is_known():
         ({"n": 100}, "privacy=None"),
         ({"privacy": PRICE}, "n=None"),
         ({}, "n=None"),
-        ({"n": 100, "privacy": PRICE, "width": 0.1}, "nothing is missing"),
+        ({"n": 100, "privacy": PRICE, "width": 0.1}, "nothing to solve for"),
         ({"n": 100, "width": {"z": 0.1}}, "width='z' is not valid: expected terms among Intercept, x"),
         ({"n": 100, "width": {}}, "terms among"),
         ({"n": 100, "width": 0.0}, "width=0.0 is not valid: expected a number above 0"),
@@ -362,7 +362,7 @@ def test_people_need_a_pilot():
 
 
 def test_widths_of_a_test_are_refused():
-    with pytest.raises(OptionError, match="a test has power alone"):
+    with pytest.raises(OptionError, match="a test has only power"):
         asked(dpi.chi2_contingency("g", "b"), n=100, width=0.1)
 
 

@@ -125,7 +125,7 @@ def test_fractions_strata_of_units_and_lonely_units():
         expected = linearized(frame, scores, fraction=shares, lonely=lonely)
         np.testing.assert_allclose(results.bse, expected, rtol=1e-5)
         assert results.df_resid == 6
-    with pytest.raises(OptionError, match="one unit alone is in s3"):
+    with pytest.raises(OptionError, match="there is only one unit in s3"):
         dpi.SurveyDesign("unit", strata=strata).mean("y", data)
 
 

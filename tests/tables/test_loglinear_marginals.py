@@ -153,7 +153,7 @@ def test_factors_that_no_marginal_holds_are_refused_by_name():
     told = r"holds 'g', 'h', 'kids' together; it has g x h; h x kids; g x kids.*dpi\.table\(\['g', 'h', 'kids'\]\)"
     with pytest.raises(MissingFromReleaseError, match=told):
         dpi.loglinear("g * h + kids", release).infer()
-    with pytest.raises(MissingFromReleaseError, match="no s; it is of g, h, kids"):
+    with pytest.raises(MissingFromReleaseError, match="no s; its columns are g, h, kids"):
         dpi.loglinear("g * s", release).infer()
     assert dpi.loglinear("g * kids", release).infer().params.size == 6
 

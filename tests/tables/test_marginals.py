@@ -55,7 +55,7 @@ REFUSED = [
     (OptionError, "each column once", ASK(workload=[[["sex", "sex"]]])),
     (OptionError, "each marginal once", ASK(workload=[[["sex", "race"], ["race", "sex"]]])),
     (UnknownColumnError, "rage", ASK(workload=[[["sex", "rage"]]])),
-    (SchemaError, "bins=.*cdf and quantile", ASK(workload=[[["sex", "age"]]])),
+    (SchemaError, "bins=.*cdf or quantile", ASK(workload=[[["sex", "age"]]])),
     (SchemaError, "zip.*has no levels", ASK(workload=[[["zip"]]])),
     (OptionError, "at most 1,048,576 cells each", ASK(workload=[[["note", "mark", "more", "last"]]])),
     (OptionError, "bins", SEX(bins=[{"age": [0, 50, 100]}]) + ASK([["age"]], bins=[{"age": [5]}])),
