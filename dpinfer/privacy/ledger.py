@@ -122,7 +122,7 @@ class Ledger:
             here = (repr(dataset), str(budget), header.neighbors, header.currency)
             pairs = zip(Header._fields[1:], there, here, strict=True)
             differing = [f"its {name} is {one}, not {other}" for name, one, other in pairs if one != other]
-            raise LedgerMismatchError(f"{store} belongs to another study: {'; '.join(differing)}")
+            raise LedgerMismatchError(f"{store} has other properties: {'; '.join(differing)}")
         if keep:
             self._account.start_keeping()
 

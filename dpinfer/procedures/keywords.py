@@ -114,8 +114,10 @@ QuantReg quantile_regression lad rq: dpi.quantreg("y ~ x", data, q=0.5)
 smf formula api sm: dpi.ols, logit, probit, poisson, glm, rlm and quantreg, which take formulas
 MNLogit multinom multinomial mlogit: dpi.mnlogit("y ~ x", data)
 OrderedModel ordinal polr ologit oprobit: dpi.ordered("y ~ x", data, distr="logit")
-PHReg phreg GEE gee MixedLM mixedlm ZeroInflatedPoisson zip:
+PHReg phreg ZeroInflatedPoisson zip:
     dpi.sample_aggregate("y ~ x", data, model=..., bounds=...), which runs any estimator on secret blocks
+GEE gee MixedLM mixedlm:
+    dpi.ols or logit on data with id= and max_rows=, whose errors are clustered by person; EntityEffects for intercepts
 anova_lm anova: results.wald_test_terms(), or dpi.f_oneway
 margins get_margeff predict: a method of the results of dpi.logit, poisson and glm
 std var: dpi.variance("x", data)

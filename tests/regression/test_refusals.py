@@ -140,7 +140,7 @@ def test_weights_of_other_models_point_to_those_that_take_them(study):
 @pytest.mark.parametrize(
     ("name", "instead"),
     [("GLM", "dpi.glm"), ("Logit", "dpi.logit"), ("negativebinomial", "NegativeBinomial(alpha="), ("robust", "dpi.rlm"),
-     ("smf", "which take formulas"), ("MNLogit", "dpi.mnlogit"), ("MixedLM", "dpi.sample_aggregate"),
+     ("smf", "which take formulas"), ("MNLogit", "dpi.mnlogit"), ("MixedLM", "clustered by person"),
      ("wls", "weights="),
      ("regress", "dpi.ols"), ("describe", "dpi.quality(data)"), ("ttest", "ttest_ind"), ("crosstab", "dpi.table"),
      ("pearsonr", "dpi.corr"), ("groupby", "by="), ("percentile", "dpi.quantile"), ("read_csv", "dpi.PrivateData")],
