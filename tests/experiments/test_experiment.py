@@ -155,7 +155,7 @@ def test_means_by_arm_serve_and_other_releases_do_not():
 
 def test_releases_of_experiments_are_not_combined():
     releases = [dpi.experiment("y", "arm", data()).measure(NO_NOISE) for _ in range(2)]
-    with pytest.raises(InferenceError, match="releases of experiment are not combined"):
+    with pytest.raises(InferenceError, match="releases of experiment cannot be combined"):
         dpi.combine(releases)
 
 

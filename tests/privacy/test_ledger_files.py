@@ -55,7 +55,7 @@ def test_create_says_what_is_expected(path):
         opened(path, create=False)
     assert not path.exists()
     assert opened(path, create=True).created
-    with pytest.raises(LedgerError, match="there already"):
+    with pytest.raises(LedgerError, match="already exists"):
         opened(path, create=True)
     assert not opened(path, create=False).created
     with pytest.raises(LedgerMismatchError):
@@ -96,7 +96,7 @@ def test_a_ledger_that_was_emptied_is_refused(path, create, marked):
     os.truncate(path, 0)
     if not marked:
         path.with_name("study.db.marker").unlink()
-    with pytest.raises(LedgerError, match=r"empty|there already"):
+    with pytest.raises(LedgerError, match=r"empty|already exists"):
         opened(path, create=create)
     with pytest.raises(LedgerError, match="empty"):
         Ledger.open(path)

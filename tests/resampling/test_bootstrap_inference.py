@@ -345,7 +345,7 @@ def test_many_names_are_cut_short():
     sums = ReplicateSums(np.random.default_rng(3).normal(size=(30, 9)) + np.r_[400.0, np.zeros(8)], np.eye(9))
     names = tuple(f"p{j}" for j in range(8))
     found = BootstrapInference(names=names, sums=sums, statistic=lambda t: t[:, 1:] / ROWS)
-    assert any("p0, p1, p2, p3, p4 and 3 more differ" in flag for flag in found.flags)
+    assert any("p0, p1, p2, p3, p4 and 3 more vary" in flag for flag in found.flags)
 
 
 def test_where_nothing_is_known_nothing_is_concluded():

@@ -529,7 +529,7 @@ def test_plots_draw_on_the_axes_they_are_given(results):
     drawn = axes[0].lines[-1]
     assert drawn.get_xdata() == pytest.approx(results.residuals()["residual"].to_numpy())
     assert len(axes[0].get_yticklabels()) == results.index.size
-    assert results.plot_residuals(alpha=0.1).get_xlabel().startswith("standardised residual (90%")
+    assert results.plot_residuals(alpha=0.1).get_xlabel().startswith("standardised residual (shaded: 90%")
 
 
 def test_a_long_column_is_drawn_without_intervals():
