@@ -87,8 +87,8 @@ def _privacy(entries: Sequence[Entry], releases: Sequence[Release], cite: Citati
         if len(total.costs) == 1:
             price, most = total.costs[0].price, "" if total.exact else "at most "
             how = {ZCDP: "({canonne2020})", GDP: "({dong2022})"}.get(type(price), "")
-            many = "Together they cost" if total.count > 1 else "It cost"
-            sentences.append(f"{f'{many} {most}{price.describe()} {cite.fill(how)}'.rstrip()}.")
+            who = "Together they cost" if total.count > 1 else "It cost"
+            sentences.append(f"{f'{who} {most}{price.describe()} {cite.fill(how)}'.rstrip()}.")
         else:
             sentences.append(f"{total.words[0].upper()}{total.words[1:]}")
         if total.power:

@@ -61,7 +61,7 @@ def record(case: Case) -> dict[str, Any]:
 def _record(case: Case) -> dict[str, Any]:
     plan, released, sums = observe.plan(case), observe.released(case), observe.exact_sums(case)
     by_libm = case.price == "gdp" and (plan.family == "gumbel" or bool(plan.choices))  # whose last bits libraries vary
-    floats, cost = (_shares, _rounded) if by_libm else (_floats, _cost)
+    floats, cost = (_digits, _rounded) if by_libm else (_floats, _cost)
     kept: dict[str, Any] = {
         "kind": plan.kind,
         "names": _hashed(plan.names),
@@ -142,15 +142,22 @@ def _floats(values: Iterable[float]) -> str:
     return f"{len(texts)} {len(set(texts))} {texts[0]} {texts[-1]}{several}"
 
 
+def _digits(values: Iterable[float]) -> str:
+    """As `_floats`, but for the last three or four digits."""
+    found = [f"{float(value):.12g}" for value in values]
+    several = f" {digest(found)}" if len(set(found)) > 1 else ""
+    return f"{len(found)} {len(set(found))} {found[0]} {found[-1]}{several}"
+
+
 def _cost(cost: dict[str, Any]) -> str:
     """Return a hash of the whole cost, and its parts as rounded numbers."""
-    return f"{digest(cost)} {_rounded(cost)}"
+    return f"{digest(cost)} {_rounded(cost, 6)}"
 
 
-def _rounded(cost: dict[str, Any]) -> str:
+def _rounded(cost: dict[str, Any], digits: int = 12) -> str:
     """Return the parts of a cost as rounded numbers."""
     parts = {name: float(Fraction(value)) for name, value in cost.items() if isinstance(value, str)}
-    return " ".join(f"{name}={value:.6g}" for name, value in parts.items() if value)
+    return " ".join(f"{name}={value:.{digits}g}" for name, value in parts.items() if value)
 
 
 def _results(results: Any) -> dict[str, str]:
