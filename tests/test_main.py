@@ -149,34 +149,26 @@ def test_the_scripts_of_the_page_run_as_they_stand(made, tmp_path, monkeypatch):
     assert "Private OLS Results" in printed.getvalue()
 
 
-@pytest.fixture(scope="module")
-def again(made, tmp_path_factory):
+@pytest.mark.slow
+def test_another_run_replaces_the_report_and_says_that_its_budget_is_too_small(made, tmp_path):
     """A second run over a copy of the first report, with a budget that is too small for these data.
 
     Simulated 560 times, the smallest eigenvalue of its noisy cross-products was -0.3 times the noise on average, with a
     standard deviation of 0.2, and 0.24 at most. The warning below 3 is missed with a probability far below 1e-6.
     """
-    folder = tmp_path_factory.mktemp("again")
-    shutil.copytree(made.folder, folder, dirs_exist_ok=True)
-    (folder / "mine.txt").write_text("kept", encoding="utf-8")
-    result = run("--out", folder, "--budget", "0.0001")
-    assert (result.code, result.err) == (0, "")
-    return SimpleNamespace(folder=folder, page=(folder / PAGE).read_text("utf-8"), out=result.out)
-
-
-@pytest.mark.slow
-def test_another_run_replaces_the_report_and_keeps_what_else_is_there(made, again):
-    assert names(again.folder) == FILES | {"mine.txt"}
-    prices = [dpi.read_release(one.folder / tour.GRAM).cost.price for one in (made, again)]
+    shutil.copytree(made.folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "mine.txt").write_text("kept", encoding="utf-8")
+    again = run("--out", tmp_path, "--budget", "0.0001")
+    assert (again.code, again.err) == (0, "")
+    page = (tmp_path / PAGE).read_text("utf-8")
+    assert names(tmp_path) == FILES | {"mine.txt"}
+    prices = [dpi.read_release(one / tour.GRAM).cost.price for one in (made.folder, tmp_path)]
     assert prices == [dpi.ZCDP(0.2), dpi.ZCDP(0.00002)]
-    assert dpi.Ledger.open(again.folder / tour.LEDGER).spent == dpi.ZCDP(0.000099)
-    assert "--budget 0.0001" in again.page
-
-
-@pytest.mark.slow
-def test_a_budget_that_is_too_small_is_told(again):
+    assert dpi.Ledger.open(tmp_path / tour.LEDGER).spent == dpi.ZCDP(0.000099)
+    assert "--budget 0.0001" in page
     assert "Warning: privacy noise dominates" in again.out
-    assert '<p class="warning">Warning: privacy noise dominates' in again.page
+    assert '<p class="warning">Warning: privacy noise dominates' in page
+    check_calm(page)
 
 
 def test_a_budget_that_is_too_small_to_be_shared_is_told_and_its_table_left_out(tmp_path, monkeypatch):
@@ -196,11 +188,14 @@ def test_a_budget_that_is_too_small_to_be_shared_is_told_and_its_table_left_out(
     assert "Spent before: " in text
 
 
-@pytest.mark.parametrize("report", ["made", pytest.param("again", marks=pytest.mark.slow)])
-def test_a_fit_is_called_calm_only_where_noise_is_the_smaller_part(report, request):
-    page = request.getfixturevalue(report).page
+def check_calm(page):
+    """A fit is called calm only where noise is the smaller part."""
     largest = re.search(r"among the slopes from\s+\d+% \(\w+\) to (\d+)% ", page)
     assert "noise dominates no coefficient" not in page or int(largest[1]) <= 50
+
+
+def test_a_fit_is_called_calm_only_where_noise_is_the_smaller_part(made):
+    check_calm(made.page)
 
 
 @pytest.mark.parametrize(

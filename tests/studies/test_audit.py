@@ -13,7 +13,7 @@ from dpinfer.errors import OptionError, UnknownColumnError
 from dpinfer.kernel.sampling import PrivateDraws
 from dpinfer.studies import audit as audited
 from dpinfer.studies.audit import FAMILYWISE, labels_finding
-from validation.audit.planted import SCHEMA, Halves, block_mean
+from validation.audit.planted import SCHEMA, Halves
 
 
 def private(frame=None, **options):
@@ -106,16 +106,6 @@ def test_a_procedure_of_ones_own_with_an_adaptive_stage():
     assert found.ratio == pytest.approx(1.0, abs=1e-6)
     checks = set(found.summary_frame()["check"])
     assert {"change over bound, stage 1 of 2 (CellSum)", "change over bound, stage 2 of 2 (CellSum)"} <= checks
-
-
-@pytest.mark.slow
-def test_a_callable_on_secret_blocks():
-    asked = dpi.sample_aggregate(
-        ["income", "age"], model=block_mean, names=["mean"], blocks=20, bounds={"mean": (0, 200)}
-    )
-    found = dpi.audit(asked, SCHEMA, dpi.ZCDP(0.5), runs=500)
-    assert found.passed
-    assert "a unit changes one block alone" in set(found.summary_frame()["check"])
 
 
 def test_people_and_replaced_rows():
