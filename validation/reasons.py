@@ -11,7 +11,7 @@ REASONS: dict[str, str] = {
         "at n = 1,000 only one interval in ten is determined, and those that miss lie below the slope, as when noise "
         "makes the regressor look more variable than it is. Over all releases the slope is covered."
     ),
-    "least coverage of 95% intervals within bounds that were found privately: least squares by rounds": (
+    "least coverage of 95% intervals within bounds that were found privately: least squares by iterations": (
         "With skewed regressors the clipped rows have the most leverage, and the remaining noise is too small to cover "
         "the resulting bias. Regressions by iterations do not need tight bounds: give them loose ones."
     ),
@@ -20,21 +20,21 @@ REASONS: dict[str, str] = {
         "intervals are for the changed one. They also under-cover the ordinary one without the bound; `explain` says "
         "what the weights do."
     ),
-    "least coverage of 95% intervals of a slope, logit, probit and cloglog by rounds, unflagged": (
+    "least coverage of 95% intervals of a slope, logit, probit and cloglog by iterations, unflagged": (
         "One cell with many slopes and few events under-covers with 100 replicates; maximum likelihood without privacy "
         "also under-covered in an earlier run of the same data sets. Undecided."
     ),
     "cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog": (
         "Slopes of flagged fits with at most a hundred events are under-covered; the flag names them."
     ),
-    "least coverage of 95% intervals of a slope of counts, unmarked fits: means from 0.5": (
+    "least coverage of 95% intervals of a slope of counts, unflagged fits: means from 0.5": (
         "In one cell, whose variance is six times the mean, intervals are wider than required; all cover."
     ),
-    "least coverage of 95% intervals of a slope of counts, unmarked fits: means below 0.5": (
+    "least coverage of 95% intervals of a slope of counts, unflagged fits: means below 0.5": (
         "Noise hides whether sparse counts are overdispersed, and more such fits are flagged than the claim allows. "
         "Nothing is claimed for counts with a mean below a half."
     ),
-    "least coverage of 95% intervals of a slope, least squares by rounds: wrong models with rows far out": (
+    "least coverage of 95% intervals of a slope, least squares by iterations: wrong models with rows far out": (
         "If the mean function bends beyond the bound of a regressor, a dozen rows determine the best linear predictor. "
         "Noise hides so few rows, and nothing in the release can reveal them. Declare bounds that contain the rows, or "
         "transform the regressor."
@@ -74,22 +74,22 @@ REASONS: dict[str, str] = {
         "Only the median: the exponential mechanism sorts four bytes a row in memory mapped to a file, and resident "
         "pages of the file are counted. The system can reclaim them; other memory grows by a third of that."
     ),
-    "largest error over a peer's at equal price and neighbours: means": (
+    "largest error over a peer's at equal budget and neighbouring relation: means": (
         "Part of the budget of a mean pays for a sum of squares, needed for its standard error. A peer that reports no "
         "interval spends everything on the mean, which matters where noise is most of the error."
     ),
-    "largest error over a peer's at equal price and neighbours: medians": (
+    "largest error over a peer's at equal budget and neighbouring relation: medians": (
         "A quarter of the budget selects the point; three quarters pay for the tree of counts behind the interval. "
         "Peers report no interval and select with the whole budget. If the number of rows is public and too small for "
         "the tree to be informative, selection gets nine tenths; if it is confidential this cannot be known. With more "
         "rows or a larger budget nothing is lost."
     ),
-    "largest error over a peer's at equal price and neighbours: least squares": (
+    "largest error over a peer's at equal budget and neighbouring relation: least squares": (
         "One regressor and 1,000 rows at epsilon 1: the noise is as large as the regressor's sum of squares, and the "
         "default method, which divides by it, is inaccurate. Medians of pairwise slopes (Theil-Sen) and diffprivlib's "
         "fit are less affected. With 10,000 rows dpinfer is the most accurate."
     ),
-    "largest error over a peer's at equal price and neighbours: logits": (
+    "largest error over a peer's at equal budget and neighbouring relation: logits": (
         "Objective perturbation with a strong penalty, chosen afterwards in its favour, where every estimate is mostly "
         "noise: it is shrunk to zero, which is close to the truth. It reports no standard error."
     ),

@@ -25,8 +25,8 @@ def _regression(name: str, function: str, **options: Any) -> Ask:
 
 
 ROUNDS = [
-    _regression("ols by rounds", "ols", formula="income ~ age + educ + C(race)"),
-    _regression("ols by rounds, equal spread", "ols", formula="income ~ age + educ", cov_type="nonrobust"),
+    _regression("ols by iterations", "ols", formula="income ~ age + educ + C(race)"),
+    _regression("ols by iterations, equal spread", "ols", formula="income ~ age + educ", cov_type="nonrobust"),
     _regression("logit", "logit", formula="married ~ age + C(region)"),
     _regression("probit", "probit", formula="married ~ age", ranges=True),
     _regression("logit with margins", "logit", formula="married ~ age + C(region) + educ", margins=True),

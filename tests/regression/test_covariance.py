@@ -1,4 +1,4 @@
-"""Least squares by rounds with errors that spread equally: what it releases instead, pays, and assumes."""
+"""Least squares by iterations with errors that spread equally: what it releases instead, pays, and assumes."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Least squares by rounds: what it estimates, and that nothing released can break it."""
+"""Least squares by iterations: what it estimates, and that nothing released can break it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What regressions by rounds refuse: by name, before anything is charged, and whatever the rows are."""
+"""What regressions by iterations refuse: by name, before anything is charged, and whatever the rows are."""
 
 import json
 import re

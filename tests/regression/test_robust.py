@@ -1,4 +1,4 @@
-"""Robust regressions by rounds: prices that no row exceeds, agreement with statsmodels, coverage, hostile noise."""
+"""Robust regressions by iterations: prices that no row exceeds, agreement with statsmodels, coverage, hostile noise."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Regressions by rounds of few rows, where noise shows rows that cannot be."""
+"""Regressions by iterations of few rows, where noise shows rows that cannot be."""
 
 import numpy as np
 import pandas as pd

@@ -104,7 +104,8 @@ def run(arguments: Options) -> list[Claim]:
     found = summed(table)
     notes = [
         f"Audit: {arguments.replicates:,} runs on each neighbour, a bug counts as found if its own check fails. "
-        f"Searches: {found['search runs'].max():,} runs of the same draws, at both prices, wrong with probability 1e-4."
+        f"Searches: {found['search runs'].max():,} runs of the same draws, at both budgets, wrong with probability "
+        "1e-4."
     ]
     write_table(found, "audit_bugs", arguments, notes, figure_of(found))
     return claims(found)

@@ -80,7 +80,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     mean = table[table["question"].str.startswith("mean add_remove")]
     return [
         Claim(
-            "audits that find no procedure above its price",
+            "audits that find no procedure above its budget",
             f"{len(table)} questions, familywise error 1e-4 each",
             f"{int(table['passed'].sum())} of {len(table)}",
             table["passed"].all(),

@@ -211,7 +211,7 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
               error=f"{error:.4f}"),
         Claim("largest share of runs with an untrue message on blocks", f"{len(table)} cells",
               f"{float(table['untrue'].max()):.4f}", float(table["untrue"].max()) <= most, error=f"{error:.4f}"),
-        Claim("least share of runs in which the cause is told where it is real", f"{len(real)} cells",
+        Claim("least share of runs in which the cause is named where it is real", f"{len(real)} cells",
               f"{min(of_cause):.3f}", min(of_cause) >= POWER, error=f"{np.sqrt(0.25 / count):.3f}"),
     ]  # fmt: skip
     if count >= ENOUGH:  # fewer do not tell errors

@@ -192,7 +192,7 @@ def run(arguments: Options) -> list[Claim]:
     write_table(table, "bootstrap_cost", arguments, notes, figure_of(table))
     more = overhead()
     notes = [
-        "Standard deviation of noise over that of one release at the same price, less 1. Alone: the same epsilon at "
+        "Standard deviation of noise over that of one release at the same budget, less 1. Alone: the same epsilon at "
         "delta = 1e-6. Ledger entry: the Gaussian profile at every epsilon, but for a probability of 1e-10."
     ]
     write_table(more, "bootstrap_cost_noise", arguments, notes)

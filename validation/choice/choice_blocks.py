@@ -76,6 +76,6 @@ def summary(cell: Cell, drawn: Drawn) -> dict[str, Any]:
 STUDY = Study(
     "choice_blocks", CELLS, draw, summary,
     axes=lambda cell: {"design": cell.design, "n": cell.n, "price": str(cell.price)}, quick=lambda _: True,
-    notes=("The same rows and the same price for both. Ratios: over robust intervals without privacy. Blocks: 20 of "
+    notes=("The same rows and the same budget for both. Ratios: over robust intervals without privacy. Blocks: 20 of "
            "1,000 rows, 60 of 5,000, 200 of 50,000; coefficients declared to lie in a ball of radius 4 (anes96: 12).",),
 )  # fmt: skip

@@ -177,7 +177,7 @@ STUDY = Study(
     "choice_coverage", [Cell(*one) for one in product(DESIGNS, SIZES, PRICES)], draw, summary,
     (
         Rule("least coverage of 95% intervals of slopes: multinomial and ordered logit", "coverage", quantities="terms",
-             design="7 populations: a rare level, wrong models, anes96; n 1,000 to 50,000, three prices"),
+             design="7 populations: a rare level, wrong models, anes96; n 1,000 to 50,000, three budgets"),
     ),
     axes=lambda cell: {"design": cell.design, "n": cell.n, "price": str(cell.price)},
     figure=scatter(lambda table: table["n"], {"coverage": 0.95, "width ratio": 1.0}, ["price"], label="rows"),

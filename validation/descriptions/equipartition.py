@@ -65,9 +65,9 @@ def summary(cell: tuple[str, int], drawn: Drawn) -> dict:
     price, results = variances(unit, parts)
     return {
         "price of each": str(share_of(PRICES[unit], parts)), "a ledger grants k": fits(unit, parts),
-        "variance by the price": price, "variance measured": float(drawn["error"].var()),
+        "variance by the budget": price, "variance measured": float(drawn["error"].var()),
         "variance in the results": results,
-        "over one query": float(drawn["error"].var()) / first, "by the price": price / first,
+        "over one query": float(drawn["error"].var()) / first, "by the budget": price / first,
         "in the results": results / first,
         "stated": parts if unit == "pure" else 1,
     }  # fmt: skip
@@ -80,7 +80,7 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
         part = table[table["unit"] == unit]
         if len(part):
             ratio = part["over one query"] / part["stated"]
-            known = (part[["by the price", "in the results"]].to_numpy() / part[["stated"]].to_numpy() - 1).ravel()
+            known = (part[["by the budget", "in the results"]].to_numpy() / part[["stated"]].to_numpy() - 1).ravel()
             found.append(Claim(f"variance of k averaged queries that share a {unit} budget, over that of one, worst k",
                                f"k from 1 to {PARTS[-1]}, total of a bounded column",
                                f"stated x {ratio[(ratio - 1).abs().idxmax()]:.4f}",

@@ -84,7 +84,7 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     worst, chance = float((table["ratio"] - 1).abs().max()), np.sqrt(5 / (SIZE * count))
     return [
         *found,
-        Claim("a normal sample is told from averages of 10 Laplace draws by the Shapiro-Wilk statistic",
+        Claim("a normal sample can be distinguished from averages of 10 Laplace draws by the Shapiro-Wilk statistic",
               f"two samples of {SIZE}",
               f"{told:.4f}", told < 0.55 + 4 * error, published="below .55 (Honaker, figure 3)", error=f"{error:.4f}"),
         Claim("variance of the average over 2 k (D/eps)^2, worst k", f"k from {DRAWS[0]} to {DRAWS[-1]}",

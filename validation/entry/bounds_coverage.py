@@ -40,7 +40,7 @@ ASKED: dict[str, Any] = {
     "mean": dpi.mean("x"),
     "gamma": dpi.expfam("x", family="gamma"),
     "ols, gram": dpi.ols("y ~ x", method="gram"),
-    "ols, rounds": Newton(formula="y ~ x", model="ols"),
+    "ols, iterations": Newton(formula="y ~ x", model="ols"),
 }
 
 
@@ -112,13 +112,13 @@ def grid() -> list[Cell]:
         Cell("mean", law, n, margin) for law in LAWS if law != "gamma" for n in SIZES for margin in (0, 1, 2, None)
     ]
     others = [("gamma", law) for law in ("exponential", "gamma")]
-    others += [(asked, law) for asked in ("ols, gram", "ols, rounds") for law in LAWS if law != "gamma"]
+    others += [(asked, law) for asked in ("ols, gram", "ols, iterations") for law in LAWS if law != "gamma"]
     return found + [Cell(asked, law, n, margin) for asked, law in others for n in SIZES for margin in (1, None)]
 
 
 def cells() -> list[Cell]:
-    """The grid, but for regressions by rounds, fitted one by one, with declared bounds or at the larger sizes."""
-    slow = [one for one in grid() if one.asked == "ols, rounds" and (one.margin is None or one.n > SIZES[1])]
+    """The grid, but for regressions by iterations, fitted one by one, with declared bounds or at the larger sizes."""
+    slow = [one for one in grid() if one.asked == "ols, iterations" and (one.margin is None or one.n > SIZES[1])]
     return [one for one in grid() if one not in slow]
 
 
@@ -141,7 +141,7 @@ def fitted(
     """Return intervals (sets, p, 2) of data sets that have the same bounds."""
     price = dpi.ZCDP(TOTAL if cell.margin is None else TOTAL - FOR_BOUNDS)
     asked = ASKED[cell.asked]
-    if cell.asked == "ols, rounds":
+    if cell.asked == "ols, iterations":
         drawer = Drawer(asked, Context(schema, "add_remove", price))
         rows = [
             {name: data[name][start : start + cell.n] for name in ("x", "y")}
@@ -180,7 +180,8 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
     width, covered = high - low, (low <= truth) & (truth <= high)
     known, worst = np.isfinite(width), int(covered.mean(axis=0).argmin())
     among = covered[known[:, worst], worst]
-    typical = width[known[:, 0], 0].mean() if cell.asked == "ols, rounds" and known.any() else np.median(width[:, 0])
+    finite_mean = cell.asked == "ols, iterations" and known.any()
+    typical = width[known[:, 0], 0].mean() if finite_mean else np.median(width[:, 0])
     return {
         "coverage": float(covered[:, worst].mean()), "too low": float((high[:, worst] < truth[worst]).mean()),
         "too high": float((low[:, worst] > truth[worst]).mean()), "width": float(typical),
@@ -194,7 +195,7 @@ def claimed(what: str, *, rounds: bool) -> tuple[Rule, ...]:
     """Return what is asked within a margin of one octave: of all intervals, and of those that are determined."""
 
     def where(table: pd.DataFrame) -> pd.Series:
-        return (table["margin"] == "1") & ((table["asked"] == "ols, rounds") == rounds)
+        return (table["margin"] == "1") & ((table["asked"] == "ols, iterations") == rounds)
 
     name = f"least coverage of 95% intervals within bounds that were found privately: {what}"
     return (Rule(name, "coverage", quantities="quantities", where=where, design=f"rho = {TOTAL:g}, {FOR_BOUNDS:g} of "
@@ -205,17 +206,17 @@ def claimed(what: str, *, rounds: bool) -> tuple[Rule, ...]:
 STUDY = Study(
     "bounds_coverage", cells, draw, summary,
     (*claimed("means, gamma families, least squares from cross-products", rounds=False),
-     *claimed("least squares by rounds", rounds=True)),
+     *claimed("least squares by iterations", rounds=True)),
     axes=lambda cell: {"asked": cell.asked, "law": cell.law, "n": cell.n,
                        "margin": "declared" if cell.margin is None else str(cell.margin)},
     most=2000, figure=scatter("n", {"coverage": 0.95, "coverage where determined": 0.95}, ["asked", "margin"]),
     notes=(
-        f"Price rho = {TOTAL:g}, of which bounds take {FOR_BOUNDS:g}; with declared bounds all of it is for the fit. "
-        "False alarm 0.001. Data sets of one size with the same bounds are fitted at once; regressions by rounds are "
-        "fitted one by one, by the library's own row sums with seeded noise.",
+        f"Budget rho = {TOTAL:g}, of which bounds take {FOR_BOUNDS:g}; with declared bounds all of it is for the fit. "
+        "False alarm 0.001. Data sets of one size with the same bounds are fitted at once; regressions by iterations "
+        "are fitted one by one, by the library's own row sums with seeded noise.",
         "An interval that is not determined is the whole line, and counts as covering; coverage among the others "
         "stands beside it, and is judged too.",
-        "Widths are medians, of regressions by rounds means of all that are finite.",
+        "Widths are medians, of regressions by iterations means of all that are finite.",
         "Coverage is of the worst coefficient (of regressions the slope), of the law without bounds.",
     ),
 )  # fmt: skip

@@ -87,7 +87,7 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     clear = table[table["margin of a share"] < 0.1]
     share = float((clear["measured share"] / clear["margin of a share"] - 1).abs().max())
     slack = 6 / np.sqrt(2 * table["replicates"].max())
-    design = f"{len(table)} cells: prices, {min(WIDTHS)} to {max(WIDTHS)} columns, n = 1,000 to 1,000,000"
+    design = f"{len(table)} cells: budgets, {min(WIDTHS)} to {max(WIDTHS)} columns, n = 1,000 to 1,000,000"
     return [
         Claim("margins of counts, largest deviation from the formula", design, f"{off:.2%}", off < 0.02 + slack / 5),
         Claim("margins of shares, largest deviation from the formula", f"{len(clear)} cells with a margin below 10 "

@@ -67,5 +67,5 @@ STUDY = Study(
           design=f"9 families, 13 parameters, n = {SIZES[-1]:,}, eps = 1"),),
     axes=lambda case: {"family": case.name, "n": case.n}, by=("parameter",), most=1000,
     figure=scatter("n", {"variance / bound": 1.0}, ["family", "parameter"]),
-    notes=("The price is PureDP(1) at every number of rows, under add_remove.",),
+    notes=("The budget is PureDP(1) at every number of rows, under add_remove.",),
 )  # fmt: skip

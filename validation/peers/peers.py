@@ -153,7 +153,7 @@ def claims_of(table: pd.DataFrame, replicates: int) -> list[Claim]:
     slack = 1 + 3 / np.sqrt(replicates)
     for task, found in beside.groupby("task", sort=False):
         worst = found.loc[found["ratio"].idxmax()]
-        told = f"largest error over a peer's at equal price and neighbours: {TOLD[task]}"
+        told = f"largest error over a peer's at equal budget and neighbouring relation: {TOLD[task]}"
         named = f"{worst['method']}, {worst['data']}, n = {worst['n']:,}, {worst['price']}"
         claims.append(
             Claim(told, f"{len(found)} comparisons", f"{worst['ratio']:.2f}", worst["ratio"] <= slack,

@@ -128,7 +128,7 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     """What shows beside coverage and width: what is kept, what independence would claim, and that sums are right."""
     kept, found = kept_table(table), []
     write_table(
-        kept, "people_coverage_kept", options, ["The mean at the first price, add_remove, at the largest size."]
+        kept, "people_coverage_kept", options, ["The mean at the first budget, add_remove, at the largest size."]
     )
     related = kept[kept["design"] == RELATED]
     if len(related):
@@ -209,7 +209,7 @@ STUDY = (
     Study(
         "people_coverage_slopes", [*product(range(len(DESIGNS)), SIZES)], slopes.draw_slopes, slopes.summary,
         (
-            Rule("least coverage of the bootstrap's slope by person, and of ols at the same price",
+            Rule("least coverage of the bootstrap's slope by person, and of ols at the same budget",
                  "bootstrap coverage",
                  design=f"24 cells, {slopes.PRICE}"),
             Rule("", "ols coverage"),

@@ -21,7 +21,7 @@ WIDTH, POWER, MET, SECONDS = 0.03, 0.02, 0.05, 2.0
 ALLOWANCE = 3.0
 """Monte Carlo standard errors of what is measured that are allowed for besides."""
 
-SLOW = ("least squares, rounds", "logit, rounds", "median")
+SLOW = ("least squares, iterations", "logit, iterations", "median")
 """Families whose data sets are fitted one by one: a progress bar, and no limit of time."""
 
 ABOVE, CLOSER, LIKELY = 1.15, 0.8, 0.8
@@ -37,7 +37,7 @@ def one_of_each() -> list[PlanDesign]:
 
 
 CLOSED = "least squares from cross-products, means, shares, chi-squared tests"
-ONE_BY_ONE = "regressions by rounds, medians"
+ONE_BY_ONE = "regressions by iterations, medians"
 
 
 @cache
@@ -144,7 +144,7 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     for part, what in ((table[~slow], CLOSED), (table[slow], ONE_BY_ONE)):
         out += _held(part, named, what) if len(part) else []
     quick = table[~slow]["seconds"]
-    return [*out, Claim("largest time of a plan with a closed form, seconds", "price or n solved", f"{quick.max():.2f}",
+    return [*out, Claim("largest time of a plan with a closed form, seconds", "budget or n", f"{quick.max():.2f}",
                         quick.max() <= SECONDS, kind="time", threshold=f"at most {SECONDS:g}", cells=len(quick),
                         failed=int((quick > SECONDS).sum()))]  # fmt: skip
 
@@ -156,7 +156,7 @@ def _held(table: pd.DataFrame, named: pd.Series, what_of: str) -> list[Claim]:
     told = {
         "width": ("largest error of a predicted median width, relative", WIDTH),
         "power": ("largest error of a predicted power", POWER),
-        "met": ("largest distance of what is reached at a solved price or n from the target, relative", MET),
+        "met": ("largest distance of what is reached at a solved budget or n from the target, relative", MET),
     }
     out = []
     for name, (what, asked) in told.items():
@@ -179,7 +179,7 @@ STUDY = Study(
     figure=lambda table: scatter("family", {"width": 0.0, "power": 0.0, "met": 0.0}, "solved")(
         pd.concat([table[["family", "solved"]], judged(table)], axis=1)),
     notes=("Widths are medians, of 95% intervals. Power is of the two-sided test of zero at the true value, left out "
-           "where every such test rejects; of chi-squared tests that of the test. The target of a solved price is a "
+           "where every such test rejects; of chi-squared tests that of the test. The target of a solved budget is a "
            "width 1.15 times that of sampling alone, of solved rows .8 times the predicted one, of a test a power of "
            f".8. Seconds are of processor time. {SLOW[0]}, {SLOW[1]} and {SLOW[2]}: half of the replicates.",),
 )  # fmt: skip

@@ -70,8 +70,8 @@ class PlanDesign:
 
 FAMILIES: dict[str, tuple[Any, str, int]] = {
     "least squares, cross-products": (dpi.ols("y ~ x + z", method="gram"), "x", 5),
-    "least squares, rounds": (dpi.ols("y ~ x + z"), "x", 6),
-    "logit, rounds": (dpi.logit("b ~ x + z"), "x", 5),
+    "least squares, iterations": (dpi.ols("y ~ x + z"), "x", 6),
+    "logit, iterations": (dpi.logit("b ~ x + z"), "x", 5),
     "means by group": (dpi.mean("y", by="g"), "y[g=b]", 5),
     "proportion": (dpi.proportion("b"), "b", 5),
     "shares of a table": (dpi.proportion("g", by="b"), "g=b[b=True]", 5),
@@ -92,8 +92,8 @@ GRID = (
 
 EFFECTS = {
     "least squares, cross-products": 0.1,
-    "least squares, rounds": 0.1,
-    "logit, rounds": 0.4,
+    "least squares, iterations": 0.1,
+    "logit, iterations": 0.4,
     "means by group": 0.03,
 }
 """True values, where they are known: those that `draw` is made with."""

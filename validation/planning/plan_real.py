@@ -21,7 +21,7 @@ ROWS, PILOT, PRICE = 6_000, 1_500, dpi.ZCDP(0.2)
 QUESTIONS: dict[str, Any] = {
     "mean of visits by health": dpi.mean("mdvis", by="hlthg"),
     "visits, cross-products": dpi.ols("mdvis ~ lncoins + disea", method="gram"),
-    "visits, rounds": dpi.ols("mdvis ~ lncoins + disea"),
+    "visits, iterations": dpi.ols("mdvis ~ lncoins + disea"),
     "share in fair health": dpi.proportion("hlthf", by="idp"),
     "individual deductible, logit": dpi.logit("idp ~ lncoins + disea"),
     "visits, Poisson": dpi.poisson("mdvis ~ lncoins + disea"),
@@ -103,7 +103,7 @@ STUDY = Study(
     "plan_real", [*QUESTIONS], draw_widths, summary, by=("pilot",), most=400, also=claims,
     axes=lambda name: {"question": name},
     quick=lambda name: name in QUICK,
-    notes=(f"n = {ROWS:,}, {PRICE}. Pilots: all rows, {PILOT:,} of them, or a release of these at the same price. "
+    notes=(f"n = {ROWS:,}, {PRICE}. Pilots: all rows, {PILOT:,} of them, or a release of these at the same budget. "
            f"Errors are "
            "relative, of the median width, and of the worst term.",),
 )  # fmt: skip

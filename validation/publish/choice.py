@@ -14,7 +14,7 @@ def choice() -> str:
     shown: dict[str, Column] = {
         "population": "{design}",
         "n": "{n:,}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "coverage, least slope": "{coverage:.3f}",
         "coverage, mean": "{mean coverage:.3f}",
         "width / without privacy": "{width ratio:.2f}",
@@ -41,7 +41,7 @@ def blocks() -> str:
     shown: dict[str, Column] = {
         "population": "{design}",
         "n": "{n:,}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "width, iterations": "{iterations, width ratio:.2f}",
         "width, blocks": "{blocks, width ratio:.2f}",
         "RMSE, iterations": "{iterations, RMSE ratio:.2f}",

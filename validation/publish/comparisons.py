@@ -45,16 +45,16 @@ def audits() -> str:
         "function": "`{function}`",
         "audits": "{cells}",
         "change over bound": "{range change over bound:.3f}",
-        "lower bound over what is stated, your price": "{range share reached:.2f}",
+        "lower bound over what is stated, your budget": "{range share reached:.2f}",
         "at mu = 3 or epsilon = 3": at_large,
         "runs on each neighbour": "{range runs:,.0f}",
         "seconds": "{range seconds:.0f}",
-        "above the price": "{total failed}",
+        "above the budget": "{total failed}",
     }
     return text(
         grouped(found.assign(failed=failed), "function", columns),
-        f"{len(found)} audits, {int(failed.sum())} of which found something above the price. Choices: exact log ratios "
-        "in place of draws. Few runs bound little at a small price: these were of at most "
+        f"{len(found)} audits, {int(failed.sum())} of which found something above the budget. Choices: exact log "
+        "ratios in place of draws. Few runs bound little at a small budget: these were of at most "
         f"{int(found['runs'].max()):,}. `python -m validation --only audit_table`; every question is in "
         "`validation/output/audit_table.csv`.",
         picture("Share of the stated privacy loss that an audit of each procedure reaches", "audit_table"),
@@ -182,7 +182,7 @@ def benchmark() -> str:
     return text(*parts, "### Who is nearer to the truth", *nearer(found))
 
 
-KEYS: dict[str, Column] = {"rows": "{data}", "n": "{n:,}", "price": "{price}",
+KEYS: dict[str, Column] = {"rows": "{data}", "n": "{n:,}", "budget": "{price}",
                            "neighbours": lambda group: group["neighbors"].iloc[0].replace("_", " ")}  # fmt: skip
 
 

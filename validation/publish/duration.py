@@ -62,7 +62,7 @@ def survival() -> str:
                                     for one in group.to_dict("records")}
         for (n, price), group in powers.groupby(["n", "price"], sort=False)
     ]  # fmt: skip
-    shown: dict[str, Column] = {"n": "{n:,}", "price": "`{price}`"} | {
+    shown: dict[str, Column] = {"n": "{n:,}", "budget": "`{price}`"} | {
         one: (lambda row, one=one: row[one]) for one in list(rows[0])[2:]
     }
     return text(

@@ -23,7 +23,7 @@ def experiments() -> str:
     simulated = adjusted[~adjusted["design"].str.contains("jtrain")]
     widths: dict[str, Column] = {
         "n": "{n:,}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "difference / without privacy": lambda group: f"{_median(group, 'difference', 'width / without privacy'):.2f}",
         "adjusted / without privacy": lambda group: f"{_median(group, 'adjusted', 'width / without privacy'):.2f}",
         "adjusted / difference": lambda group: f"{_median(group, 'adjusted', 'width / difference'):.2f}",
@@ -47,7 +47,7 @@ def experiments() -> str:
         f"Tests of balance at .05 rejected at most {adjusted['size of balance'].max():.3f} of true hypotheses "
         f"(worst of three covariates in {len(adjusted)} cells), on average {adjusted['size of balance'].mean():.3f}.",
         "Widths in simulated trials, medians over populations: those of each method over the same without privacy, and "
-        "those of the adjusted effect over those of the difference in means at the same price:",
+        "those of the adjusted effect over those of the difference in means at the same budget:",
         grouped(found[found["design"].isin(simulated["design"])], ["n", "price"], widths),
         picture("Coverage and width of intervals of effects", "experiment_coverage"),
     )
@@ -75,7 +75,7 @@ def observational() -> str:
         "(`python -m validation --only observational_coverage`). Coverage of 95% intervals counts what is not "
         "determined; widths, standard deviations and bounds on bias are medians of what is. By price and number of "
         "rows:",
-        grouped(found, ["price", "n"], {"price": "`{price}`", "n": "{n:,}", "cells": "{cells}", **shown}),
+        grouped(found, ["price", "n"], {"budget": "`{price}`", "n": "{n:,}", "cells": "{cells}", **shown}),
         "By population, with 50,000 rows at ZCDP(.5):",
         grouped(
             found[(found["n"] == found["n"].max()) & (found["price"] == "ZCDP(rho=0.5)")],

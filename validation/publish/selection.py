@@ -80,7 +80,7 @@ def quantiles() -> str:
             for price in prices
         },
     }
-    many = {"column": "{population}", "n": "{n:,}", "price": "`{price}`"} | {
+    many = {"column": "{population}", "n": "{n:,}", "budget": "`{price}`"} | {
         one: f"{{{one}:.1f}}" for one in ("one tree", "99 trees", "99 choices")
     }
     last = cover.drop_duplicates(KEYS, keep="last").copy()
@@ -100,7 +100,7 @@ def quantiles() -> str:
     band = {
         "column": "{population}",
         "n": "{n:,}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "coverage": "{coverage:.4f}",
         "half width": "{half width:.4f}",
         "without privacy": "{DKW:.4f}",
@@ -113,7 +113,7 @@ def quantiles() -> str:
         "Error in rank, in rows, of the quantiles .01, .02, ..., .99 from one tree, and by 99 releases at 1/99 of "
         "the price each:",
         table(output("quantile_error_many"), many),
-        f"Coverage of 95% intervals for quantiles from .01 to .99; 100 to 100,000 rows, four prices, "
+        f"Coverage of 95% intervals for quantiles from .01 to .99; 100 to 100,000 rows, four budgets, "
         f"{replicates(cover)} of each cell, flagged "
         "intervals included (`python -m validation --only quantile_coverage`). Mean widths over those of an oracle "
         "who knows the distribution and both variances: where the noise in the rank varies no more than sampling.",
@@ -140,7 +140,7 @@ def split() -> str:
 
     columns: dict[str, Column] = {
         "neighbours": lambda group: group["neighbors"].iloc[0].replace("_", " "),
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "n": "{n:,}",
         **{f"{one:g}": (lambda group, one=one: cell(group, one)) for one in sorted(found["share"].unique())},
     }
@@ -182,7 +182,7 @@ def good_instances() -> str:
     """Errors of smooth sensitivity over those of choices by rank; ranges; centres."""
     medians: dict[str, Column] = {
         "population": "{shape}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "rows off, choice": lambda group: ranged(group["choice: rank"], ".1f"),
         "rows off, smooth": lambda group: ranged(group["smooth: rank"], ",.0f"),
         "error of the value, smooth over choice": "{range value, times:.2f}",
@@ -214,7 +214,7 @@ def density() -> str:
     coverage = output("density_error_coverage")
     compared = {
         "density": "{design}",
-        "price": "`{path}`",
+        "budget": "`{path}`",
         "n": "{n:,}",
         "best number of bins": "{best bins}",
         "chosen (median)": "{median bins}",
@@ -224,7 +224,7 @@ def density() -> str:
     }
     fitted = {
         "density": "{design}",
-        "price": "`{path}`",
+        "budget": "`{path}`",
         "without noise": "{without noise:.3f}",
         "best bins": "{best bins:.3f}",
         "chosen bins (Monte Carlo error)": "{chosen bins:.3f} ({its error:.3f})",
@@ -238,7 +238,7 @@ def density() -> str:
         "mean coverage": "{range mean coverage:.4f}",
     }
     return text(
-        "Expected integrated squared error of chosen bins over that of the best fixed number at the whole price "
+        "Expected integrated squared error of chosen bins over that of the best fixed number at the whole budget "
         "(Monte Carlo error), by `python -m validation --only density_error`:",
         table(output("density_error"), compared),
         "Slopes of log error on log n, from n = 1,000 to 1,000,000:",

@@ -30,7 +30,8 @@ ABSENT = "no such cell"
 KAPPA = Rules().kappa
 METHODS = {"rounds": "Newton iterations", "gram": "`gram`", "blocks": "`sample_aggregate`", "bootstrap": "`bootstrap`",
            "diffprivlib": "diffprivlib"}  # fmt: skip
-ASKED = {"mean": "mean", "gamma": "gamma family", "ols, gram": "`ols`, cross-products", "ols, rounds": "`ols`, rounds"}
+ASKED = {"mean": "mean", "gamma": "gamma family", "ols, gram": "`ols`, cross-products",
+         "ols, iterations": "`ols`, iterations"}  # fmt: skip
 
 _SHORT = 0.05
 """Coverage below that without privacy by more is named."""
@@ -153,7 +154,7 @@ def instruments() -> str:
     by_price: dict[str, Column] = {
         "population": "{design}",
         "rows": "{n:,}",
-        "price": "{price}",
+        "budget": "{price}",
         "first-stage F": "{F:.3g}",
         "unbounded": "{unbounded:.1%}",
         "unbounded without noise": "{unbounded without noise:.1%}",
@@ -262,7 +263,7 @@ def aggregate() -> str:
         "model": "{model}",
         "n": "{n:,}",
         "blocks": "{blocks}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "blocks bounded by": "{bounded}",
         "RMSE over that of blocks without noise": "{least ratio:.2f}-{most ratio:.2f}",
         "least coverage": "{least coverage:.4f}",
@@ -312,7 +313,7 @@ def bootstrap() -> str:
         "design": "{design}",
         "n": "{n:,}",
         "B": "{replicates B}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "level": "{level:g}",
         "runs": "{runs:,}",
         "coverage": lambda row: f"{row['coverage']:.4f}{'' if row['held'] else ', **not held**'}",
@@ -341,10 +342,10 @@ def bootstrap() -> str:
         picture("Figures 6 to 9 of the source redrawn, with the default interval", "bootstrap_source"),
         "Coverage of the default interval, end to end (`python -m validation --only bootstrap_coverage`, up to "
         f"{int(last['runs'].max()):,} replicates a design; the same for one number by quadrature in the figure). "
-        "`ols`, which takes errors to spread equally, is fitted to the same rows at the same price:",
+        "`ols`, which takes errors to spread equally, is fitted to the same rows at the same budget:",
         table(last, cells),
         picture("Coverage and width of the bootstrap's intervals, and direct releases", "bootstrap_coverage"),
-        "The same estimate by the direct release at the same price (mu = 1, B = 200):",
+        "The same estimate by the direct release at the same budget (mu = 1, B = 200):",
         table(output("bootstrap_coverage_direct"), beside),
         f"Time and memory for a million rows ({speed.COMMAND}):",
         speed.times(timed[timed["work"].str.contains("bootstrap")]),
@@ -369,7 +370,7 @@ def clusters() -> str:
         "population": "{population}, `{model}`",
         "n": "{n:,}",
         "groups": "{groups}",
-        "price": "`{price}`, {neighbors}",
+        "budget": "`{price}`, {neighbors}",
         **_BESIDE,
     }
     return text(
@@ -387,7 +388,7 @@ def panels() -> str:
         "population": "{population}",
         "within": "{within}",
         "n": "{n:,}",
-        "price": "`{price}`, {neighbors}",
+        "budget": "`{price}`, {neighbors}",
         **_BESIDE,
         "named as noise": "{named:.0%}",
     }
@@ -406,7 +407,7 @@ def absorbed() -> str:
     columns = {
         "population": "{population}",
         "n": "{n:,}",
-        "price": "`{price}`, {neighbors}",
+        "budget": "`{price}`, {neighbors}",
         **_BESIDE,
         "levels named": "{levels named:.0%}",
     }
@@ -493,9 +494,9 @@ def people() -> str:
         "mean of kept rows is E[their sum] / E[their number] over people who count with min(N, max_rows) of their "
         f"N rows. `{counts.index[0]}`, add_remove, n = {int(kept['n'].max()):,} people:",
         table(kept, keeps),
-        f"All cells: four designs, both relations, two prices ({said}); "
+        f"All cells: four designs, both relations, two budgets ({said}); "
         "`python -m validation --only people_coverage`. What the same releases would cover if rows were taken as "
-        "independent is of the first price. In bold: short of what is allowed, in "
+        "independent is of the first budget. In bold: short of what is allowed, in "
         f"{int((~found['covers']).sum())} of {len(found)} cells:",
         grouped(found, ["quantity", "max_rows", "n"], cells),
         f"Slopes by least squares, whose sampling variance is multiplied by max_rows, and by the bootstrap with 50 "
@@ -520,7 +521,7 @@ def noise() -> str:
     found = output("quality_noise")
     found = found[found["columns"] == 20]
     columns: dict[str, Column] = {
-        "price, 20 columns": "{price}",
+        "budget, 20 columns": "{price}",
         "margin of a count, rows": "{margin of a count:,.0f}",
         "measured": "{mean measured:,.0f}",
     }
@@ -668,10 +669,10 @@ def planning() -> str:
     }
     return text(
         f"{len(found)} designs with {int(found['replicates'].max()):,} replicates each "
-        f"({int(found['replicates'].min()):,} of regressions by rounds and medians), by `python -m "
+        f"({int(found['replicates'].min()):,} of regressions by iterations and medians), by `python -m "
         "validation --only plan_accuracy`: the predicted median width over the one that `coverage_study` "
         "measures, less one; the predicted power less the measured one; and the width (of tests the power) that is "
-        "measured at the solved price or number of rows, over the target, less one.",
+        "measured at the solved budget or number of rows, over the target, less one.",
         grouped(found, "family", columns),
         f"Asked for: {WIDTH:g}, {POWER:g} and {MET:g}, besides three Monte Carlo errors of what is measured. "
         f"Beyond that: {beyond['width']} widths, {beyond['power']} powers, {beyond['met']} solutions.",

@@ -23,7 +23,7 @@ def survey() -> str:
     }
     widths: dict[str, Column] = {
         "n": "{n:,}",
-        "price": "`{price}`",
+        "budget": "`{price}`",
         "mean": lambda group: _width(group, "mean"),
         "total": lambda group: _width(group, "total"),
         "ratio": lambda group: _width(group, "ratio"),

@@ -132,7 +132,7 @@ def ranks() -> str:
         sizes_of(last, "test", "`{test}`"),
         f"{replicates(found)}, 199 draws behind each p-value; n of 50, 1,000 and "
         "100,000; groups of equal sizes and of 1 to 20; even values, ties of nine rows in ten, skewed ones in "
-        "loose bounds, Cauchy values; three measures, each at a loud and a quiet price; both relations (`python -m "
+        "loose bounds, Cauchy values; three measures, each at a large and a small budget; both relations (`python -m "
         "validation --only rank_sizes`).",
         picture("Sizes of the rank tests", "rank_sizes"),
         "Power at .05 against a shift of half a standard deviation of the last group, PureDP, replace_one, n "
@@ -163,7 +163,7 @@ def count_intervals() -> str:
     found = output("count_intervals")
     columns = {
         "cells added up": "{cells:.0f}",
-        "price": "`PureDP({epsilon:g})`",
+        "budget": "`PureDP({epsilon:g})`",
         "rows on either side": "{half width:.0f}",
         "coverage": "{coverage:.4f}",
         "with one row less": "{one step less:.4f}",
@@ -216,20 +216,20 @@ def marginals() -> str:
         "largest": "{most size:.3f}",
     }
     rows: dict[str, Column] = {
-        "price": "{price}",
+        "budget": "{price}",
         "neighbours": "`{neighbors}`",
         "standard errors of cells": "{least standard error:.1f} to {most standard error:.1f}",
         "least coverage of a cell": "{least coverage:.4f}",
         "error off its formula, at most": lambda group: f"{(group['error / formula'] - 1).abs().max():.4f}",
     }
     return text(
-        "*Noise.* Sums of the variances of all cells over ours at the same price, under `add_remove`; and the largest "
-        'variance over that of `objective="max"`. Independent marginals have the price split as is best for them; '
+        "*Noise.* Sums of the variances of all cells over ours at the same budget, under `add_remove`; and the largest "
+        'variance over that of `objective="max"`. Independent marginals have the budget split as is best for them; '
         "averaged ones share what they know of common margins. The lower bound is that of all Gaussian matrix "
         "mechanisms (`python -m validation --only marginals_error`):",
         grouped(error, "design", noise),
         f"Under `replace_one` variances are {replaced.min():.2f} to {replaced.max():.2f} times those under "
-        "`add_remove`, and 4 times at a pure price.",
+        "`add_remove`, and 4 times under pure DP.",
         picture("Sums of variances of others over ours, by workload", "marginals_error"),
         f"*Coverage* of 95% intervals, {replicates(coverage)} of each of "
         f"{coverage.groupby(['design', 'amount', 'measure', 'neighbors', 'n']).ngroups} designs: even, rare and empty "

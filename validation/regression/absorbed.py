@@ -141,7 +141,7 @@ STUDY = Study(
     "absorbed", cells, draw, summary,
     (
         Rule("least coverage of 95% intervals of slopes beside absorbed levels", "coverage", quantities=2,
-             design="47 jobs of real wages, 300 simulated industries, n 5,000 and 50,000, three prices"),
+             design="47 jobs of real wages, 300 simulated industries, n 5,000 and 50,000, three budgets"),
     ),
     figure=scatter("n", {"coverage": 0.95, "width / without privacy": 1.0}, ["population", "price"]),
     most=250,

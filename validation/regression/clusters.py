@@ -151,7 +151,7 @@ STUDY = Study(
     (
         Rule("least coverage of 95% intervals of slopes clustered by public groups, less what it is without privacy",
              "coverage", limit="least", quantities=2,
-             design="10 to 200 groups, n 1,000-50,000, simulated, unequal groups, logit, real wages, three prices"),
+             design="10 to 200 groups, n 1,000-50,000, simulated, unequal groups, logit, real wages, three budgets"),
     ),
     figure=scatter("n", {"coverage": 0.95, "width / without privacy": 1.0}, ["population", "model", "price"]),
     most=1000,

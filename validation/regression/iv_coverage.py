@@ -201,7 +201,7 @@ STUDY = Study(
     "iv_coverage", cells, draw, summary,
     (
         Rule("least coverage of 95% Anderson-Rubin intervals of an endogenous coefficient", "coverage",
-             design="first-stage F 1 to 100 with 1 and 3 instruments, and real rows; n 1,000 to 50,000, three prices"),
+             design="first-stage F 1 to 100 with 1 and 3 instruments, and real rows; n 1,000 to 50,000, three budgets"),
         Rule("least coverage of 95% Anderson-Rubin intervals of exogenous coefficients", "coverage, others",
              quantities=5, design="the same"),
         Rule("largest size of the Anderson-Rubin test at .05", "size", "size", 0.05, design="the same"),

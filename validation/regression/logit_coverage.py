@@ -268,7 +268,7 @@ STUDY = Study(
     "logit_coverage", cells, draw, summary,
     (
         *RESTS,
-        Rule("least coverage of 95% intervals of a slope, logit, probit and cloglog by rounds, unflagged", "slope",
+        Rule("least coverage of 95% intervals of a slope, logit, probit and cloglog by iterations, unflagged", "slope",
              count="clear fits", quantities="terms", where=of("grid, few flagged"),
              design="44 cells: n 500-100,000, 2 to 10 slopes, rho .01-.5, 45% and 5% ones"),
         Rule("least coverage of a slope where the logit is wrong", "slope", count="clear fits", quantities="terms",

@@ -124,7 +124,7 @@ def picture(table: pd.DataFrame) -> Figure:
         one = table[(table["reading"] == reading) & (table["term"] == "educ")]
         last.plot(one["price"].str[5:-1].astype(float), one["coverage"], "o-", color=colour, label=reading)
     last.axhline(0.95, color="grey", lw=0.8, ls="--")
-    last.set(xscale="log", ylim=(0, 1.02), xlabel="price, rho of zCDP", title="coverage of 95% intervals")
+    last.set(xscale="log", ylim=(0, 1.02), xlabel="rho of zCDP", title="coverage of 95% intervals")
     last.legend(frameon=False, loc="lower right")
     return figure
 

@@ -54,7 +54,7 @@ STUDY = Study(
     "narrow", [Cell(*one) for one in product((30.0, 100.0, 300.0, 1000.0, 10_000.0, 100_000.0), PRICES)], draw, summary,
     (
         Rule(f"least coverage of a slope whose column has bounds of up to {SERVED:,.0f} standard deviations",
-             "coverage", where=lambda table: table["served"], design="n = 5,000, three prices"),
+             "coverage", where=lambda table: table["served"], design="n = 5,000, three budgets"),
     ),
     figure=scatter("width", {"coverage": 0.95, "unbounded": np.nan, "named": np.nan}, "price"), most=1000,
     notes=("Beyond that nothing is claimed; the column named says how often a flag does.",),

@@ -340,7 +340,7 @@ def run(arguments: Options) -> list[Claim]:
     write_table(wide.astype(object).where(wide.notna(), ""), "neighbours", arguments, notes)
     return [
         Claim(
-            "largest distance of neighbours over the bound that is priced, stages of regressions",
+            "largest distance of neighbours over the bound that is charged for, stages of regressions",
             f"{len(table)} stages of {table['model'].nunique()} models on real data, by both measures, both relations, "
             "rows and people of three rows; random restarts and coordinate ascent over cells",
             f"{worst['distance / bound']:.6f}", table["held"].all(), error="exact", threshold="at most 1",

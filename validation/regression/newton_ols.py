@@ -155,7 +155,7 @@ def claimed(which: str, *, wrong: bool) -> tuple[Rule, ...]:
         return table["wrong"] == wrong
 
     return (
-        Rule(f"least coverage of 95% intervals of a slope, least squares by rounds: {which}", "judged slope",
+        Rule(f"least coverage of 95% intervals of a slope, least squares by iterations: {which}", "judged slope",
              quantities=3,
              where=where, design=f"n 500-50,000, rho .05-.5, {2 if wrong else 9} designs"),
         Rule("", "judged intercept", limit=0.95 - OF_INTERCEPT, where=where),

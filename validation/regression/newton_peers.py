@@ -198,7 +198,7 @@ def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     for method in ("blocks", "bootstrap", "diffprivlib"):
         ratio = (table[method] / table["rounds"]).dropna()
         if len(ratio):
-            what = f"least error of slopes over that by rounds at equal price: {method}"
+            what = f"least error of slopes over that by iterations at equal budget: {method}"
             found.append(Claim(what, f"{len(ratio)} cells: {made}", f"{ratio.min():.2f}", ratio.min() >= slack))
     return found
 
@@ -212,7 +212,7 @@ STUDY = Study(
         f"fair: rows that stay, whose ordinary fit has its robust standard errors; simulated: {SIMULATED:,} rows drawn "
         f"anew, "
         "normal regressors within bounds of 4.",
-        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure price, and diffprivlib no other; "
+        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure budget, and diffprivlib no other; "
         "it is left out where it is not installed.",
         "Blocks look for a slope where the regressor moves the mean by no more than its range, or 16 on the scale "
         "of a logit.",

@@ -91,13 +91,13 @@ WHERE = f"{len(DESIGNS)} populations, n 1,000 and 10,000, epsilon .1 and 1, rho 
 STUDY = Study(
     "newton_weak", cells, draw, summary,
     (
-        Rule("least coverage of 95% intervals of a coefficient, least squares by rounds where noise dominates",
+        Rule("least coverage of 95% intervals of a coefficient, least squares by iterations where noise dominates",
              "coverage",
              quantities="coefficients", design=WHERE),
-        Rule("size at .05 of tests of a coefficient, least squares by rounds where noise dominates", "size", "size",
+        Rule("size at .05 of tests of a coefficient, least squares by iterations where noise dominates", "size", "size",
              0.05,
              quantities="coefficients", design=WHERE),
-        Rule("size at .05 of the joint test of slopes, least squares by rounds where noise dominates", "joint size",
+        Rule("size at .05 of the joint test of slopes, least squares by iterations where noise dominates", "joint size",
              "size",
              0.05, design=WHERE),
     ),

@@ -166,7 +166,7 @@ STUDY = Study(
     (
         Rule("least coverage of 95% intervals of slopes within people", "coverage", quantities=2,
              where=lambda table: table["served"],
-             design="EntityEffects, first differences, n 1,000-50,000, simulated and real wages, three prices"),
+             design="EntityEffects, first differences, n 1,000-50,000, simulated and real wages, three budgets"),
     ),
     figure=scatter("n", {"coverage": 0.95, "width / without privacy": 1.0}, ["population", "price"]),
     most=1000,

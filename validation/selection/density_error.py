@@ -262,8 +262,8 @@ def judged(what: str, column: str, *designs: str, large: bool = False) -> Rule:
 def rate_claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     """Exact for best bins; for chosen ones not refuted."""
     rates = slopes(table)
-    told = ("Slopes of log error on log n, over n = 1e3, 1e4, 1e5, 1e6. At the fixed prices noise fades as n grows, so "
-            "that errors fall faster than without noise; at epsilon = n^(-1/3) noise and sampling keep their "
+    told = ("Slopes of log error on log n, over n = 1e3, 1e4, 1e5, 1e6. At the fixed budgets noise fades as n grows, "
+            "so that errors fall faster than without noise; at epsilon = n^(-1/3) noise and sampling keep their "
             f"proportion where bins have a bias. {EXACT.capitalize()} have none in ten bins: noise then fades there "
             "too.")  # fmt: skip
     write_table(rates, "density_error_slopes", options, [told])
@@ -274,11 +274,11 @@ def rate_claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     cases = (
         ("within .05 of that without noise, best bins, epsilon = n^(-1/3)", "designs", falling & bent, best.abs(),
          best.abs()),
-        ("at most .05 above that without noise, best bins, every price", "paths", best.notna(), best, best),
+        ("at most .05 above that without noise, best bins, every budget", "paths", best.notna(), best, best),
         ("within .05 of that without noise, chosen bins, smooth, epsilon = n^(-1/3)", "paths", falling & smooth,
          chosen.abs(),
          chosen.abs() - REFUTED * rates["its error"]),
-        ("at most .05 above that without noise, chosen bins, fixed prices", "paths", ~falling, chosen, near),
+        ("at most .05 above that without noise, chosen bins, fixed budgets", "paths", ~falling, chosen, near),
     )  # fmt: skip
     return [
         Claim(f"slope {what}", f"{which.sum()} {kind}", f"{gap[which].max():.3f}", not (least[which] > 0.05).any(),
@@ -302,7 +302,7 @@ STUDY = (
         figure=lambda table: lines(table, "design", "n", {"error": "o-", "error of the best": ":"}, color="path",
                                    log=True),
         notes=("Every release is by the mechanism itself. The best is the least exact expected error of a fixed number "
-               "of bins (every one up to 100, then steps of 3%) at the whole price, that of the candidates the least "
+               "of bins (every one up to 100, then steps of 3%) at the whole budget, that of the candidates the least "
                "among the numbers that may be chosen. Samples have a fixed size n, which is confidential "
                "(add_remove).",),
     ),

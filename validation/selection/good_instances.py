@@ -300,7 +300,7 @@ def _within_found(values: Array, ends: tuple[float, float], rng: np.random.Gener
 
 def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
     """State in how many cells the choice is no worse."""
-    design = "4 populations, 101 to 10,001 rows, two bounds, three prices, replace_one"
+    design = "4 populations, 101 to 10,001 rows, two bounds, three budgets, replace_one"
     found = []
     for what in ("value", "rank"):
         ratio = table[f"{what}, times"]
@@ -320,19 +320,19 @@ STUDY = (
           axes=lambda cell: {"shape": cell[0].name, "bounds": cell[1], "n": cell[2]},
           figure=lambda table: lines(table, "price", "n", {"value, times": "o-"}, color="shape", log=True),
           notes=("Mean distance from the sample's median, in rows and in value, where a row is replaced and n is odd. "
-                 "Choice: the exponential mechanism on the distance in rank, for all of the price. Smooth: noise "
+                 "Choice: the exponential mechanism on the distance in rank, for all of the budget. Smooth: noise "
                  "scaled to the smooth sensitivity of the median, the best of all laws and constants of the grid for "
                  "this cell and this error.",)),
     Study("good_instances_ranges", [*product(SHAPES, (101, 1_001))], draw_range, ranges, most=80, quick=2,
           axes=lambda cell: {"shape": cell[0].name, "n": cell[1]},
           notes=("Root mean squared error of the range between the quartiles over the sample's, PureDP(1), "
-                 "replace_one. Two choices: half of the price each. One choice: the inverse sensitivity mechanism of "
+                 "replace_one. Two choices: half of the budget each. One choice: the inverse sensitivity mechanism of "
                  "the range itself.",
                  )),
     Study("good_instances_centres", [*product(("normal", "t, 2 degrees of freedom"), WIDE, SIZES)], draw_centre,
           centres,
           most=80, quick=2, axes=lambda cell: dict(zip(("population", "bounds", "n"), cell, strict=True)),
           notes=("Median absolute error of the centre over that of the 10% trimmed mean, PureDP(1), replace_one. Mean, "
-                 "found bounds: a quarter of the price for dpi.bounds, the rest for dpi.mean. rlm: Huber's, by "
+                 "found bounds: a quarter of the budget for dpi.bounds, the rest for dpi.mean. rlm: Huber's, by "
                  "rounds.",)),
 )  # fmt: skip

@@ -186,7 +186,7 @@ def sized(sizes: tuple[int, ...], most: int, name: str, **options: Any) -> Study
                                    log=True),
         notes=("Root mean squared errors over the standard deviation of the sample quantile (of a discrete column: of "
                "its rank, where a value within a leaf of one that occurs counts as that one). Exponential: each "
-               "quartile alone at the whole price, of which the choice has a quarter. Tree: all from one tree at the "
+               "quartile alone at the whole budget, of which the choice has a quarter. Tree: all from one tree at the "
                "price.",),
         **options,
     )  # fmt: skip
@@ -199,7 +199,7 @@ def many_claims(table: pd.DataFrame, _: Options) -> list[Claim]:
         told = table[table["n"] >= FROM]
         by_n = table.groupby("n")[f"over 99 {kind}"].max()
         shown, sizes = ", ".join(f"{value:.2f}" for value in by_n), ", ".join(f"{n:,}" for n in by_n.index)
-        found.append(Claim(f"error of 99 quantiles from one tree over 99 {kind} at 1/99 of the price (at most 1/3)",
+        found.append(Claim(f"error of 99 quantiles from one tree over 99 {kind} at 1/99 of the budget (at most 1/3)",
                            f"n = {sizes}; judged from {FROM:,}", shown,
                            (told[f"over 99 {kind}"] <= THIRD).all()))  # fmt: skip
     return found
@@ -214,7 +214,7 @@ STUDY = (
         draw_many, many, most=4, also=many_claims, quick=3,
         axes=lambda cell: {"population": studied()[cell[0]].name, "n": cell[1], "price": str(cell[2])},
         notes=("Root mean squared error over the quantiles .01, .02, ..., .99, in rows of rank within the sample: what "
-               "privacy alone does. 99 releases have 1/99 of the price each, with the exponential mechanism a quarter "
+               "privacy alone does. 99 releases have 1/99 of the budget each, with the exponential mechanism a quarter "
                "of that.",),
     ),
 )  # fmt: skip

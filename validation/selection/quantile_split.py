@@ -124,7 +124,7 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
     return [
         Claim("where the choice has nine tenths, the tree would tell nothing with three quarters",
               f"{len(public)} cells, replace_one", f"{int((public['share'] > 0.5).sum())} cells", told.empty),
-        Claim("largest error of a chosen median over a choice with the whole price: n public, middle population",
+        Claim("largest error of a chosen median over a choice with the whole budget: n public, middle population",
               f"{len(public)} cells; n = {worst[2]:,}, {worst[1]}", f"{ratio.max():.2f}",
               options.quick or bool(ratio.max() <= MOST), threshold=f"{MOST:g}", cells=len(public), replicates=count),
     ]  # fmt: skip
@@ -138,5 +138,5 @@ STUDY = Study(
     notes=(f"Medians of {len(STUDIED)} populations: middle and largest of their root mean squared errors, over that of "
            f"the "
            "sample median. Half width: that of the 95% interval in rank, over that without privacy; it tells something "
-           "where it is less than half of the rows. Share: of the price, for the choice; taken: by the library.",),
+           "where it is less than half of the rows. Share: of the budget, for the choice; taken: by the library.",),
 )  # fmt: skip

@@ -321,7 +321,7 @@ def run(arguments: Options) -> list[Claim]:
     lost, bounds, noise = loss_table(every), theorem(), noise_against_mechanism()
     notes = [
         "Expected error of permute-and-flip over the exponential mechanism's at one epsilon, exactly, over gaps of "
-        f"{GAPS[0]:g} to {GAPS[-1]:g} noise scales; then, at a price in ZCDP or GDP, where the exponential mechanism "
+        f"{GAPS[0]:g} to {GAPS[-1]:g} noise scales; then, at a budget in ZCDP or GDP, where the exponential mechanism "
         "needs half the noise, its error over permute-and-flip's."
     ]
     write_table(lost, "selection_laws_error", arguments, notes)

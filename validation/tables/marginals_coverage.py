@@ -146,7 +146,7 @@ STUDY = Study(
     (
         Rule("least coverage of 95% intervals from marginals: {part}", "coverage", split="quantity",
              quantities="estimates",
-             design="designs x prices x relations x rows"),
+             design="designs x budgets x relations x rows"),
         Rule("mean width of intervals from marginals over the oracle's", "width / oracle", "width", WIDTH_CAP),
     ),
     axes=named, by=("quantity",), figure=scatter("n", {"coverage": 0.95, "width / oracle": WIDTH_CAP},

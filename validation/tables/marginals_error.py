@@ -192,7 +192,7 @@ def run(arguments: Options) -> list[Claim]:
     notes = [
         "ours: sum of the noise variances of all cells, or the largest, in squared rows, at "
         f"{PRICE['zcdp']} or {PRICE['pure']} under add_remove; other columns are over ours.",
-        "independent marginals: noise on each, the price split as is best for the objective; averaged: margins that "
+        "independent marginals: noise on each, the budget split as is best for the objective; averaged: margins that "
         "they share averaged by inverse variances. contrasts: Laplace noise on the planner's contrasts.",
         f"Mean squared error of {arguments.replicates:,} simulated releases over its formula: {ratio:.4f} +- "
         f"{error:.4f}.",

@@ -125,7 +125,7 @@ def error_claim(table: pd.DataFrame, _: Options) -> list[Claim]:
 STUDY = Study(
     "marginals_real", [*product(PRICES, RELATIONS)], draw, summary,
     (Rule("least coverage of 95% intervals of cells of all pairs of anes96", "coverage", quantities="cells",
-          design="28 marginals x 3 prices x 2 relations"),),
+          design="28 marginals x 3 budgets x 2 relations"),),
     axes=lambda cell: dict(zip(("price", "neighbors"), cell, strict=True)), by=("marginal",), figure=figure_of,
     also=error_claim, quick=2,
     notes=(f"28 pairs of eight columns, {np.prod([high - low + 1 for low, high in LEVELS.values()]):,} cells in all, "

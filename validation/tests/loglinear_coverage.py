@@ -89,7 +89,7 @@ def cells() -> list[tuple[Design, int, Any, str]]:
     return [(design, n, price, NEIGHBORS[(i + j + k) % 2]) for (i, design), (j, n), (k, price) in grid]
 
 
-TOLD = "eight populations, n 200 to 10,000, five prices, both relations"
+TOLD = "eight populations, n 200 to 10,000, five budgets, both relations"
 STUDY = Study(
     "loglinear_coverage", cells, draw, summary,
     (

@@ -77,7 +77,7 @@ STUDY = (
     Study(
         "loglinear_size", cells, draw, summary,
         size_rules("largest size at {level:g}: tests of log-linear models",
-                   "four tests, three populations, n 100 to 10,000, three prices, both relations"),
+                   "four tests, three populations, n 100 to 10,000, three budgets, both relations"),
         axes=lambda cell: {"test": cell[0], "population": cell[1], "n": cell[2], "price": str(cell[3]),
                            "neighbors": cell[4]},
         figure=scatter("n", {f"size at {level:g}": level for level in LEVELS}, "test"),

@@ -124,7 +124,7 @@ STUDY = Study(
                          "price": str(design.price), "neighbors": design.neighbors,
                          "alternative": design.alternative, "leaves": design.leaves},
     quick=8, figure=lambda table: scatter("test", {"size": LEVELS[0]}, "values")(table[table["level"] == LEVELS[0]]),
-    notes=(f"{DRAWS} simulated releases behind each p-value. Leaves are those that the price asks for. n is public "
+    notes=(f"{DRAWS} simulated releases behind each p-value. Leaves are those that the budget asks for. n is public "
            f"under "
            "replace_one, sizes of groups never are.",),
 )  # fmt: skip

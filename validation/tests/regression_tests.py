@@ -180,7 +180,7 @@ STUDY = (
     Study(
         "regression_tests", [(kind, n) for kind in KINDS for n in SIZES], draw, summary,
         size_rules("largest size at {level:g} of the joint F test with simulated null",
-                   "56 cells: n 100-10,000, 2 and 5 restrictions, 4 designs, 6 prices"),
+                   "56 cells: n 100-10,000, 2 and 5 restrictions, 4 designs, 6 budgets"),
         axes=lambda cell: {"regressors": cell[0].name, "slopes": cell[0].slopes, "tested": cell[0].tested,
                            "neighbors": cell[0].neighbors, "n": cell[1]},
         by=("price",),

@@ -134,7 +134,7 @@ STUDY = Study(
     [(*one, NEIGHBORS[(place + place // 3) % 2]) for place, one in enumerate(product(QUANTITIES, SIZES, PRICES))],
     draw, summary,
     (Rule("least joint coverage of simultaneous 95% intervals", "coverage",
-          design="cells of a table, means of groups, residuals, log-linear coefficients; two sizes, three prices"),),
+          design="cells of a table, means of groups, residuals, log-linear coefficients; two sizes, three budgets"),),
     axes=lambda cell: {"quantity": cell[0], "n": cell[1], "price": str(cell[2]), "neighbors": cell[3]},
     figure=scatter("quantity", {"coverage": 0.95, "single, together": 0.95}, "price"),
     notes=("`single, together` is the share of releases in which all single 95% intervals hold; `width / single` "
