@@ -1,4 +1,4 @@
-"""The studies of regressions by iterations draw what the kernel releases: the same sums, and noise of the same scale."""
+"""The studies of regressions by iterations draw what the kernel releases: the same sums, noise of the same scale."""
 
 from __future__ import annotations
 

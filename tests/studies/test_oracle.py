@@ -148,7 +148,7 @@ def test_a_procedure_without_an_oracle_of_its_own_has_one(monkeypatch):
 
 @pytest.mark.parametrize("generate", [equal, unequal])
 def test_fits_one_by_one_are_compared_to_their_own_spread_without_noise(generate):
-    """Least squares by iterations has robust errors: widths are the oracle's in both, within 4 standard errors of 13%."""
+    """Least squares by iterations has robust errors: widths are the oracle's, within 4 standard errors of 13%."""
     cell = slope(generate, procedure=dpi.ols("y ~ x"), n=1000, replicates=30, truth=None, privacy=dpi.ZCDP(5.0))
     assert abs(cell["width / oracle"] - 1) < 4 * 0.13 + 0.05
     assert 0.03 < cell["MCSE of width / oracle"] < 0.25
