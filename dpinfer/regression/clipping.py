@@ -3,8 +3,10 @@
 A unit adds a score s to the estimating equation, and noise is in proportion to the length T at which scores are
 clipped. Clipping takes ``max(|s| - T, 0)`` from each, in a direction nobody knows. With J the Hessian, a contrast l of
 J's inverse loses at most ``|l| B``, B the total excess of all units. What is known of lengths are noisy counts in
-half octaves; beyond the last place where a count is clear of its noise, lengths are taken to fall off as a Pareto
-law, whose index is read from the counts, and kept between `INDICES`.
+half octaves; beyond the last one that is clear of its noise, lengths are taken to fall off as a Pareto law. Noise hides
+how many units are there and how fast they fall off, so that what they add up to is the posterior mean over both: any
+number is as likely, and one over the index has an exponential prior. The last clear count may be the first of the law
+or stand apart from it, as the end of the bulk; both are weighed by how well they explain the counts.
 
 The interval of Armstrong and Kolesar (2018, 2020), ``estimate +- SE cv(b/SE)``, holds for every bias up to b. T is the
 length at which it is predicted to be shortest.
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.statistics.arrays import Array
 
-__all__ = ["INDICES", "LOST", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
+__all__ = ["LOST", "Clip", "Lengths", "folded_quantile", "folded_tail", "length_cuts"]
 
-INDICES = (2.2, 6.0)
-"""Indices that the law of lengths beyond those seen may have: heavier tails have no variance to speak of."""
+_HEAVY = 0.3
+"""Mean of the prior of one over the index of a tail: a t law of three degrees of freedom has a third."""
+
+_INDICES = 1 / np.linspace(0.04, 0.96, 24)
+"""Indices that are weighed; all give a finite mean."""
 
 _OCTAVE = 2
 """Bins in an octave."""
@@ -34,6 +39,12 @@ _OCTAVE = 2
 _BINS = 22
 _WINDOW, _CLEAR = 2, {"l2": 4.0, "l1": 6.5}
 """A bin or an octave is seen if it holds more than so many standard deviations of its noise, Gaussian or Laplace's."""
+
+_LEAST_NOISE = 1e-6
+"""Of a count: where a budget is beyond all use, it is 0."""
+
+_LEAST_AWAY = -30.0
+"""Standard errors that a number may lie below none: farther, its posterior mean loses all digits."""
 
 _SURE = 3.0
 """Standard errors taken off what counts beyond the edge add up to, before it is held against the law."""
@@ -87,8 +98,10 @@ class Lengths:
     ----------
     middles, counts : ndarray (b,)
         Middles of the bins in which lengths are seen, and how many units are there, no less than 0.
-    edge, beyond, error, index : float
-        Number of units longer than the edge of what is seen, its standard error, and the index of their law.
+    edge : float
+        End of what is seen.
+    beyond : ndarray (a,)
+        Expected number of units longer than the edge by the index of their law.
     farthest : float
         A length that no unit exceeds.
     hidden : ndarray (r,)
@@ -100,77 +113,54 @@ class Lengths:
     middles: Array
     counts: Array
     edge: float
-    beyond: float
-    error: float
-    index: float
+    beyond: Array
     farthest: float
     hidden: Array
     noise: float
 
     @classmethod
-    def read(
-        cls,
-        counts: Array,
-        cuts: Array,
-        noise: float,
-        farthest: float = np.inf,
-        indices: tuple[float, float] = INDICES,
-        norm: Norm = "l2",
-    ) -> Lengths:
+    def read(cls, counts: Array, cuts: Array, noise: float, farthest: float = np.inf, norm: Norm = "l2") -> Lengths:
         """Read counts (B + 1,) below, between and above cuts (B,); no length is beyond ``farthest``."""
-        inner, size = counts[1:], len(cuts)
+        inner, size, noise = counts[1:], len(cuts), max(noise, _LEAST_NOISE)
         ends = np.minimum(np.arange(size) + _WINDOW, size)
         total = np.concatenate([[0.0], np.cumsum(inner)])
         within = total[ends] - total[:size]
         enough = _CLEAR[norm] * noise
         filled = (inner > enough) | (within > enough * np.sqrt(ends - np.arange(size)))
         clear = np.flatnonzero(filled & (cuts < farthest))
-        edge = int(clear[-1]) if clear.size else 0
-        beyond, error, index = _heaviest(inner[edge:], noise, *indices)
+        edge = min(int(clear[-1]) + 1, size - 1) if clear.size else 0
+        edge -= int(edge > 0 and cuts[edge] >= farthest)
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
-        seen = np.maximum(np.concatenate([counts[:1], inner[:edge]]), 0.0)
+        seen, hidden = np.maximum(counts[: edge + 1], 0.0), inner[edge:]
         last = max(float(cuts[edge]), farthest)
-        return cls(
-            middles,
-            seen,
-            float(cuts[edge]),
-            beyond,
-            error,
-            index,
-            last,
-            inner[edge:],
-            noise,
-        )
+        return cls(middles, seen, float(cuts[edge]), _law(counts[edge:], noise, apart=not edge), last, hidden, noise)
 
     def excess(self, lengths: Array) -> Array:
         """Return the sum of what scores exceed each of some lengths (L,) by.
 
-        Beyond the edge it is that of the law, for as many units as noise may hide, or what the counts up to any length
-        add up to, less `_SURE` standard errors, where that is more: a lump that no law of tails has.
+        Beyond the edge it is that of the law, or what the counts up to any length add up to, less `_SURE` standard
+        errors, where that is more: a lump that no law of tails has.
         """
         apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
         middles = self.edge * 2.0 ** ((np.arange(len(self.hidden)) + 0.5) / _OCTAVE)
         each = np.maximum(np.minimum(middles, self.farthest) - lengths[:, None], 0.0)
         shown = np.cumsum(each * self.hidden, axis=1) - _SURE * self.noise * np.sqrt(np.cumsum(each**2, axis=1))
-        return np.asarray(
-            apart + np.maximum(self._tail(lengths, self.edge, self.beyond + self.error), shown.max(axis=1))
-        )
+        return np.asarray(apart + np.maximum(self._tail(lengths), shown.max(axis=1)))
 
-    def _tail(self, lengths: Array, edge: float, beyond: float) -> Array:
-        """Return the sum of what scores beyond an edge exceed some lengths (L,) by."""
-        last, power = max(edge, self.farthest), self.index - 1
-        far = np.clip(lengths, edge, last)
-        found = beyond * edge**self.index / power * (far**-power - last**-power)
-        return np.asarray(found + beyond * np.maximum(edge - lengths, 0.0))
+    def _tail(self, lengths: Array) -> Array:
+        """Return the sum of what scores beyond the edge exceed some lengths (L,) by."""
+        far, power = np.clip(lengths, self.edge, self.farthest)[:, None], _INDICES - 1
+        law = self.edge / power * ((self.edge / far) ** power - (self.edge / self.farthest) ** power)
+        return np.asarray((law + np.maximum(self.edge - lengths, 0.0)[:, None]) @ self.beyond)
 
     def lost(self, lengths: Array) -> Array:
         """Return the sum of what squared lengths exceed the squares of some lengths (L,) by."""
         apart = np.maximum(self.middles**2 - lengths[:, None] ** 2, 0.0) @ self.counts
-        far = np.maximum(lengths, self.edge)
-        last, power = np.maximum(min(_FARTHEST * self.edge, self.farthest), far), self.index - 2
-        square = (power + 2) / power * (far**-power - last**-power) - far**2 * (far**-self.index - last**-self.index)
-        tail = self.beyond * self.edge**self.index * square
-        return np.asarray(apart + tail + self.beyond * np.maximum(self.edge**2 - lengths**2, 0.0))
+        far, power = np.maximum(lengths, self.edge)[:, None], _INDICES - 2
+        last = np.maximum(min(_FARTHEST * self.edge, self.farthest), far)
+        near, end = self.edge / far, self.edge / last
+        law = self.edge**2 * _INDICES / power * (near**power - end**power) - far**2 * (near**_INDICES - end**_INDICES)
+        return np.asarray(apart + (law + np.maximum(self.edge**2 - lengths**2, 0.0)[:, None]) @ self.beyond)
 
     def radius(self, noise: float, width: int, size: float, drift: float, other: float) -> tuple[float, float]:
         """Return up to which length rows weigh in full in a Hessian, and what its eigenvalues lose at most.
@@ -190,7 +180,7 @@ class Lengths:
         other : float
             Half the length of the interval without it, in units of the score.
         """
-        squares = self.edge * 2.0 ** (np.arange(-16, 16) / 4)
+        squares = self.edge * 2.0 ** (np.arange(-8, 8) / _OCTAVE)
         missed, blur = self.excess(squares), squares * noise * np.sqrt(width)
         moved = drift * np.hypot(np.sqrt(2) * missed, np.sqrt(0.5) * blur)
         half = np.hypot(other, -special.ndtri(0.025) * moved)
@@ -210,7 +200,7 @@ class Lengths:
             Whether the bias counts in full. It does not where only a point for the last round is sought.
         """
         second = max(float(self.lost(np.zeros(1))[0]), 1e-300)
-        lengths = self.edge * 2.0 ** (np.arange(-8, 28) / 4)
+        lengths = self.edge * 2.0 ** (np.arange(-4, 14) / _OCTAVE)
         excess = self.excess(lengths)
         errors = np.sqrt(second / width + (lengths * noise) ** 2)
         sizes = errors * folded_quantile(0.05, excess / errors) if final else np.hypot(errors, excess / np.sqrt(width))
@@ -228,21 +218,33 @@ class Lengths:
         )
 
 
-def _heaviest(counts: Array, noise: float, low: float, high: float) -> tuple[float, float, float]:
-    """Return the number of units beyond an edge, its error, and the index of the heaviest Pareto law that counts admit.
+def _law(counts: Array, noise: float, *, apart: bool) -> Array:
+    """Return the expected number of units beyond an edge, by the index of their law, as (a,).
 
-    The law is fitted to all noisy counts beyond the edge by least squares, for each index; the least index is taken
-    whose fit is worse than the best by no more than one standard error.
+    Of noisy counts from the bin before the edge on. That bin is the first of the law, or is not: then its own number
+    is any up to what was counted. With ``apart`` it is not.
     """
-    indices = np.linspace(low, high, 39)
-    ends = 2.0 ** (-indices[:, None] * np.arange(len(counts) + 1) / _OCTAVE)
+    numbers, odds = _fitted(counts[1:], noise)
+    if not apart:
+        first, own = _fitted(counts, noise)
+        odds = odds + np.log(np.sqrt(2 * np.pi) * noise / max(float(counts[0]), noise))
+        numbers, odds = np.stack([numbers, first * 2.0 ** (-_INDICES / _OCTAVE)]), np.stack([odds, own])
+    odds = odds - 1 / (_INDICES * _HEAVY)
+    likely = np.exp(odds - odds.max())
+    return np.asarray((numbers * likely / likely.sum()).reshape(-1, len(_INDICES)).sum(axis=0))
+
+
+def _fitted(counts: Array, noise: float) -> tuple[Array, Array]:
+    """Return the posterior mean of the number of units of a law in bins, for each index (a,), and its log odds."""
+    ends = 2.0 ** (-_INDICES[:, None] * np.arange(len(counts) + 1) / _OCTAVE)
     shares = ends[:, :-1] - ends[:, 1:]
     shares[:, -1] += ends[:, -1]
-    number = np.maximum(shares @ counts, 0.0) / (shares**2).sum(axis=1)
-    misfit = ((counts - number[:, None] * shares) ** 2).sum(axis=1)
-    chosen = int(np.argmax(misfit <= misfit.min() + noise**2))
-    error = noise / float(np.sqrt((shares[chosen] ** 2).sum()))
-    return max(float(number[chosen]), noise), error, float(indices[chosen])
+    error = noise / np.sqrt((shares**2).sum(axis=1))
+    number = shares @ counts * (error / noise) ** 2
+    misfit = ((counts - number[:, None] * shares) ** 2).sum(axis=1) / noise**2
+    away = np.maximum(number / error, _LEAST_AWAY)
+    mean = away + np.exp(-0.5 * away**2 - special.log_ndtr(away)) / np.sqrt(2 * np.pi)
+    return mean * error, np.log(error) + special.log_ndtr(away) - 0.5 * misfit
 
 
 @cache

@@ -128,9 +128,6 @@ _AWAY = {"linear": 0.1, "binary": 0.2, "choice": 0.2, "log": 0.3, "huber": 0.1, 
 _NEARER = 0.3
 """Distance of the first point from the estimate where there is no noise, in each coordinate, and a later one's part."""
 
-_OF_SQUARES = (2.0, 6.0)
-"""Indices that the law of squared lengths of rows may have."""
-
 _FLOOR, _OF_NOISE = 0.02, 1.5
 """Least eigenvalue of the Gram matrix of a start for n = 1, and in units of its noise."""
 
@@ -887,7 +884,7 @@ class Plan:
         """Read counts of lengths of rows, as a Hessian weighs them."""
         cuts = length_cuts(float(stage.settings["smallest"]) ** 2)
         counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
-        return Lengths.read(counts, cuts, noise, self._largest_size(stage, start, whiten), _OF_SQUARES)
+        return Lengths.read(counts, cuts, noise, self._largest_size(stage, start, whiten))
 
     def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:  # noqa: ARG002
         """Return a squared length that no row exceeds."""

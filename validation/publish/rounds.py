@@ -95,8 +95,11 @@ def constants() -> str:
             f"Gaussian {_number(iterations._START_LENGTH)}, Laplace {shortest} to {longest}",
         ),
         ("CLEAR", "standard deviations", both(clipping._CLEAR)),
-        ("INDICES", "of lengths", " to ".join(map(_number, clipping.INDICES))),
-        ("SQUARES", "indices of squared lengths", " to ".join(map(_number, iterations._OF_SQUARES))),
+        (
+            "HEAVY",
+            "mean of 1/index, a priori; least and largest",
+            ", ".join(map(_number, [clipping._HEAVY, *1 / clipping._INDICES[[0, -1]]])),
+        ),
         ("STEP", "of the last iteration", by_model(question._FAR_STEP)),
         ("", "of the others", by_model(iterations._LONGEST)),
         ("LOST", "in units of the noise", _number(clipping.LOST)),
