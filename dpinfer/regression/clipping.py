@@ -4,9 +4,10 @@ A unit adds a score s to the estimating equation, and noise is in proportion to 
 clipped. Clipping takes ``max(|s| - T, 0)`` from each, in a direction nobody knows. With J the Hessian, a contrast l of
 J's inverse loses at most ``|l| B``, B the total excess of all units. What is known of lengths are noisy counts in
 half octaves; beyond the last one that is clear of its noise, lengths are taken to fall off as a Pareto law. Noise hides
-how many units are there and how fast they fall off, so that what they add up to is the posterior mean over both: any
-number is as likely, and one over the index has an exponential prior. The last clear count may be the first of the law
-or stand apart from it, as the end of the bulk; both are weighed by how well they explain the counts.
+how many units are there and how fast they fall off, so that what they add up to is a posterior mean: all numbers are
+equally likely a priori, and one over the index has an exponential prior. The last clear count may be the first of the
+law or stand apart from it, as the end of the bulk; both are weighed by how well they explain the counts. So B is what
+clipping is expected to take, not an upper limit.
 
 The interval of Armstrong and Kolesar (2018, 2020), ``estimate +- SE cv(b/SE)``, holds for every bias up to b. T is the
 length at which it is predicted to be shortest.
@@ -31,7 +32,7 @@ _HEAVY = 0.3
 """Mean of the prior of one over the index of a tail: a t law of three degrees of freedom has a third."""
 
 _INDICES = 1 / np.linspace(0.04, 0.96, 24)
-"""Indices that are weighed; all give a finite mean."""
+"""Indices that are weighed: all have a finite mean, and none is 2, where squares are logarithms."""
 
 _OCTAVE = 2
 """Bins in an octave."""
@@ -41,10 +42,7 @@ _WINDOW, _CLEAR = 2, {"l2": 4.0, "l1": 6.5}
 """A bin or an octave is seen if it holds more than so many standard deviations of its noise, Gaussian or Laplace's."""
 
 _LEAST_NOISE = 1e-6
-"""Of a count: where a budget is beyond all use, it is 0."""
-
-_LEAST_AWAY = -30.0
-"""Standard errors that a number may lie below none: farther, its posterior mean loses all digits."""
+"""Least noise that a count is taken to have: at budgets beyond all use it has none."""
 
 _SURE = 3.0
 """Standard errors taken off what counts beyond the edge add up to, before it is held against the law."""
@@ -101,7 +99,7 @@ class Lengths:
     edge : float
         End of what is seen.
     beyond : ndarray (a,)
-        Expected number of units longer than the edge by the index of their law.
+        Expected number of units longer than the edge, split by the index of their law.
     farthest : float
         A length that no unit exceeds.
     hidden : ndarray (r,)
@@ -131,9 +129,10 @@ class Lengths:
         edge = min(int(clear[-1]) + 1, size - 1) if clear.size else 0
         edge -= int(edge > 0 and cuts[edge] >= farthest)
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
-        seen, hidden = np.maximum(counts[: edge + 1], 0.0), inner[edge:]
+        seen, stop = np.maximum(counts[: edge + 1], 0.0), max(int((cuts < farthest).sum()), edge + 1)
+        beyond = _law(counts[edge : stop + 1], noise, first=not edge) * (cuts[edge] < farthest)
         last = max(float(cuts[edge]), farthest)
-        return cls(middles, seen, float(cuts[edge]), _law(counts[edge:], noise, apart=not edge), last, hidden, noise)
+        return cls(middles, seen, float(cuts[edge]), beyond, last, inner[edge:stop], noise)
 
     def excess(self, lengths: Array) -> Array:
         """Return the sum of what scores exceed each of some lengths (L,) by.
@@ -218,17 +217,24 @@ class Lengths:
         )
 
 
-def _law(counts: Array, noise: float, *, apart: bool) -> Array:
-    """Return the expected number of units beyond an edge, by the index of their law, as (a,).
+def _law(counts: Array, noise: float, *, first: bool) -> Array:
+    """Return the expected number of units beyond an edge, split by the index of their law, as (a,).
 
-    Of noisy counts from the bin before the edge on. That bin is the first of the law, or is not: then its own number
-    is any up to what was counted. With ``apart`` it is not.
+    Parameters
+    ----------
+    counts : ndarray (b,)
+        Noisy counts, from the bin before the edge on. That bin may be the first of the law, or stand apart: then its
+        own number is any within half of what was counted.
+    noise : float
+        Their standard deviation.
+    first : bool
+        Whether the edge is the first cut, and what lies before it no bin of the law.
     """
     numbers, odds = _fitted(counts[1:], noise)
-    if not apart:
-        first, own = _fitted(counts, noise)
+    if not first:
+        whole, own = _fitted(counts, noise)
         odds = odds + np.log(np.sqrt(2 * np.pi) * noise / max(float(counts[0]), noise))
-        numbers, odds = np.stack([numbers, first * 2.0 ** (-_INDICES / _OCTAVE)]), np.stack([odds, own])
+        numbers, odds = np.stack([numbers, whole * 2.0 ** (-_INDICES / _OCTAVE)]), np.stack([odds, own])
     odds = odds - 1 / (_INDICES * _HEAVY)
     likely = np.exp(odds - odds.max())
     return np.asarray((numbers * likely / likely.sum()).reshape(-1, len(_INDICES)).sum(axis=0))
@@ -242,8 +248,8 @@ def _fitted(counts: Array, noise: float) -> tuple[Array, Array]:
     error = noise / np.sqrt((shares**2).sum(axis=1))
     number = shares @ counts * (error / noise) ** 2
     misfit = ((counts - number[:, None] * shares) ** 2).sum(axis=1) / noise**2
-    away = np.maximum(number / error, _LEAST_AWAY)
-    mean = away + np.exp(-0.5 * away**2 - special.log_ndtr(away)) / np.sqrt(2 * np.pi)
+    away = number / error
+    mean = away + np.sqrt(2 / np.pi) / special.erfcx(-away / np.sqrt(2))  # of a normal variable that is above 0
     return mean * error, np.log(error) + special.log_ndtr(away) - 0.5 * misfit
 
 

@@ -7,7 +7,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpinfer as dpi
-from dpinfer.regression import inference, iterations
+from dpinfer.regression import clipping, inference, iterations
 from dpinfer.regression.clipping import Lengths, folded_quantile, length_cuts
 
 FAIR = sm.datasets.fair.load_pandas().data.assign(affair=lambda d: d.affairs > 0)
@@ -56,6 +56,34 @@ def test_what_noise_hides_beyond_the_edge_is_found_on_average(tail, noise):
     ratios = np.mean(found, axis=0) / np.mean(right, axis=0)
     assert (ratios > least).all()
     assert (ratios < most).all()
+
+
+@pytest.mark.parametrize("counts", [[60, 10, 4, -5, 8, 2, -3, 1], [300, -9, 3, 12, 0, 4], [12, -20, -7, 3], [4, 2]])
+def test_the_law_is_the_posterior_mean_over_number_and_index(counts):
+    """By sums over a fine grid of numbers of units, for every index and for both roles of the first bin."""
+    counts, noise, indices = np.array(counts, dtype=float), 5.0, clipping._INDICES
+    number = np.linspace(0, 3000, 600_001)
+    found, total = np.zeros(len(indices)), 0.0
+    for place, index in enumerate(indices):
+        prior = np.exp(-1 / (index * clipping._HEAVY))
+        for start in (0, 1):
+            inner = counts[start:]
+            ends = 2.0 ** (-index * np.arange(len(inner) + 1) / 2)
+            shares = np.append(ends[:-2] - ends[1:-1], ends[-2])
+            odds = -0.5 * ((inner[:, None] - shares[:, None] * number) ** 2).sum(axis=0) / noise**2
+            own = np.sqrt(2 * np.pi) * noise / max(counts[0], noise) if start else 1.0
+            density = prior * own * np.exp(odds + 0.5 * ((counts[1:] / noise) ** 2).sum())
+            found[place] += (density * number).sum() * (1.0 if start else 2.0 ** (-index / 2))
+            total += density.sum()
+    np.testing.assert_allclose(clipping._law(counts, noise, first=False), found / total, rtol=1e-3, atol=1e-9)
+
+
+def test_no_unit_lies_beyond_the_farthest():
+    counts = np.array([500.0, 300.0, *np.full(21, 20.0)])
+    assert not Lengths.read(counts, length_cuts(1.0), 20.0, 0.9).beyond.any()
+    cut_off = Lengths.read(np.append(counts[:6], np.full(17, -40.0)), length_cuts(1.0), 3.0, 5.6)
+    same = Lengths.read(np.append(counts[:6], np.full(17, 40.0)), length_cuts(1.0), 3.0, 5.6)
+    np.testing.assert_array_equal(cut_off.beyond, same.beyond)
 
 
 def test_where_lengths_end_hardly_any_are_taken_to_lie_beyond():
