@@ -71,7 +71,7 @@ class Clip:
     length, meat : float
         Lengths T at which scores are clipped, in the score and where they are multiplied with themselves.
     excess : float
-        Bound B on what clipping takes from all scores.
+        What clipping is expected to take from all scores, B.
     lost : float
         What clipping takes from the trace of the products of scores.
     second : float

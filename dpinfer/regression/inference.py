@@ -150,7 +150,7 @@ class Fit:
     hessians : tuple of (ndarray (k, k), float, float)
         C of each iteration, and the noise of its Hessian, and what its eigenvalues may lack, times its weight.
     excess : float
-        Bound B on what clipping takes from all scores together.
+        What clipping is expected to take from all scores together, B.
     flat : bool
         Whether noise is Laplace's: equal in all entries, and lengths are sums of absolute values.
     intercept : tuple of float

@@ -33,9 +33,9 @@ def test_without_noise_excesses_are_those_of_the_lengths():
 
 
 TAILS = {
-    "index 1.3": (1.3, 0.35, 1.2),
-    "index 2": (2.0, 0.7, 2.0),
-    "index 4": (4.0, 1.0, 20.0),
+    "index 1.3": (1.3, 0.4, 0.7),
+    "index 2": (2.0, 0.8, 1.5),
+    "index 4": (4.0, 2.0, 16.0),
 }
 
 

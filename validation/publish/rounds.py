@@ -97,7 +97,7 @@ def constants() -> str:
         ("CLEAR", "standard deviations", both(clipping._CLEAR)),
         (
             "HEAVY",
-            "mean of 1/index, a priori; least and largest",
+            "1/index: mean of its prior, least, largest",
             ", ".join(map(_number, [clipping._HEAVY, *1 / clipping._INDICES[[0, -1]]])),
         ),
         ("STEP", "of the last iteration", by_model(question._FAR_STEP)),

@@ -212,7 +212,7 @@ STUDY = Study(
         f"fair: rows that stay, whose ordinary fit has its robust standard errors; simulated: {SIMULATED:,} rows drawn "
         f"anew, "
         "normal regressors within bounds of 4.",
-        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure budget, and diffprivlib no other; "
+        "Empty cells: a Gram and the bootstrap serve no logit, the bootstrap no pure DP, and diffprivlib no other; "
         "it is left out where it is not installed.",
         "Blocks look for a slope where the regressor moves the mean by no more than its range, or 16 on the scale "
         "of a logit.",
