@@ -38,7 +38,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Released:
-    """What came out: noisy integers with their names and noise, public numbers found on the way."""
+    """What came out: noisy integers with their names and noise, public numbers found on the way.
+
+    Exact integer sums are those before the multiplier, stage by stage. A choice has the scores of its candidates,
+    thresholds have what is compared with them; a density with chosen bins has the counts of its finest cells. The sums
+    of blocks and of replicates are those of the labels and weights that the seed gives.
+    """
 
     release: dpi.Release
     values: tuple[int, ...]
@@ -46,6 +51,7 @@ class Released:
     scales: tuple[float, ...]
     nobs: int | None
     settings: dict[str, Any]
+    sums: list[list[int]]
 
 
 def plan(case: Case) -> Plan:
@@ -71,25 +77,6 @@ def plan(case: Case) -> Plan:
 
 def released(case: Case) -> Released:
     """Release a case, with the noise that its seed gives."""
-    release = case.procedure(case.data()).measure(case.privacy)
-    settings = {str(place): dict(stage.settings) for place, stage in enumerate(release.stages) if stage.settings}
-    settings |= {"selected": [list(stage.values) for stage in release.choices]} if len(release.stages) > 1 else {}
-    return Released(release, release.values, release.names, release.law.scales, release.nobs, settings)
-
-
-def exact_sums(case: Case) -> list[list[int]]:
-    """Return the exact integer sums of a case, before the multiplier, stage by stage.
-
-    A choice has the scores of its candidates, thresholds have what is compared with them; a density with chosen bins
-    has the counts of its finest cells. The sums of blocks and of replicates are those of the labels and weights that
-    the seed gives.
-    """
-    data = case.data()
-    procedure = case.procedure(data)
-    measurement = procedure.measurement(case.privacy)
-    if isinstance(measurement.stages[-1].stage.measure, Largest | Above):
-        with data._open() as rows:
-            return [sums_of(measurement.rows, rows)]
     exact: list[list[int]] = []
     noisy = run.noisy
 
@@ -97,9 +84,17 @@ def exact_sums(case: Case) -> list[list[int]]:
         exact.append(list(totals))
         return noisy(priced, totals, draws)
 
+    data = case.data()
+    procedure = case.procedure(data)
+    measurement = procedure.measurement(case.privacy)
     with mock.patch.object(run, "noisy", noted):
-        procedure.measure(case.privacy)
-    return exact
+        release = procedure.measure(case.privacy)
+    if isinstance(measurement.stages[-1].stage.measure, Largest | Above):
+        with data._open() as rows:
+            exact = [sums_of(measurement.rows, rows)]
+    settings = {str(place): dict(stage.settings) for place, stage in enumerate(release.stages) if stage.settings}
+    settings |= {"selected": [list(stage.values) for stage in release.choices]} if len(release.stages) > 1 else {}
+    return Released(release, release.values, release.names, release.law.scales, release.nobs, settings, exact)
 
 
 def infer(case: Case, release: dpi.Release) -> list[Any]:

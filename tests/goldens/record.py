@@ -59,7 +59,7 @@ def record(case: Case) -> dict[str, Any]:
 
 
 def _record(case: Case) -> dict[str, Any]:
-    plan, released, sums = observe.plan(case), observe.released(case), observe.exact_sums(case)
+    plan, released = observe.plan(case), observe.released(case)
     by_libm = case.price == "gdp" and (plan.family == "gumbel" or bool(plan.choices))  # whose last bits libraries vary
     floats, cost = (_digits, _rounded) if by_libm else (_floats, _cost)
     kept: dict[str, Any] = {
@@ -78,14 +78,17 @@ def _record(case: Case) -> dict[str, Any]:
             kept
             | {
                 "scales": [_shares(plan.scales)],  # of a norm that linear algebra finds
-                "sums": _integers(sums[0]),
+                "sums": _integers(released.sums[0]),
                 "released": _integers(stages[0].values),
-                "later sums": [_shares(one) for one in sums[1:]],
+                "later sums": [_shares(one) for one in released.sums[1:]],
                 "later released": [_shares(one.values) for one in stages[1:]],
                 "settings": [_shares(_flat(one.settings)) for one in stages],
             }
         )
-    kept |= {"sums": _integers([one for stage in sums for one in stage]), "released": _integers(released.values)}
+    kept |= {
+        "sums": _integers([one for stage in released.sums for one in stage]),
+        "released": _integers(released.values),
+    }
     if plan.choices:
         kept["choice scales"] = floats(plan.choices)
     if released.settings:
