@@ -1,7 +1,8 @@
 """Checks a built site, with no network: ``python .ci/links.py FOLDER``.
 
 Every link and every picture leads to a file of the site, every fragment to a place on its page, links to other hosts
-are well formed, no page loads anything from another host, and no formula is left as it was typed.
+are well formed, no page loads anything from another host, no formula is left as it was typed, and a page whose
+examples ran shows what came out.
 """
 
 import sys
@@ -16,12 +17,14 @@ VERBATIM = {"script", "style", "pre", "code"}
 
 @dataclass
 class Page(HTMLParser):
-    """What a page of the site links to, loads and says."""
+    """What a page of the site links to, loads and says; examples, and outputs of examples."""
 
     links: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=lambda: {"", "top"})
     formulas: int = 0
+    examples: int = 0
+    outputs: int = 0
     _verbatim: int = 0
 
     def __post_init__(self) -> None:
@@ -31,6 +34,9 @@ class Page(HTMLParser):
         """Note what a tag names, links to and loads."""
         given = {name: value or "" for name, value in attrs}
         self.anchors.update(given[name] for name in ("id", "name") if name in given)
+        classes = given.get("class", "").split()
+        self.examples += "cell_input" in classes
+        self.outputs += "cell_output" in classes
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
         if LOADED.get(tag) in given and given.get("rel") not in {"index", "search", "next", "prev", "canonical"}:
@@ -55,6 +61,7 @@ def problems(site: Path) -> list[str]:
     found = [] if pages else [f"{site} has no page"]
     for path, page in pages.items():
         said = [f"shows {page.formulas} formulas as they were typed"] if page.formulas else []
+        said += ["shows what came out of none of its examples"] if page.examples and not page.outputs else []
         said += [f"loads {target}" for target in page.loads if urlsplit(target).netloc]
         local = [target for target in page.loads if not urlsplit(target).netloc]
         said += [wrong for target in page.links + local if (wrong := _link(path, target, pages))]

@@ -10,7 +10,8 @@ LINKS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(LINKS)
 
 GOOD = """<h1 id="top-of">A</h1><img src="_static/a.svg"><a href="b.html#there">b</a><a href="#top-of">up</a>
-<a href="https://example.org/x">out</a><pre>$$</pre>"""
+<a href="https://example.org/x">out</a><pre>$$</pre>
+<div class="cell_input docutils container">1 + 1</div><div class="cell_output docutils container">2</div>"""
 
 
 @pytest.fixture
@@ -46,6 +47,11 @@ def test_a_fault_is_found(site, added, said):
     (found,) = LINKS.problems(site)
     assert found.startswith("a.html ")
     assert said in found
+
+
+def test_a_page_that_shows_no_output_is_a_fault(site):
+    (site / "b.html").write_text('<h2 id="there">B</h2><div class="cell_input docutils container">1</div>')
+    assert LINKS.problems(site) == ["b.html shows what came out of none of its examples"]
 
 
 def test_an_empty_folder_is_a_fault(tmp_path):
