@@ -779,7 +779,7 @@ class Plan:
             width = len(start.point)
             noise_of = self._noise("second", self._last_prices, "hessian")
             steady = 1.2 * width * np.sqrt(width / 2) * noise_of
-            found, move = law.smoothing(self.parameter, steady / start.size, start.size)
+            found, move = law.smoothing(self.parameter, steady / start.size, start.size, width)
         largest = 2 * start.largest + 1.0
         return {**found, "cut": min(found["cut"], largest)}, float(np.clip(move, -largest, largest))
 

@@ -249,7 +249,7 @@ class Model:
         """
         if self.kind == "huber":
             return {"careful": 1.0}
-        return {"cut": max(float(settings["cut"]), _CAREFUL)}
+        return {"cut": max(float(settings["cut"]), float(settings["careful_cut"]))}
 
     def curves(self, settings: Mapping[str, Any], parameter: float) -> Curves | None:
         """Return the functions of the residual; None where psi is the residual."""
@@ -260,7 +260,8 @@ class Model:
                 inside = tabled(lambda one: 1 / np.maximum(np.abs(one / cut), 1.0), -32 * cut, 32 * cut)
             return Curves(Interpolant(-cut, cut, np.array([-1.0, 1.0]), -1.0, 1.0), inside, cut)
         if self.kind == "quantile":
-            return _quantile_curves(parameter, float(settings["cut"]), float(settings["peak"]))
+            cut = float(settings["cut"])
+            return _quantile_curves(parameter, float(settings.get("score_cut", cut)), cut, float(settings["peak"]))
         return None
 
 
@@ -318,20 +319,21 @@ _REACH = 6.0
 
 
 @lru_cache(maxsize=16)
-def _quantile_curves(q: float, width: float, peak: float) -> Curves:
-    """Return the smoothed check loss: a kernel of fourth order in the score, and a positive one in the Hessian.
+def _quantile_curves(q: float, narrow: float, width: float, peak: float) -> Curves:
+    """Return the smoothed check loss: a kernel of fourth order in the score, and a positive, wider one in the Hessian.
 
     Notes
     -----
-    As in conquer (He, Pan, Tan & Zhou 2023), but with ``psi = q - P(-r/h)`` and ``P(u) = Phi(u) + u phi(u)/2``, whose
-    bias is of order h^4, not h^2. The Hessian is ``sum exp(-r^2/(2 h^2)) z z' / (h sqrt(2 pi))``.
+    As in conquer (He, Pan, Tan & Zhou 2023), but with ``psi = q - P(-r/g)`` and ``P(u) = Phi(u) + u phi(u)/2``, whose
+    bias is of order g^4, not g^2. The Hessian is ``sum exp(-r^2/(2 h^2)) z z' / (h sqrt(2 pi))``: noise sets h, for
+    fewer rows are near in a narrow band. The score is as large for any g, and where it is 0 does not depend on h.
     """
-    ends, points = _REACH * width, np.linspace(-_REACH, _REACH, 2049)
+    ends, near, points = _REACH * width, _REACH * narrow, np.linspace(-_REACH, _REACH, 2049)
     kernel = np.exp(-(points**2) / 2)
     values = q - special.ndtr(-points) + 0.5 * points * kernel / np.sqrt(2 * np.pi)
     size = float(np.abs(values).max())
     return Curves(
-        Interpolant(-ends, ends, values / size, (q - 1) / size, q / size),
+        Interpolant(-near, near, values / size, (q - 1) / size, q / size),
         Interpolant(-ends, ends, kernel, 0.0, 0.0),
         size,
         peak / (np.sqrt(2 * np.pi) * width),
@@ -347,7 +349,7 @@ _MEDIAN_DEVIATION = 0.6744897501960817
 """Median absolute deviation of a standard normal variable."""
 
 _CAREFUL = 0.4
-"""Bandwidth of a quantile's first iteration, in standard deviations of the response, at least."""
+"""Bandwidth of a Hessian in a quantile's first iteration, in standard deviations of the residuals, at least."""
 
 _BINS = 10.0
 """Bins that a share of residuals is added up of, about."""
@@ -442,26 +444,30 @@ class ResidualLaw:
         noisy = _BINS * (rise / slope / density * noise / size) ** 2
         return {"cut": cut, "intercept": max(sampled, 0.0) / size + noisy, "inside": inside}, centre
 
-    def smoothing(self, q: float, steadiness: float, size: float) -> tuple[dict[str, float], float]:
-        """Return the bandwidth of a quantile regression, what it takes from score and Hessian, and the quantile.
+    def smoothing(self, q: float, steadiness: float, size: float, columns: int) -> tuple[dict[str, float], float]:
+        """Return the bandwidths of a quantile regression, what they take from score and Hessian, and the quantile.
 
-        ``steadiness`` is the noise of an eigenvalue of the Hessian, over the number of rows, at a density of 1.
+        ``steadiness`` is the noise of an eigenvalue of the Hessian, over the number of rows, at a density of 1. The
+        score's bandwidth falls as in conquer.
         """
         move, variance = self.quantile(q), q * (1 - q)
         density = max(self.density(move, _WINDOW), _LEAST_DENSITY)
         least = _BANDWIDTH * min(1.0, _AT / size) ** 0.25
         width = float(np.clip(variance / density * np.clip(_STEADY * steadiness / variance, least, _WIDEST), 0.01, 3.0))
+        narrow = min(width, variance / density * float((columns + np.log1p(size)) / size) ** 0.4)
         apart, mass = (0.5 * (self.points[1:] + self.points[:-1]) - move) / width, np.diff(self.rising)
-        curves = _quantile_curves(q, width, 1.0)
+        curves = _quantile_curves(q, narrow, width, 1.0)
         smoothed = float(mass @ (curves.score(apart * width) * curves.size) ** 2)
         near = mass * np.exp(-(apart**2) / 2)
         found = {
             "cut": width,
+            "score_cut": narrow,
+            "careful_cut": _CAREFUL * self.deviation(move),
             "meat": float(np.clip(variance / max(smoothed, 1e-9), 1.0, 2.0)),
             "inside": float(np.clip(near.sum(), 0.02, 1.0)),
             "peak": float(np.clip(1.5 - 0.5 * (near @ apart**2) / max(float(near.sum()), 1e-9), 0.5, 1.1)),
-            # Of an exponential tail with this share beyond, a kernel of fourth order moves the quantile by h^4/(8 S^3)
-            "bias": width**4 / 8 * (density / min(q, 1 - q)) ** 3,
+            # Of an exponential tail with this share beyond, a kernel of fourth order moves the quantile by g^4/(8 S^3)
+            "bias": narrow**4 / 8 * (density / min(q, 1 - q)) ** 3,
         }
         return found, move
 

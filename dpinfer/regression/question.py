@@ -424,7 +424,8 @@ def notes_of(
             "median absolute deviation."
         )
     if plan.model.kind == "quantile":
-        fitted.append(f"The check loss is smoothed with a bandwidth of {float(settings['cut']) * unit:.3g}.")
+        width = float(settings.get("score_cut", settings["cut"])) * unit
+        fitted.append(f"The check loss is smoothed with a bandwidth of {width:.3g}.")
     return [" ".join(sentences) for sentences in (errors, fitted) if sentences]
 
 

@@ -8,11 +8,12 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.regression.models import ResidualLaw
+from dpinfer.regression import models
+from dpinfer.regression.models import ResidualLaw, residual_cuts
 from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer
 
@@ -72,8 +73,34 @@ def test_any_counts_give_finite_tuning(seed, scale):
     cuts = np.concatenate([-positive[::-1], positive])
     read = ResidualLaw.of(rng.normal(size=len(cuts) + 1) * scale, cuts, scale * rng.choice([0.1, 1.0]))
     tuned, centre = read.huber(1.345, 1.0, 1e4)
-    found = [*tuned.values(), centre, read.quantile(0.01), read.quantile(0.99), read.density(0.0, 0.3)]
+    smoothed, _ = read.smoothing(0.3, 0.01, 10.0 ** rng.uniform(-3, 5), 5)
+    found = [
+        *tuned.values(),
+        *smoothed.values(),
+        centre,
+        read.quantile(0.01),
+        read.quantile(0.99),
+        read.density(0.0, 0.3),
+    ]
     assert np.isfinite([*found, *read.points]).all()
+
+
+@pytest.mark.parametrize("q", [0.42, 0.44, 0.46, 0.5])
+def test_smoothing_moves_a_quantile_by_a_fraction_of_a_standard_error(q):
+    """The density is three times as high on one side of 0: as wide as a Hessian is smoothed, it is up to 4 of them."""
+    n, share = 20_000, (np.arange(200_000) + 0.5) / 200_000
+    residuals = np.where(share < 0.4, share / 0.4 - 1, (share - 0.4) / 1.2)
+    cuts = residual_cuts()
+    counts = np.histogram(residuals, [-1e9, *cuts, 1e9])[0] * n / len(residuals)
+    found, _ = ResidualLaw.of(counts, cuts, 0.01).smoothing(q, 1e-4, n, 4)
+
+    def moved(settings):
+        score = models.MODELS["quantile"].curves(settings | {"peak": 1.0}, q).score
+        at = optimize.brentq(lambda one: score(residuals - one).mean(), -0.9, 0.4)
+        return abs(at - np.quantile(residuals, q)) / (np.sqrt(q * (1 - q) / n) / 1.2)
+
+    assert moved(found) < 0.25
+    assert moved({"cut": found["cut"]}) > moved(found) + 0.2  # as releases before had it, which are still read so
 
 
 # Agreement without noise
