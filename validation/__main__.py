@@ -138,6 +138,9 @@ def main() -> int:
     which.add_argument("--fresh", action="store_true", help="other random numbers, so that --seed is given, too")
     which.add_argument("--full", action="store_true", help="the published replicates; writes to validation/output")
     parser.add_argument("--only", choices=list(SCRIPTS), help="run one script, and leave the rest for another time")
+    parser.add_argument(
+        "--replicates", type=int, help="of a cell at most: a first look, which a longer run goes on from"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=SEED)
     read = parser.parse_args()
@@ -149,8 +152,12 @@ def main() -> int:
     out = {"quick": Path("build/validation"), "fresh": Path(f"build/seed-{read.seed}"), "full": OUTPUT}[mode]
     out.mkdir(parents=True, exist_ok=True)
     asked = {name: getattr(script, mode) for name, script in SCRIPTS.items() if read.only in (None, name)}
+    command = f"python -m validation --{mode}"
+    if read.replicates:
+        asked = {name: min(count, read.replicates) for name, count in asked.items()}
+        command += f" --replicates {read.replicates}"
     settings = {
-        name: Options(count, read.seed, 1 if read.quick else read.jobs, out, f"python -m validation --{mode}", name)
+        name: Options(count, read.seed, 1 if read.quick else read.jobs, out, command, name)
         for name, count in asked.items() if count
     }  # fmt: skip
     ran: dict[str, Ran] = {}

@@ -199,7 +199,10 @@ class Rule:
         if rows.empty:
             return Claim(what, self.design, "no cell", True, published=self.published, kind=kind, cells=0)
         limits, values, broken = self._limits(rows), rows[self.column].to_numpy(dtype=float), failed[rows.index]
-        nominal = " or ".join(f"{one:g}" for one in sorted(set(limits)))
+        levels = sorted(set(limits))
+        nominal = (
+            " or ".join(f"{one:g}" for one in levels) if len(levels) < 4 else f"{levels[0]:.3g} to {levels[-1]:.3g}"
+        )
         most = int(rows["replicates"].max()) if "replicates" in rows else 0
         if self.kind in SHARES:
             misses, count, chance = self._shares(rows)

@@ -760,7 +760,7 @@ def figure_of(table: pd.DataFrame) -> Figure:
     for place, price in enumerate(prices):
         above, below = axes[:, place]
         of_price = slopes[slopes["privacy"] == price]
-        for kind, colour in zip(kinds, ("C0", "C1", "C2", "C3", "C4"), strict=False):
+        for kind, colour in zip(kinds, ("C0", "C1", "C2", "C3", "0.25"), strict=False):
             group = of_price[of_price["kind"] == kind]
             above.plot(group["non-private coverage"], group["coverage"], "o", ms=2.5, alpha=0.5, color=colour, mew=0)
             widths = group.assign(width=group["width ratio"].clip(upper=WIDEST)).groupby("n")["width"]
