@@ -2,7 +2,64 @@
 
 from __future__ import annotations
 
+_FEW_ROWS = (
+    "engel (food by income) and injury (durations by highearn) alone: one of the 235 rows of engel is half of the "
+    "variance of its slope, durations have a tail of index 1.3. Noise hides how many rows are so far out, and clipping "
+    "takes more than the interval allows for. Take the logarithm, or `rlm`."
+)
+_NOISE_ALONE = (
+    "The number was aimed at, not derived: with few rows, many or nearly collinear regressors, rare levels or loose "
+    "bounds noise determines the width, and intervals are as long as they must be to cover. `plan` predicts it."
+)
+_FAR_OFF = (
+    "Where noise hides an eigenvalue of the Hessian, a step is limited only by what a linear predictor could be, and "
+    "some estimates are far off. Their intervals are long, cover, and a flag names the coefficients."
+)
+_NO_END = (
+    "Levels of less than two in a hundred rows, and regressors with a long tail: noise hides their eigenvalue of the "
+    "Hessian, and the result says so."
+)
+_REAL = "of slopes on real data, "
+
 REASONS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "coverage of 95% intervals of slopes on real data, beside the non-private ones",
+            "coverage of slopes on real data where no flag names them, beside the non-private ones less .05",
+            "size at .05 of t tests of the truth, slopes on real data",
+            "size at .05 of joint Wald tests of the truth, slopes on real data",
+        ),
+        _FEW_ROWS,
+    ),
+    **dict.fromkeys(
+        (
+            f"share of unbounded intervals {_REAL[:-2]} where n rho is at least 250",
+            f"share of unbounded intervals {_REAL[:-2]} where n rho is at least 50",
+            f"share of unbounded intervals {_REAL}PureDP(1), n = 2,000, at most 6 coefficients",
+        ),
+        _NO_END,
+    ),
+    **dict.fromkeys(
+        (
+            f"median width over the non-private one {_REAL}PureDP(1), n = 2,000, at most 6 coefficients",
+            *(
+                f"{which} {name} over the non-private one {_REAL}{budget}"
+                for which, name in (("median", "width"), ("median", "RMSE"), ("worst", "width"))
+                for budget in ("ZCDP(0.5), n = 2,000", "ZCDP(0.05), n = 5,000")
+            ),
+        ),
+        _NOISE_ALONE,
+    ),
+    **dict.fromkeys(
+        (
+            *(
+                f"worst RMSE over the non-private one {_REAL}{budget}"
+                for budget in ("ZCDP(0.5), n = 2,000", "ZCDP(0.05), n = 5,000")
+            ),
+            "RMSE over the non-private one of slopes on real data where the interval is bounded",
+        ),
+        _FAR_OFF,
+    ),
     "least coverage of 95% intervals within bounds that were found privately: means, gamma families, least squares "
     "from cross-products": (
         "The mean of a lognormal column depends on a few extreme rows. With 1,000 rows their octaves hold fewer rows "

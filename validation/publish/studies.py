@@ -65,6 +65,7 @@ def real() -> str:
     """Coverage, width and error of slopes on real data, by price and rows, and where intervals are short."""
     summary, cells = output("real_data_summary"), output("real_data_cells")
     every = summary[(summary["kind"] == "all") & (summary["neighbors"] == "add_remove")]
+    every = pd.concat([rows for _, rows in every.groupby("privacy", sort=False)])
     columns: dict[str, Column] = {
         "budget": "{privacy}",
         "rows": "{n:,}",

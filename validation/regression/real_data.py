@@ -632,11 +632,11 @@ RULES = (
            where=at("slope", n_rho=lambda information, least=least: information >= least)) for least,
            most in UNBOUNDED.items()),
     Rule(f"share of unbounded intervals {PURE_TOLD}", "unbounded", "share", PURE_UNBOUNDED, where=PURE_SLOPES),
-    Rule(f"median width over the non-private one {PURE_TOLD}", "width ratio", "width", PURE_WIDTH, where=PURE_SLOPES),
-    *(Rule(f"worst {name} over the non-private one of slopes on real data, {price}, n = {n:,}", f"{name} ratio", kind,
+    Rule(f"median width over the non-private one {PURE_TOLD}", "width ratio", "value", PURE_WIDTH, where=PURE_SLOPES),
+    *(Rule(f"worst {name} over the non-private one of slopes on real data, {price}, n = {n:,}", f"{name} ratio", "value",
            worst,
            where=at("slope", privacy=price, n=n))
-      for name, kind, asked in (("width", "width", WIDTHS), ("RMSE", "value", ERRORS))
+      for name, asked in (("width", WIDTHS), ("RMSE", ERRORS))
       for (price, n), (_, worst) in asked.items()),
     Rule("RMSE over the non-private one of slopes on real data where the interval is bounded",
          "RMSE ratio where bounded", "value",
