@@ -633,9 +633,8 @@ RULES = (
            most in UNBOUNDED.items()),
     Rule(f"share of unbounded intervals {PURE_TOLD}", "unbounded", "share", PURE_UNBOUNDED, where=PURE_SLOPES),
     Rule(f"median width over the non-private one {PURE_TOLD}", "width ratio", "value", PURE_WIDTH, where=PURE_SLOPES),
-    *(Rule(f"worst {name} over the non-private one of slopes on real data, {price}, n = {n:,}", f"{name} ratio", "value",
-           worst,
-           where=at("slope", privacy=price, n=n))
+    *(Rule(f"worst {name} over the non-private one of slopes on real data, {price}, n = {n:,}", f"{name} ratio",
+           "value", worst, where=at("slope", privacy=price, n=n))
       for name, asked in (("width", WIDTHS), ("RMSE", ERRORS))
       for (price, n), (_, worst) in asked.items()),
     Rule("RMSE over the non-private one of slopes on real data where the interval is bounded",
