@@ -260,8 +260,8 @@ class Model:
                 inside = tabled(lambda one: 1 / np.maximum(np.abs(one / cut), 1.0), -32 * cut, 32 * cut)
             return Curves(Interpolant(-cut, cut, np.array([-1.0, 1.0]), -1.0, 1.0), inside, cut)
         if self.kind == "quantile":
-            cut = float(settings["cut"])
-            return _quantile_curves(parameter, float(settings.get("score_cut", cut)), cut, float(settings["peak"]))
+            narrow, width, peak = (float(settings[name]) for name in ("score_cut", "cut", "peak"))
+            return _quantile_curves(parameter, narrow, width, peak)
         return None
 
 
@@ -325,8 +325,9 @@ def _quantile_curves(q: float, narrow: float, width: float, peak: float) -> Curv
     Notes
     -----
     As in conquer (He, Pan, Tan & Zhou 2023), but with ``psi = q - P(-r/g)`` and ``P(u) = Phi(u) + u phi(u)/2``, whose
-    bias is of order g^4, not g^2. The Hessian is ``sum exp(-r^2/(2 h^2)) z z' / (h sqrt(2 pi))``: noise sets h, for
-    fewer rows are near in a narrow band. The score is as large for any g, and where it is 0 does not depend on h.
+    bias is of order g^4, not g^2. The Hessian is ``peak sum exp(-r^2/(2 h^2)) z z' / (h sqrt(2 pi))``. The largest
+    value of the score is the same for any g, and h does not enter the score, hence not its zero. Noise sets h, for a
+    narrow band holds few rows.
     """
     ends, near, points = _REACH * width, _REACH * narrow, np.linspace(-_REACH, _REACH, 2049)
     kernel = np.exp(-(points**2) / 2)
@@ -349,12 +350,15 @@ _MEDIAN_DEVIATION = 0.6744897501960817
 """Median absolute deviation of a standard normal variable."""
 
 _CAREFUL = 0.4
-"""Bandwidth of a Hessian in a quantile's first iteration, in standard deviations of the residuals, at least."""
+"""Least bandwidth of a Hessian in a quantile's first iteration, in deviations of the residuals about the quantile."""
 
 _BINS = 10.0
 """Bins that a share of residuals is added up of, about."""
 
 _WINDOW, _LEAST_DENSITY = 0.3, 0.03
+_NARROWEST = 1e-12
+"""Least bandwidth of a score, far below any that counts lead to."""
+
 _BANDWIDTH, _AT, _WIDEST, _STEADY = 0.6, 2000.0, 2.0, 5.0
 
 
@@ -448,24 +452,27 @@ class ResidualLaw:
         """Return the bandwidths of a quantile regression, what they take from score and Hessian, and the quantile.
 
         ``steadiness`` is the noise of an eigenvalue of the Hessian, over the number of rows, at a density of 1. The
-        score's bandwidth falls as in conquer.
+        score's bandwidth falls at the rate of conquer. Over the residuals as counted, ``peak`` times the Hessian's
+        kernel is the derivative of the score.
         """
         move, variance = self.quantile(q), q * (1 - q)
         density = max(self.density(move, _WINDOW), _LEAST_DENSITY)
         least = _BANDWIDTH * min(1.0, _AT / size) ** 0.25
         width = float(np.clip(variance / density * np.clip(_STEADY * steadiness / variance, least, _WIDEST), 0.01, 3.0))
-        narrow = min(width, variance / density * float((columns + np.log1p(size)) / size) ** 0.4)
-        apart, mass = (0.5 * (self.points[1:] + self.points[:-1]) - move) / width, np.diff(self.rising)
+        narrow = max(min(width, variance / density * float((columns + np.log1p(size)) / size) ** 0.4), _NARROWEST)
+        apart, mass = 0.5 * (self.points[1:] + self.points[:-1]) - move, np.diff(self.rising)
         curves = _quantile_curves(q, narrow, width, 1.0)
-        smoothed = float(mass @ (curves.score(apart * width) * curves.size) ** 2)
-        near = mass * np.exp(-(apart**2) / 2)
+        smoothed = float(mass @ (curves.score(apart) * curves.size) ** 2)
+        near = float(mass @ np.exp(-((apart / width) ** 2) / 2))
+        beside = (apart / narrow) ** 2
+        steep = float(mass @ ((1.5 - 0.5 * beside) * np.exp(-beside / 2)))
         found = {
             "cut": width,
             "score_cut": narrow,
             "careful_cut": _CAREFUL * self.deviation(move),
             "meat": float(np.clip(variance / max(smoothed, 1e-9), 1.0, 2.0)),
-            "inside": float(np.clip(near.sum(), 0.02, 1.0)),
-            "peak": float(np.clip(1.5 - 0.5 * (near @ apart**2) / max(float(near.sum()), 1e-9), 0.5, 1.1)),
+            "inside": float(np.clip(near, 0.02, 1.0)),
+            "peak": float(np.clip(steep / narrow / max(near / width, 1e-9), 0.5, 1.1)),
             # Of an exponential tail with this share beyond, a kernel of fourth order moves the quantile by g^4/(8 S^3)
             "bias": narrow**4 / 8 * (density / min(q, 1 - q)) ** 3,
         }

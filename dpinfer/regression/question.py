@@ -424,8 +424,7 @@ def notes_of(
             "median absolute deviation."
         )
     if plan.model.kind == "quantile":
-        width = float(settings.get("score_cut", settings["cut"])) * unit
-        fitted.append(f"The check loss is smoothed with a bandwidth of {width:.3g}.")
+        fitted.append(f"The check loss is smoothed with a bandwidth of {float(settings['score_cut']) * unit:.3g}.")
     return [" ".join(sentences) for sentences in (errors, fitted) if sentences]
 
 

@@ -87,7 +87,7 @@ def test_any_counts_give_finite_tuning(seed, scale):
 
 @pytest.mark.parametrize("q", [0.42, 0.44, 0.46, 0.5])
 def test_smoothing_moves_a_quantile_by_a_fraction_of_a_standard_error(q):
-    """The density is three times as high on one side of 0: as wide as a Hessian is smoothed, it is up to 4 of them."""
+    """The density is three times as high on one side of 0: the bandwidth of the Hessian would move it further."""
     n, share = 20_000, (np.arange(200_000) + 0.5) / 200_000
     residuals = np.where(share < 0.4, share / 0.4 - 1, (share - 0.4) / 1.2)
     cuts = residual_cuts()
@@ -100,7 +100,22 @@ def test_smoothing_moves_a_quantile_by_a_fraction_of_a_standard_error(q):
         return abs(at - np.quantile(residuals, q)) / (np.sqrt(q * (1 - q) / n) / 1.2)
 
     assert moved(found) < 0.25
-    assert moved({"cut": found["cut"]}) > moved(found) + 0.2  # as releases before had it, which are still read so
+    assert moved(found | {"score_cut": found["cut"]}) > moved(found) + 0.2
+
+
+@pytest.mark.parametrize("law", [stats.norm(), stats.expon(-1), stats.lognorm(1, -1.65)])
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.9, 0.95])
+@pytest.mark.parametrize("steadiness", [1e-3, 0.01])
+def test_the_hessian_of_a_quantile_is_the_derivative_of_its_score(law, q, steadiness):
+    """Where noise makes it wide, too: not larger by more than a tenth, so that the last step is not cut short."""
+    cuts = residual_cuts()
+    counts = np.diff(np.concatenate([[0.0], law.cdf(cuts), [1.0]])) * 2000
+    read = ResidualLaw.of(counts, cuts, 0.01)
+    found, move = read.smoothing(q, steadiness, 2000, 4)
+    curves, points = models.MODELS["quantile"].curves(found, q), law.ppf((np.arange(400_000) + 0.5) / 400_000) - move
+    by = found["score_cut"] / 4
+    slope = (curves.score(points + by) - curves.score(points - by)).mean() * curves.size / (2 * by)
+    assert 0.6 < curves.hessian(points).mean() * curves.factor / slope < 1.25
 
 
 # Agreement without noise
