@@ -13,13 +13,13 @@ _NOISE_ALONE = (
 )
 _FAR_OFF = (
     "Where noise hides an eigenvalue of the Hessian, a step is limited only by what a linear predictor could be, and "
-    "some estimates are far off. Their intervals are long, cover, and a flag names the coefficients."
+    "some estimates are far off. Their intervals are long and cover, and a flag names the coefficients."
 )
 _NO_END = (
-    "Levels of less than two in a hundred rows, and regressors with a long tail: noise hides their eigenvalue of the "
-    "Hessian, and the result says so."
+    "Levels of less than two in a hundred rows, regressors with a long tail, and nearly collinear ones: noise hides "
+    "their eigenvalue of the Hessian, and the result says so."
 )
-_REAL = "of slopes on real data, "
+_REAL = "of slopes on real data"
 
 REASONS: dict[str, str] = {
     **dict.fromkeys(
@@ -33,17 +33,17 @@ REASONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         (
-            f"share of unbounded intervals {_REAL[:-2]} where n rho is at least 250",
-            f"share of unbounded intervals {_REAL[:-2]} where n rho is at least 50",
-            f"share of unbounded intervals {_REAL}PureDP(1), n = 2,000, at most 6 coefficients",
+            f"share of unbounded intervals {_REAL} where n rho is at least 250",
+            f"share of unbounded intervals {_REAL} where n rho is at least 50",
+            f"share of unbounded intervals {_REAL}, PureDP(1), n = 2,000, at most 6 coefficients",
         ),
         _NO_END,
     ),
     **dict.fromkeys(
         (
-            f"median width over the non-private one {_REAL}PureDP(1), n = 2,000, at most 6 coefficients",
+            f"median width over the non-private one {_REAL}, PureDP(1), n = 2,000, at most 6 coefficients",
             *(
-                f"{which} {name} over the non-private one {_REAL}{budget}"
+                f"{which} {name} over the non-private one {_REAL}, {budget}"
                 for which, name in (("median", "width"), ("median", "RMSE"), ("worst", "width"))
                 for budget in ("ZCDP(0.5), n = 2,000", "ZCDP(0.05), n = 5,000")
             ),
@@ -53,7 +53,7 @@ REASONS: dict[str, str] = {
     **dict.fromkeys(
         (
             *(
-                f"worst RMSE over the non-private one {_REAL}{budget}"
+                f"worst RMSE over the non-private one {_REAL}, {budget}"
                 for budget in ("ZCDP(0.5), n = 2,000", "ZCDP(0.05), n = 5,000")
             ),
             "RMSE over the non-private one of slopes on real data where the interval is bounded",
