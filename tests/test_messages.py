@@ -237,6 +237,7 @@ def seen(act: Callable[[], object]) -> tuple[str, list[str]]:
     return refusal, [str(warning.message) for warning in caught]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "parameter"), parameters())
 def test_no_argument_is_printed(name: str, parameter: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -249,6 +250,7 @@ def test_no_argument_is_printed(name: str, parameter: str, tmp_path, monkeypatch
     assert any(refusals)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", sorted(set(dpi.__all__) - NOT_CALLED))
 def test_the_arguments_that_are_replaced_are_otherwise_right(name: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

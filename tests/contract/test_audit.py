@@ -36,11 +36,13 @@ def _check(question):
     assert alone == (question.ask.function == "sample_aggregate")
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("question", ASKED)
 def test_no_audit_finds_more_than_the_price(question):
     _check(question)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("question", ELSEWHERE, ids=str)
 def test_nor_in_other_relations_and_of_people(question):

@@ -119,6 +119,7 @@ def _check_scores(stage: PricedStage, question: Question) -> int:
     return sum(any(one) for one in found)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("question", EVERY, ids=str)
 def test_no_unit_moves_the_sums_further_than_their_price(question):
     try:

@@ -28,6 +28,7 @@ from tests.goldens.frame import SCHEMA, frame
 SLOW = ("sample_aggregate", "bootstrap")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("question", HOME)
 def test_it_explains_for_nothing_and_then_costs_its_price_once(question):
     ledger = dpi.Ledger.in_memory(BUDGETS[question.price], neighbors=question.neighbors)
@@ -43,6 +44,7 @@ def test_it_explains_for_nothing_and_then_costs_its_price_once(question):
         asked.measure(question.privacy)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("question", HOME)
 def test_a_release_is_read_back_whole_and_infers_the_same(question, tmp_path):
     asked, release = question.public(), question.released
@@ -74,6 +76,7 @@ def _refused(stored: Any, match: str | None = None) -> None:
         dpi.Release.from_json(json.dumps(stored)).infer()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("question", HOME)
 def test_damage_is_refused_and_by_the_name_of_the_field(question):
     text = question.released.to_json()
@@ -233,6 +236,7 @@ def _sound(results: Any, *, held: bool) -> None:
     assert str(results.summary() if hasattr(results, "summary") else results)
 
 
+@pytest.mark.sweep(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("question", HOME)
 def test_any_rows_give_results_of_one_form(question, capfd, caplog):
@@ -289,6 +293,7 @@ def _storages() -> dict[str, Any]:
 STORAGES = _storages()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("question", HOME)
 def test_every_storage_gives_the_same_integers(question):
     measured = question.public().measurement(question.privacy)

@@ -31,6 +31,7 @@ def _check_colours(ax: Axes) -> None:
     assert not any(ax.spines[side].get_visible() for side in ("top", "right"))
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("question", HOME)
 def test_every_result_is_shown(question):
     if question.ask.function == "gram":  # a question that is bound to its release, and no result
@@ -55,6 +56,7 @@ def test_every_result_is_shown(question):
                 plt.close("all")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("question", HOME)
 def test_every_result_with_estimates_has_frames_in_brooms_columns(question):
     if question.ask.function == "gram" or question.ask.name == "expfam own":
@@ -71,6 +73,7 @@ def test_every_result_with_estimates_has_frames_in_brooms_columns(question):
     assert glance["neighbours"].item() == found.release.neighbors
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("question", HOME)
 def test_every_question_is_explained(question):
     asked = question.public()

@@ -96,6 +96,7 @@ def test_without_save_a_second_fit_pays_for_new_noise():
 RANKS = ("kruskal", "ks_1samp", "ks_2samp", "mannwhitneyu", "spearmanr", "wilcoxon")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("question", HOME, ids=str)
 def test_every_procedure_is_kept(question, file):
     """In a file and in a ledger: the same release, at one charge."""

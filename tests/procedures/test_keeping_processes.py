@@ -60,6 +60,7 @@ def names(folder):
     return sorted(one.name for one in folder.iterdir() if not one.name.startswith("study.db"))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_at_every_step(step, tmp_path):
@@ -188,7 +189,7 @@ for place in range(int(sys.argv[2])):
 tell([kills, lost])
 """
 )
-KILLS = int(os.environ.get("DPINFER_KILLS", "25"))
+KILLS = int(os.environ.get("DPINFER_KILLS", "12"))
 
 
 @needs_fork

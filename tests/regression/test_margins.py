@@ -161,7 +161,7 @@ def test_intervals_cover_the_average_over_the_rows():
     Other models are in `validation/regression/real_data.py`.
     """
     question = Newton(formula="b ~ x + d + C(g)", model="logit", margins=True)
-    mean, rng, replicates, covered = LINKS["logit"].inverse, np.random.default_rng(11), 300, []
+    mean, rng, replicates, covered = LINKS["logit"].inverse, np.random.default_rng(11), 150, []
     for seed in range(replicates):
         frame = SCHEMA.sample(3000, rng)
         x, d, g = frame["x"].to_numpy(), frame["d"].to_numpy(), frame["g"].to_numpy()

@@ -17,6 +17,7 @@ ASKED = [("ols", "ZCDP"), ("logit", "PureDP"), ("poisson", "ZCDP"), ("quantreg",
 ASKED += [("ordered", "PureDP"), ("ordered probit", "ZCDP")]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize(("model", "measure"), ASKED)
 def test_no_person_is_farther_than_is_priced_and_the_search_comes_near(model, measure, neighbors):
@@ -64,6 +65,7 @@ STAGED = {
 }
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize("measure", PRICES)
 @pytest.mark.parametrize("asked", STAGED)

@@ -14,6 +14,7 @@ from validation.regression.newton_draws import Drawer
 
 
 @pytest.mark.slow
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("method", ["auto", "score"])
 def test_tests_that_noise_dominates_keep_their_size(method):
     """Other coefficients are then anywhere: where they are estimated tells nothing (18% to 31% were rejected, of 5)."""

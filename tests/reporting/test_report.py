@@ -91,6 +91,7 @@ OF_THEIR_OWN = ("expfam own", "expfam multinormal", "density bins", "proportion 
 ON_PAGES = [one for one in HOME if not one.marks or one.values[0].ask.name in OF_THEIR_OWN]  # noqa: PD011
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("question", ON_PAGES)
 def test_every_result_and_its_release_are_on_the_page(question, tmp_path):
     found = question.public().fit(question.privacy)

@@ -269,6 +269,7 @@ def noisy(rng, v, *, noise, products, counts, noise_count, laplace):
 
 
 @pytest.mark.slow
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("laplace", [False, True])
 @pytest.mark.parametrize("size", [1, 3, 6])
 @pytest.mark.parametrize("spread", [0.04, 0.2])

@@ -130,6 +130,7 @@ def test_nothing_of_rows_is_stored(kind):
 # Whatever the noise
 
 
+@pytest.mark.sweep(3)
 @each_kind
 @pytest.mark.parametrize("size", [0, -1, 10**12, -(10**18)])
 def test_extreme_sums_give_valid_results(kind, size):
@@ -147,6 +148,7 @@ def test_extreme_sums_give_valid_results(kind, size):
             sound(results, held=held(kind))
 
 
+@pytest.mark.sweep(3)
 @each_kind
 @pytest.mark.parametrize("rows", [0, 300])
 def test_huge_noise_gives_valid_results(kind, rows):
@@ -176,6 +178,7 @@ def test_no_cells_can_make_a_fit_fail(kind, rows):
 MANY = ("ols", "ols factors", *(one for one in SUMS if one != "histogram"), *FAMILIES)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", MANY)
 def test_many_releases_at_once_are_as_one_by_one(kind):
     asked, price = ASKED[kind].public(), ASKED[kind].privacy

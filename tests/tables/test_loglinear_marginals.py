@@ -87,6 +87,7 @@ def test_added_draws_have_their_variance_and_kurtosis(together, normal):
 
 
 @pytest.mark.slow
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("price", [dpi.PureDP(0.1), dpi.ZCDP(0.001)], ids=["pure", "zcdp"])
 def test_z_scores_of_releases_have_variance_one(price, neighbors):

@@ -61,7 +61,7 @@ MODELS: dict[str, tuple[str, Newton]] = {
 }
 """By model: data set and question."""
 
-QUICK_MODELS = ("ols", "logit", "poisson")
+QUICK_MODELS = ("logit",)
 PRICES = {"ZCDP": dpi.ZCDP(0.5), "PureDP": dpi.PureDP(1.0)}
 UNITS = ("rows", "people")
 NAMED = ["model", "measure", "neighbors", "unit"]

@@ -45,6 +45,7 @@ def _cases():
             yield pytest.param(question, place // 4, PARTS[place % 4], id=str(question), marks=marks)
 
 
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize(("question", "first", "part"), [*_cases()])
 def test_every_procedure_releases_the_same_from_every_source(question, first, part, sources):
     """A stream that is read once serves one stage, and of people several: their rows are read once."""
@@ -66,6 +67,7 @@ ORDERLESS = [
 ]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("question", ORDERLESS)
 def test_the_order_of_rows_makes_no_difference(question, sources, tmp_path):
     shuffled = rows().sample(frac=1, random_state=3)
