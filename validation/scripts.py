@@ -58,7 +58,7 @@ _COUNTS = {
     "rank_power": (60, 5000, 0), "selection_laws": (4000, 1_000_000, 0), "threshold_error": (60, 5000, 0),
     "quantile_split": (8, 400, 0), "good_instances": (20, 400, 0), "quantile_error": (3, 100, 0),
     "density_error": (20, 5000, 500),
-    "cdf_band": (40, 5000, 500), "audit_table": (100, 20_000, 0), "audit_bugs": (600, 5000, 0),
+    "cdf_band": (40, 5000, 500), "audit_table": (200, 20_000, 0), "audit_bugs": (600, 5000, 0),
     "plan_accuracy": (20, 1000, 0),
     "plan_real": (20, 400, 0), "peers": (3, 100, 0), "laplace_average": (200, 3000, 500),
     "people_coverage": (20, 5000, 250), "survival_coverage": (20, 2000, 250),
