@@ -161,11 +161,9 @@ def main() -> int:
         for name, count in asked.items() if count
     }  # fmt: skip
     ran: dict[str, Ran] = {}
-    if read.quick:  # one process a script: starting others would take longer than they save
-        together = [name for name in settings if name not in TIMED]
-        ran |= dict(zip(together, Parallel(n_jobs=read.jobs)(delayed(run_script)(name, settings[name])
-                                                             for name in together),
-                        strict=True))  # fmt: skip
+    if read.quick:  # one process a script: starting others would take longer than they save; times are not judged
+        found = Parallel(n_jobs=read.jobs)(delayed(run_script)(name, given) for name, given in settings.items())
+        ran |= dict(zip(settings, found, strict=True))
     for name, given in settings.items():
         if name not in ran:
             ran[name] = run_script(name, given)

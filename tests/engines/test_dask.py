@@ -14,6 +14,7 @@ from dpinfer.errors import DataError, MeasurementFailedError, SourceFailedError
 from dpinfer.kernel.sampling import PrivateDraws, SimulatedDraws
 from dpinfer.kernel.sources import Pass, open_source
 from dpinfer.kernel.sources.engines import Result
+from tests.conftest import in_turn
 from tests.engines.asked import (
     HOMES,
     ONE_EACH,
@@ -56,9 +57,12 @@ def served():
 
 @pytest.mark.parametrize("partitions", [1, 3, 16])
 def test_threads_release_what_pandas_does(served, partitions):
+    """Of the questions one run asks a third of each number of partitions, in turn."""
     rows = in_dask(frame(), partitions)
     assert len(served) >= 100
-    for question, expected in served:
+    asked = [one for one in served if in_turn(f"{one[0]} {partitions}", 3)]
+    assert len(asked) >= 20
+    for question, expected in asked:
         assert released(question, rows) == expected, question
 
 
