@@ -8,7 +8,7 @@ CASES = [f"test_of_a_kind[{place}]" for place in range(600)]
 
 
 def test_every_case_has_its_turn_and_a_turn_asks_a_share_alone():
-    for shares in range(2, 7):
+    for shares in (2, 3, 4, 6, 12):
         asked = [[case for case in CASES if in_turn(case, shares, str(turn))] for turn in range(12)]
         assert set().union(*asked) == set(CASES), shares
         assert all(0.6 < shares * len(one) / len(CASES) < 1.4 for one in asked), shares

@@ -31,29 +31,24 @@ def _drawn(question):
 
 AT_HOME = [one for one in HOME if not _drawn(one.values[0])]
 FAST = {str(one.values[0]) for one in AT_HOME if not one.marks}
-PARTS = (slice(0, 2), slice(2, 3), slice(3, 5), slice(5, 6))
-"""Of a question's four relations and units each is asked of other sources: of half of all together, in turns.
-
-People's rows wait on disk unless they come in memory, which takes long.
-"""
 
 
 def _cases():
-    for place, question in enumerate(EVERY):
+    for question in EVERY:
         if not _drawn(question):
-            marks = [] if str(question) in FAST else [pytest.mark.slow]
-            yield pytest.param(question, place // 4, PARTS[place % 4], id=str(question), marks=marks)
+            yield pytest.param(question, id=str(question), marks=[] if str(question) in FAST else [pytest.mark.slow])
 
 
-@pytest.mark.sweep(6)
-@pytest.mark.parametrize(("question", "first", "part"), [*_cases()])
-def test_every_procedure_releases_the_same_from_every_source(question, first, part, sources):
-    """A stream that is read once serves one stage, and of people several: their rows are read once."""
-    expected, names = _released(question, rows()), list(sources)
-    assert len(names) == 12
-    turn = 5 * first % 12
-    turned = [*names[turn:], *names[:turn]]
-    for name in turned[part]:
+@pytest.mark.sweep(12)
+@pytest.mark.parametrize("question", [*_cases()])
+def test_every_procedure_releases_the_same_from_every_source(question, sources):
+    """A stream that is read once serves one stage, and of people several: their rows are read once.
+
+    People's rows wait on disk unless they come in memory, which takes long.
+    """
+    expected = _released(question, rows())
+    assert len(sources) == 12
+    for name in sources:
         found = _released(question, sources[name]())
         if found.startswith("DataError"):
             assert question.unit == "row" or not expected.startswith("{"), name
