@@ -30,7 +30,7 @@ TURN = os.environ.get("DPINFER_TURN", "0")
 
 
 def in_turn(case, shares, turn=TURN):
-    """Whether a case, by its name, is of the share that is asked: of 12 turns in a row every case has one or more."""
+    """Whether a case, by its name, is of the share that is asked: and twelve turns in a row ask them all."""
     return turn == "all" or zlib.crc32(case.encode()) % shares == int(turn) % shares
 
 
@@ -39,6 +39,6 @@ def pytest_collection_modifyitems(config, items):
     if any("::" in argument for argument in config.args):
         return
     sweeps = [(item, item.get_closest_marker("sweep")) for item in items]
-    left = [item for item, sweep in sweeps if sweep and not in_turn(item.nodeid, *sweep.args)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in set(left)]
+    asked = [item for item, sweep in sweeps if not sweep or in_turn(item.nodeid, *sweep.args)]
+    config.hook.pytest_deselected(items=[*{*items} - {*asked}])
+    items[:] = asked

@@ -189,11 +189,12 @@ for place in range(int(sys.argv[2])):
 tell([kills, lost])
 """
 )
-KILLS = int(os.environ.get("DPINFER_KILLS", "12"))
+KILLS = int(os.environ.get("DPINFER_KILLS", "25"))
 
 
 @needs_fork
 @pytest.mark.slow
+@pytest.mark.sweep(2)
 def test_kills_at_random_instants(tmp_path):
     """Every charge has its release in a file, or was reported as lost, once: none is hidden and none made twice."""
     code, output, told = ended(start(KILLER, "", str(KILLS), folder=tmp_path), timeout=600)

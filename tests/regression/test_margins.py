@@ -155,13 +155,14 @@ def test_people_pay_for_all_their_rows():
 
 
 @pytest.mark.slow
+@pytest.mark.sweep(2)
 def test_intervals_cover_the_average_over_the_rows():
     """The truth is the average over each data set's own rows; false alarms as `Rules` says.
 
     Other models are in `validation/regression/real_data.py`.
     """
     question = Newton(formula="b ~ x + d + C(g)", model="logit", margins=True)
-    mean, rng, replicates, covered = LINKS["logit"].inverse, np.random.default_rng(11), 150, []
+    mean, rng, replicates, covered = LINKS["logit"].inverse, np.random.default_rng(11), 300, []
     for seed in range(replicates):
         frame = SCHEMA.sample(3000, rng)
         x, d, g = frame["x"].to_numpy(), frame["d"].to_numpy(), frame["g"].to_numpy()
