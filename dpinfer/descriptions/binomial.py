@@ -85,7 +85,7 @@ class SuccessQuestion(Procedure):
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:  # noqa: ARG002
         """Ask for one count, with noise that allows exact inference."""
         self.check(context.schema, context.neighbors)
-        rows = CellSum(Features(basis_of([], context.schema), compile_condition(self.column, context.schema)))
+        rows = CellSum(Features(basis_of((), context.schema), compile_condition(self.column, context.schema)))
         return Stage(Sum(rows), Noise(tulap=self.release_kind(context) == "binomial"))
 
     @property

@@ -138,7 +138,8 @@ class Description(MomentsQuestion):
         InferenceError, MissingFromReleaseError
             If the release was made for another question.
         """
-        tables = self._asked_of(release)[1].marginal_tables()
+        found, theirs = self._asked_of(release)
+        tables = theirs.marginal_tables()
         if tables is not None:
             tables.check()
             names, options = tuple(map(axis_name, self.axes)), {"inference": self.inference, "target": self.target}
@@ -147,7 +148,8 @@ class Description(MomentsQuestion):
                 tables.proportions(names[-1], names[:-1], **options) if shares else tables.margin(names, **options)
             )
             return answer
-        found, held = self._release_and_sums(release)
+        held = theirs.summed()
+        assert held is not None  # `reads` refuses other releases
         if held.kind in MOMENTS:
             return infer_sums(found, held, **self._inference_options)
         return infer_sums(

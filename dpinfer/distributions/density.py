@@ -160,7 +160,7 @@ class BinGrid:
         column: Any = self.schema[self.column]
         edges = np.clip(self.edges(width), column.lower, column.upper)
         axis = BinsAxis(self.schema, self.column, tuple(edges.tolist()))
-        return CellSum(Features(basis_of([], self.schema), self.where), (axis,))
+        return CellSum(Features(basis_of((), self.schema), self.where), (axis,))
 
     def fine_width(self, nobs: float, noise: float) -> int:
         """Return the cells per bin of the first stage; ``noise`` is the standard deviation of its counts."""

@@ -224,7 +224,7 @@ class Plan:
     def features(self) -> Features:
         """Outcome, covariates and treatment, each scaled to [-1, 1]."""
         schema = self.context.schema
-        return Features(basis_of([*self.sums.columns, self.treated], schema), compiled_where(self.sums.where, schema))
+        return Features(basis_of((*self.sums.columns, self.treated), schema), compiled_where(self.sums.where, schema))
 
     def slots(self) -> tuple[Slot, ...]:
         """Return each stage's share of the budget."""

@@ -8,10 +8,9 @@ from dpinfer.errors import MeasurementFailedError, OptionError, SourceFailedErro
 from dpinfer.kernel.blocks import block_run
 from dpinfer.kernel.plan import Plan, planned
 from dpinfer.kernel.quantiles import chosen_points
-from dpinfer.kernel.rows.base import CHUNK_ROWS
 from dpinfer.kernel.rows.blocks import BlockSum, BlockValues
 from dpinfer.kernel.sampling import Draws, check_scales, room
-from dpinfer.kernel.sources.base import Source, Table, no_warnings
+from dpinfer.kernel.sources.base import Source, no_warnings
 from dpinfer.kernel.stage import Above, Context, Largest, Place, Resampled
 from dpinfer.kernel.sums import exact_sums, replicate_sums
 from dpinfer.privacy.accounting import ChoiceLaw
@@ -126,8 +125,7 @@ def _drawn(priced: PricedStage, source: Source, values: BlockValues | None, draw
     if isinstance(rows, BlockSum):
         assert values is not None
         return noisy(priced, rows.add(values)[0].tolist(), draws)  # type: ignore[arg-type]
-    small = not draws.private and isinstance(source, Table) and source.rows <= CHUNK_ROWS
-    exact = exact_sums(rows, source, threads=1) if small else exact_sums(rows, source)  # public rows in one batch
+    exact = exact_sums(rows, source)
     if isinstance(measure, Largest):
         return [draws.place(exact, measure.law, priced.law.scales[0])]
     return noisy_answers(priced, exact, draws) if isinstance(measure, Above) else noisy(priced, exact, draws)

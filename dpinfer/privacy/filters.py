@@ -16,7 +16,7 @@ from dpinfer.privacy.exact import float_above, float_below, sqrt_above, sqrt_bel
 from dpinfer.privacy.units import GDP, OUTWARD, ZCDP, ApproxDP, Privacy, PureDP, gaussian_epsilon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 _ROUNDING = Fraction(1, 10**9)
@@ -79,23 +79,28 @@ class Filter:
             )
         return entry
 
-    def total(self, charges: Iterable[tuple[Cost, Entry]]) -> Entry:
-        """Add up what was stored, each charge compared with its cost.
+    def total(self, charges: Iterable[tuple[Sequence[int], Cost, Entry]]) -> Entry:
+        """Add up what was stored: for charges that are alike their numbers, the cost, and what was stored for each.
 
         `LedgerError` if an amount or a reserve is not that of its cost, or all together exceed the budget.
         """
-        total = Entry()
-        for number, (cost, stored) in enumerate(charges, 1):
+        amount, reserve = Fraction(0), Fraction(0)
+        for numbers, cost, stored in charges:
             right = self._entry(cost)
             if right is None or stored.amount != right.amount:
-                raise LedgerError(f"the ledger is damaged: charge {number} has an amount that is not that of its cost")
+                raise LedgerError(
+                    f"the ledger is damaged: charge {numbers[0]} has an amount that is not that of its cost"
+                )
             # A reserve in total variation rests on an exponential, whose last digits differ between machines.
             if abs(stored.reserve - right.reserve) > _ROUNDING * right.reserve:
-                raise LedgerError(f"the ledger is damaged: charge {number} has a reserve that is not that of its cost")
-            total = total + stored
-        if total.amount > self.limit * (1 + _ROUNDING):
+                raise LedgerError(
+                    f"the ledger is damaged: charge {numbers[0]} has a reserve that is not that of its cost"
+                )
+            amount += len(numbers) * stored.amount
+            reserve += len(numbers) * stored.reserve
+        if amount > self.limit * (1 + _ROUNDING):
             raise LedgerError("the ledger is damaged: the amounts of its charges are more than its budget")
-        return Entry(min(total.amount, self.limit), total.reserve)
+        return Entry(min(amount, self.limit), reserve)
 
     def excess(self, total: Entry, entry: Entry) -> str | None:
         """Say why a charge does not fit beside the sum of all so far, or return None if it does."""

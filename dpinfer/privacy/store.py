@@ -311,23 +311,23 @@ def read_header(connection: sqlite3.Connection, name: str) -> Header:
     return Header(*row)
 
 
-# Many charges are alike, and all are read for every new one: what a text means is worked out once.
+# All charges are read for every new one: what a text means is worked out once.
 _cost = lru_cache(2**14)(Cost.from_json)
-_amount = lru_cache(2**14)(fraction_of)
 
 
-def _charge(name: str, number: int, *stored: object) -> Charge:
-    readers: tuple[Callable[[str], Any], ...] = (str, _time, str, _cost, _amount, _amount)
-
-    def read(field: str, reader: Callable[[str], Any], text: object) -> Any:
+@lru_cache(2**14)
+def _charge(*stored: object) -> Charge | str:
+    """Return a charge as it is stored, or the name of a field that is not what was written."""
+    readers: tuple[Callable[[str], Any], ...] = (str, _time, str, _cost, fraction_of, fraction_of)
+    found = []
+    for field, reader, text in zip(Charge.__slots__, readers, stored, strict=True):
+        if not (isinstance(text, str) and text):
+            return field
         try:
-            if isinstance(text, str) and text:
-                return reader(text)
+            found.append(reader(text))
         except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
-            pass
-        raise LedgerError(f"{name} is damaged: charge {number} has a {field} that is not what was written")
-
-    return Charge(*map(read, ("id", "time", "description", "cost", "amount", "reserve"), readers, stored))
+            return field
+    return Charge(*found)
 
 
 def _time(text: str) -> str:
@@ -481,8 +481,19 @@ class Account:
         (made,) = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charge'").fetchone() or (0,)
         if [row[0] for row in rows] != list(range(1, made + 1)):
             raise LedgerError(f"{self.store} is damaged: of {made} charges that were made it holds {len(rows)}")
-        charges = [_charge(str(self.store), *row) for row in rows]
-        return self.filter.total((charge.cost, Entry(charge.amount, charge.reserve)) for charge in charges), charges
+        charges: list[Charge] = []
+        alike = dict[tuple[str, ...], list[int]]()  # of charges of the same cost, which are compared and added at once
+        for number, *stored in rows:
+            charge = _charge(*stored)
+            if isinstance(charge, str):
+                raise LedgerError(
+                    f"{self.store} is damaged: charge {number} has a {charge} that is not what was written"
+                )
+            charges.append(charge)
+            alike.setdefault(tuple(stored[3:]), []).append(number)
+        firsts = ((charges[of[0] - 1], of) for of in alike.values())
+        total = self.filter.total((of, one.cost, Entry(one.amount, one.reserve)) for one, of in firsts)
+        return total, charges
 
 
 def _keeps(connection: sqlite3.Connection) -> bool:

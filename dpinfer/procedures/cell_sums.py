@@ -208,14 +208,17 @@ class SumPlan:
     @cached_property
     def basis(self) -> Basis:
         """The features: the constant and the monomials."""
-        return basis_of(
-            [self._text(exponent) for exponent in self.exponents[1:]], self.schema, centred=self.kind != "total"
-        )
+        texts = tuple(self._text(exponent) for exponent in self.exponents[1:])
+        return basis_of(texts, self.schema, centred=self.kind != "total")
+
+    @cached_property
+    def _middles(self) -> list[float]:
+        middles: list[float] = self.scaled[0].tolist()
+        return middles
 
     def _text(self, exponent: Exponent) -> str:
-        center, _ = self.scaled
         parts = []
-        for expression, middle, power in zip(self.expressions, center.tolist(), exponent, strict=False):
+        for expression, middle, power in zip(self.expressions, self._middles, exponent, strict=False):
             base = f"({expression.text})" if middle == 0 else f"(({expression.text}) - ({middle!r}))"
             parts += [base if power == 1 else f"{base}**{power}"] if power else []
         if exponent[-1] and self.weight is not None:

@@ -122,12 +122,13 @@ def build_basis(columns: Sequence[DesignColumn], schema: Schema) -> Basis:
     return Basis(schema, tuple(blocks))
 
 
-def basis_of(texts: Sequence[str], schema: Schema, *, centred: bool = True) -> Basis:
+@lru_cache(maxsize=64)
+def basis_of(texts: tuple[str, ...], schema: Schema, *, centred: bool = True) -> Basis:
     """Measure bounded expressions as they are, after the constant 1.
 
     Parameters
     ----------
-    texts : sequence of str
+    texts : tuple of str
         Numeric expressions of declared columns.
     schema : Schema
     centred : bool

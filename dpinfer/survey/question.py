@@ -516,7 +516,7 @@ class SurveySums:
         self.extra = [True] * self.lead + [asked.deff and len(power) > 1 for power in self.powers]
         moved = [f"(({one.text}) - ({mid!r}))" for one, mid in zip(self.terms, self.middle.tolist(), strict=True)]
         parts = [[*weight, *(moved[place] for place in power)] for power in self.powers]
-        basis = basis_of([" * ".join(part) for part in parts if part], schema, centred=False)
+        basis = basis_of(tuple(" * ".join(part) for part in parts if part), schema, centred=False)
         counted = self.lead == 1 or not weight
         features = Features(basis, condition)
         self.rows = CellSum(features, (*survey.axes(schema), *self.domains), counted=counted)

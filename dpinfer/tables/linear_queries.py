@@ -290,7 +290,7 @@ class LinearQueries(Procedure):
         condition, names = compiled_where(self.where, schema), [axis.name for axis in axes]
         if not names or len(set(names)) < len(names):
             raise OptionError("columns", names, "one or more different columns")
-        cells = CellSum(Features(basis_of([], schema), condition), axes)
+        cells = CellSum(Features(basis_of((), schema), condition), axes)
         labels = [cell[0] if len(cell) == 1 else cell for cell in cells.cells]
         return QuerySum(cells, *self.weights.on_grid(self.names, labels), self.names)
 

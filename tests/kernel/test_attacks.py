@@ -64,11 +64,11 @@ def refused(procedure, price=CHEAP, neighbors="add_remove", budget=None):
 
 
 def counts(schema=SCHEMA, by="g"):
-    return CellSum(Features(basis_of([], schema)), (LevelsAxis(schema, by),) if by else ())
+    return CellSum(Features(basis_of((), schema)), (LevelsAxis(schema, by),) if by else ())
 
 
 def totals(schema=SCHEMA, texts=("x",)):
-    return CellSum(Features(basis_of(list(texts), schema, centred=False)))
+    return CellSum(Features(basis_of(tuple(texts), schema, centred=False)))
 
 
 QUESTIONS = {
@@ -220,7 +220,7 @@ class AnyAxis(LevelsAxis):
 
 
 DUCK = SimpleNamespace(columns=("x",), schema=SCHEMA, names=("a",), add=lambda batch: np.ones((1, 1), dtype=np.int64))
-PLAIN = Features(basis_of(["x"], SCHEMA))
+PLAIN = Features(basis_of(("x",), SCHEMA))
 
 FORGED = {
     "larger": lambda: Stage(Sum(Larger(PLAIN))),
@@ -255,7 +255,7 @@ FORGED = {
 
 HALFWAY = Interpolant(-1.0, 1.0, np.array([0.0, 1.0]), 0.0, 1.0)
 ROUND = RoundSum(
-    RoundFrame(Features(basis_of(["x", "b"], SCHEMA)), np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]]), (1, 0, 1), HALFWAY),
+    RoundFrame(Features(basis_of(("x", "b"), SCHEMA)), np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1]]), (1, 0, 1), HALFWAY),
     (Term("score", "vector", 1.0), Term("hessian", "matrix", 11.0, HALFWAY, "linear")),
 )
 
@@ -434,7 +434,7 @@ def test_rows_of_another_question(name):
         refused(ask(Stage(Sum(ANOTHER[name]))), neighbors=neighbors)
 
 
-SQUARE = basis_of(["x", "x**2"], SCHEMA)
+SQUARE = basis_of(("x", "x**2"), SCHEMA)
 CURVE = SQUARE.curves[0]
 BOXES = {
     "the constant moves with x": {"places": (0, 1)},
@@ -556,7 +556,7 @@ def test_a_round_changed_after_the_price():
 def test_a_round_of_people_pays_for_all_their_rows():
     data = dpi.PrivateData(FRAME, SCHEMA, dpi.Ledger.in_memory(DEAR), id="secret", max_rows=2)
     people = SCHEMA.with_people("secret", 2)
-    rows = in_frame(features=Features(basis_of(["x", "b"], people)))
+    rows = in_frame(features=Features(basis_of(("x", "b"), people)))
     one_by_one, together = (
         price_procedure(ask(Stage(Sum(one))), data.context(CHEAP)).stages[0]
         for one in (rows, replace(rows, terms=(replace(rows.terms[0], cut=1.0), rows.terms[1])))
@@ -817,7 +817,7 @@ def test_a_price_of_two_values():
 # What a procedure says twice counts as it was first said; only an adaptive stage is asked again, within its slot.
 def test_a_stage_that_differs_at_the_second_call():
     def second(call, released):
-        return Stage(Sum(totals())) if call == 1 else Stage(Sum(GramSum(Features(basis_of(["x", "y"], SCHEMA)))))
+        return Stage(Sum(totals())) if call == 1 else Stage(Sum(GramSum(Features(basis_of(("x", "y"), SCHEMA)))))
 
     asked = ask(second)
     assert len(guarded().run(asked, CHEAP).names) == 2
@@ -945,8 +945,8 @@ OTHERS = {
     "undeclared": dpi.Schema(x=SCHEMA["x"], secret=dpi.Real(0, 200)),
 }
 READING = {
-    "cells": lambda schema, name: Stage(Sum(CellSum(Features(basis_of([name], schema))))),
-    "gram": lambda schema, name: Stage(Sum(GramSum(Features(basis_of([name], schema))))),
+    "cells": lambda schema, name: Stage(Sum(CellSum(Features(basis_of((name,), schema))))),
+    "gram": lambda schema, name: Stage(Sum(GramSum(Features(basis_of((name,), schema))))),
     "tree": lambda schema, name: Stage(Sum(TreeSum(schema, name, 16))),
     "place": lambda schema, name: Stage(Place(PointRows(TreeSum(schema, name, 16)), (Fraction(1, 2),))),
     "scores": lambda schema, name: Stage(

@@ -276,7 +276,7 @@ def test_the_number_of_rows_is_exact_only_where_policies_keep_every_row():
 def counted(weights, price, replicates=10, *, neighbors="add_remove", most=1):
     """Price the number of rows that meet a condition, which no relation makes public; and what one unit adds to it."""
     schema = SCHEMA if most == 1 else SCHEMA.with_people("id", most)
-    rows = ReplicateSum(Features(basis_of([], schema), compile_condition("k > 3", schema)), False, replicates, weights)
+    rows = ReplicateSum(Features(basis_of((), schema), compile_condition("k > 3", schema)), False, replicates, weights)
     unit = most * integers_of(rows, table_of([CORNER]))[0]
     assert unit.tolist() == [most * rows.unit]
     return price_stage(Stage(Resampled(rows)), price, Context(schema, neighbors, price)), np.tile(unit, replicates)
@@ -304,7 +304,7 @@ def test_the_bound_of_a_counted_unit_under_independent_weights_is_attained(weigh
 
 
 def test_a_public_number_of_rows_alone_is_not_asked_for():
-    features = Features(basis_of([], SCHEMA))
+    features = Features(basis_of((), SCHEMA))
     measures = [Resampled(ReplicateSum(features, products, 10, "paired")) for products in (False, True)]
     for measure in (*measures, Sum(GramSum(features))):
         with pytest.raises(OptionError, match="is public here"):
@@ -314,7 +314,7 @@ def test_a_public_number_of_rows_alone_is_not_asked_for():
 def test_a_share_of_a_price_has_a_grid_that_is_fine_enough_for_the_whole():
     """Else the total variation of all stages' noise is more than the price sets aside for it."""
     price = dpi.ApproxDP(1.0, 1e-12)
-    features, context = Features(basis_of(["x"], SCHEMA)), Context(SCHEMA, "add_remove", price)
+    features, context = Features(basis_of(("x",), SCHEMA)), Context(SCHEMA, "add_remove", price)
     measures = (Sum(CellSum(features)), Resampled(ReplicateSum(features, False, 200, "paired")))
     shares = amounts(price, (Slot(Fraction(1, 2), 2), Slot(Fraction(1, 2), 400)))
     priced = [price_stage(Stage(one), share, context, most=402) for one, share in zip(measures, shares, strict=True)]

@@ -53,7 +53,7 @@ def middle(frame):
 
 def rows():
     """How many rows meet a condition: not public under either relation."""
-    return CellSum(Features(basis_of([], SCHEMA), compile_condition("a > 0.05", SCHEMA)))
+    return CellSum(Features(basis_of((), SCHEMA), compile_condition("a > 0.05", SCHEMA)))
 
 
 def in_blocks(dealt, *, count=None):

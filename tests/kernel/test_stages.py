@@ -41,11 +41,11 @@ HALF = (Fraction(1, 2),)
 
 def counts(name, edges):
     """Rows in bins of a column."""
-    return CellSum(Features(basis_of([], SCHEMA)), (BinsAxis(SCHEMA, name, tuple(edges)),))
+    return CellSum(Features(basis_of((), SCHEMA)), (BinsAxis(SCHEMA, name, tuple(edges)),))
 
 
 def total():
-    return CellSum(Features(basis_of([], SCHEMA)))
+    return CellSum(Features(basis_of((), SCHEMA)))
 
 
 def scores():

@@ -38,7 +38,7 @@ SCHEMA = Schema(
 QUESTION = GramDesign(
     SCHEMA, formula="log(1 + y) ~ x * g + k + b + exp(-x)", where="k > 0", row_norm=1.9, clamped_share=0.1
 )
-NOTHING, LEVELS = Features(basis_of([], SCHEMA)), tuple(LevelsAxis(SCHEMA, name) for name in ("g", "b", "k"))
+NOTHING, LEVELS = Features(basis_of((), SCHEMA)), tuple(LevelsAxis(SCHEMA, name) for name in ("g", "b", "k"))
 PRODUCTS = Features(GramDesign(SCHEMA, formula="y ~ x * g").basis)
 PLANS = {
     "moments": SumPlan(

@@ -67,7 +67,7 @@ def test_first_differences_follow_time_and_not_the_order_of_rows():
 
 
 def rows_of(frame, within):
-    features = Features(basis_of(["x", "y"], PEOPLE), within=within)
+    features = Features(basis_of(("x", "y"), PEOPLE), within=within)
     assert features.columns == (("t", "x", "y") if within.order else ("x", "y"))
     cells = {name: frame[name].to_numpy() for name in ("x", "y", "t")}
     return features.encode(cells, persons=frame["who"].to_numpy())[0]
@@ -158,11 +158,11 @@ def test_data_without_people_and_models_that_keep_their_effects_are_refused():
 
 
 def test_other_sums_do_not_compare_rows():
-    features = Features(basis_of(["x", "y"], PEOPLE), within=Within())
+    features = Features(basis_of(("x", "y"), PEOPLE), within=Within())
     with pytest.raises(NotProvedError, match="within people"):
         GramSum(features).check()
     with pytest.raises(NotProvedError, match="within people"):
-        Features(basis_of(["x"], dpi.Schema(x=dpi.Real(0, 1))), within=Within()).check(within=True)
+        Features(basis_of(("x",), dpi.Schema(x=dpi.Real(0, 1))), within=Within()).check(within=True)
 
 
 def test_a_release_is_read_again():

@@ -450,9 +450,9 @@ _OF = ("residual", "difference", "linear", "label")
 _MOST_TERMS = 64
 _MOST_SUMS = 2**20
 
-BLOCK_ROWS = 2**12
-"""Rows that are mapped at once: what is made of them is then less than the rows of a batch, so that the C library keeps
-the memory from block to block instead of asking the system for new pages."""
+BLOCK = 2**19
+"""Numbers of the rows that are mapped at once, about: with fewer, threads wait for the interpreter more than they work;
+with more, what is made of them fills the memory."""
 
 MOST_GROUPS = 2**12
 
@@ -593,7 +593,7 @@ class _FrameSum(FeatureSum):
         rows, _ = self.features.encode(batch.cells, persons=batch.persons)
         people = self._whole_units and self.schema.rows_per_unit > 1
         each, found = batch.size // batch.sets, np.zeros((batch.sets, self.entries), dtype=np.int64)
-        most = batch.size if people else min(BLOCK_ROWS, self.batch_rows)
+        most = batch.size if people else min(max(BLOCK // self.features.basis.width, 1), self.batch_rows)
         for place in range(batch.sets):
             for start in range(place * each, (place + 1) * each, most):
                 mine = slice(start, min(start + most, (place + 1) * each))

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -117,9 +117,11 @@ class Source(ABC):
         return ((batch,) for batch in self.batches(names, most))
 
     def pieces(self, one: Pass[T]) -> Iterator[T]:
-        """Do one pass over all rows, in several threads at once; pieces come in the order of rows."""
+        """Do one pass over all rows, in several threads where there are several parts, in the order of rows."""
         parts = self.parts(one.columns, one.most)
-        workers = one.threads or os.cpu_count() or 1
+        first = list(islice(parts, 2))
+        workers = (one.threads or os.cpu_count() or 1) if len(first) > 1 else 1
+        parts = chain(first, parts)
         found = map(partial(part_result, one), parts) if workers == 1 else _mapped(one, parts, workers, self.ahead)
         return chain.from_iterable(found)
 

@@ -70,7 +70,7 @@ def maps_of(width, size=None, rng=None, scale=1.0, theta=1.0, response=(1, 1)):
 
 
 def features(response="y", regressors=REGRESSORS):
-    return Features(basis_of([*regressors, response], SCHEMA))
+    return Features(basis_of((*regressors, response), SCHEMA))
 
 
 def binary(link="logit", meat=0.0, norm="l2", ratio=0.7, price=None, rng=None, **maps):

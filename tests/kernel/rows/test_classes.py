@@ -51,7 +51,7 @@ def test_each_row_is_in_one_class_of_each_column_and_kept_as_in_fits(rows):
     cells = batch_of(COUNTED["classes"], rows).cells
     _, keep = clamped_values(SCHEMA, SCHEMA, cells, len(rows))
     assert counts[-1] == keep.sum()
-    everything = CellSum(Features(basis_of(["x", "k", "b", "c", "g == 'a'", "d"], SCHEMA)))
+    everything = CellSum(Features(basis_of(("x", "k", "b", "c", "g == 'a'", "d"), SCHEMA)))
     assert everything.add(batch_of(everything, rows))[0, 0] == counts[-1] * everything.unit
 
 

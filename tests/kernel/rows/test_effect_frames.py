@@ -31,7 +31,7 @@ def frame_of(norm="l2", **options):
 
     maps = [line(0.2, 0.7), line(*ETA), [0, 1, 0, 0], [0, 0, 0, 1], *(line(*one) for one in LINES[3:])]
     whole = np.rint(np.array(maps, dtype=float) * 2**24).astype(np.int64)
-    features = Features(basis_of(["y", "x", "t"], SCHEMA))
+    features = Features(basis_of(("y", "x", "t"), SCHEMA))
     given = {"labels": 6, "cap": float(1 / TRIM), "norm": norm, "ratio": 1.0} | options
     return EffectFrame(features, whole, (24,) * len(whole), MEAN, ODDS, **given)
 

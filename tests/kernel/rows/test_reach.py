@@ -66,7 +66,7 @@ def points(name, size, seed=0):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(("name", "texts"), ONE_COLUMN, ids=lambda given: str(given))
 def test_features_of_one_column(name, texts, norm, centred):
-    basis = basis_of(texts, SCHEMA, centred=centred)
+    basis = basis_of(tuple(texts), SCHEMA, centred=centred)
     rows = grid_of(basis, {name: points(name, 800)})
     for seed in (None, 1, 2):
         weights = np.ones(basis.width)
@@ -87,7 +87,7 @@ def test_the_curve_of_a_value_and_its_square_by_hand():
     Both features are scaled to [-1, 1], so the square counts twice: the squared distance of u and v is
     (u - v)^2 (1 + 4 (u + v)^2), at most 4.17 (the box says 8); absolute changes abs(u - v) (1 + 2 abs(u + v)).
     """
-    basis = basis_of(["u", "u**2"], Schema(u=Real(-1, 1)))
+    basis = basis_of(("u", "u**2"), Schema(u=Real(-1, 1)))
     fine = np.linspace(-1, 1, 4001)
     u, v = fine[:, None], -np.array([1.0])
     exact = {
@@ -115,7 +115,7 @@ SEVERAL = [
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("texts", SEVERAL, ids=str)
 def test_features_of_several_columns(texts, norm):
-    basis = basis_of(texts, SCHEMA)
+    basis = basis_of(tuple(texts), SCHEMA)
     rng = np.random.default_rng(5)
     drawn = {
         name: np.where(
@@ -150,7 +150,7 @@ def test_features_of_several_columns(texts, norm):
 )
 def test_no_pair_is_further_apart_than_the_bound(lower, width, texts, weights, norm, pairs):
     schema = Schema(x=Real(lower, lower + width))
-    basis = basis_of(texts, schema)
+    basis = basis_of(tuple(texts), schema)
     values = lower + width * np.array([(0.0, 1.0), *pairs]).ravel()
     rows = grid_of(basis, {"x": np.clip(values, lower, lower + width)})
     weights = np.array(weights[: basis.width])
@@ -161,7 +161,7 @@ def test_no_pair_is_further_apart_than_the_bound(lower, width, texts, weights, n
 
 
 def test_a_feature_that_is_not_released_counts_nothing():
-    basis = basis_of(["x", "u"], SCHEMA)
+    basis = basis_of(("x", "u"), SCHEMA)
     for norm in NORMS:
         whole = Boxes(basis).reach([1.0, 1.0, 1.0], norm)
         less = Boxes(basis).reach([np.inf, 1.0, 1.0], norm)
@@ -174,7 +174,7 @@ def test_a_feature_that_is_not_released_counts_nothing():
 
 
 def test_the_constant_alone():
-    basis = basis_of(["x"], SCHEMA)
+    basis = basis_of(("x",), SCHEMA)
     reach = Boxes(basis).reach([2.0, np.inf], "l2")
     assert reach.length == pytest.approx(0.5, rel=1e-8)
     assert reach.spread == 0
@@ -183,7 +183,7 @@ def test_the_constant_alone():
 def test_bounds_between_which_there_are_few_floats():
     """A column so narrow for its size that it cannot be cut into pieces is bounded all the same."""
     schema = Schema(x=Real(1e15, 1e15 + 1))
-    basis = basis_of(["x", "(x - 1000000000000000.5)**2"], schema)
+    basis = basis_of(("x", "(x - 1000000000000000.5)**2"), schema)
     rows = grid_of(basis, {"x": 1e15 + np.arange(9) / 8})
     for norm in NORMS:
         reach = Boxes(basis).reach([1.0, 1.0, 1.0], norm)
@@ -199,7 +199,7 @@ FINITE = st.floats(-1e6, 1e6, allow_subnormal=False)
 def test_a_rounded_feature_stays_in_the_widened_box_of_its_bounds(values, bounds):
     """Bounds are widened to whole steps outward: a number between them is rounded to a step between these."""
     lower, value, upper = values
-    expression = basis_of(["x"], Schema(x=Real(bounds[0], bounds[0] + 1 + bounds[1] - bounds[0]))).blocks[-1]
+    expression = basis_of(("x",), Schema(x=Real(bounds[0], bounds[0] + 1 + bounds[1] - bounds[0]))).blocks[-1]
     low, high = widened(
         np.array([(lower - expression.center) / expression.half]),
         np.array([(upper - expression.center) / expression.half]),

@@ -150,7 +150,7 @@ def test_integers_of_a_row_do_not_depend_on_where_it_stands(name):
 
 def test_sums_at_the_edge_of_the_floats_are_exact():
     """Every product is 2^38 here, and a batch of them adds up to 2^53."""
-    asked = Features(basis_of(["w"], SCHEMA))
+    asked = Features(basis_of(("w",), SCHEMA))
     maps = np.array([[2**34, 0], [0, 2**34], [0, 0], [2**34, 0]])
     frame = RoundFrame(asked, maps, (34, 34, 0, 34))
     rows = RoundSum(frame, (Term("gram", "matrix", 1e-3, flat(2.0), "linear"),))

@@ -143,7 +143,7 @@ def test_one_row_attains_its_price(name, scale):
     ],
 )
 def test_neighbours_that_attain_the_bound_of_a_term_alone(kind, norm, first, second, neighbors, moved):
-    asked = Features(basis_of(["w", "t"], SCHEMA))
+    asked = Features(basis_of(("w", "t"), SCHEMA))
     maps = np.array([[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]])
     curve = {"number": None, "mass": None}.get(kind, flat(1.0))
     rows = RoundSum(RoundFrame(asked, maps, (0,) * 4, norm=norm), (Term("it", kind, 1.0, curve, "linear"),))

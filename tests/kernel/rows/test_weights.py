@@ -22,8 +22,8 @@ SCHEMA = Schema(x=Real(-3, 11), u=Real(0, 1), y=Real(0, 50), g=Category(["a", "b
 NORMS = ("l2", "l1")
 NAN, INF = float("nan"), float("inf")
 GROUPS = (LevelsAxis(SCHEMA, "g"),)
-FEATURES = Features(basis_of(["x - 4", "(x - 4)**2", "u"], SCHEMA))
-COUNTS = CellSum(Features(basis_of([], SCHEMA)), GROUPS)
+FEATURES = Features(basis_of(("x - 4", "(x - 4)**2", "u"), SCHEMA))
+COUNTS = CellSum(Features(basis_of((), SCHEMA)), GROUPS)
 PRODUCTS = GramDesign(SCHEMA, formula="y ~ x * g").basis
 SPLIT = GramSum(Features(PRODUCTS, None, RowClip(1.2)), split=True)
 SUMS = {
