@@ -315,18 +315,22 @@ def read_header(connection: sqlite3.Connection, name: str) -> Header:
 _cost = lru_cache(2**14)(Cost.from_json)
 
 
-@lru_cache(2**14)
-def _charge(*stored: object) -> Charge | str:
-    """Return a charge as it is stored, or the name of a field that is not what was written."""
+class _FieldError(Exception):
+    """A field of a charge, by its name, is not what was written."""
+
+
+@lru_cache(2**14)  # which keeps what is read, and no error
+def _charge(*stored: object) -> Charge:
+    """Read a charge as it is stored."""
     readers: tuple[Callable[[str], Any], ...] = (str, _time, str, _cost, fraction_of, fraction_of)
     found = []
     for field, reader, text in zip(Charge.__slots__, readers, stored, strict=True):
         if not (isinstance(text, str) and text):
-            return field
+            raise _FieldError(field)
         try:
             found.append(reader(text))
         except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
-            return field
+            raise _FieldError(field) from None
     return Charge(*found)
 
 
@@ -483,13 +487,13 @@ class Account:
             raise LedgerError(f"{self.store} is damaged: of {made} charges that were made it holds {len(rows)}")
         charges: list[Charge] = []
         alike = dict[tuple[str, ...], list[int]]()  # of charges of the same cost, which are compared and added at once
-        for number, *stored in rows:
-            charge = _charge(*stored)
-            if isinstance(charge, str):
+        for number, (_, *stored) in enumerate(rows, 1):
+            try:
+                charges.append(_charge(*stored))
+            except _FieldError as wrong:
                 raise LedgerError(
-                    f"{self.store} is damaged: charge {number} has a {charge} that is not what was written"
-                )
-            charges.append(charge)
+                    f"{self.store} is damaged: charge {number} has a {wrong} that is not what was written"
+                ) from None
             alike.setdefault(tuple(stored[3:]), []).append(number)
         firsts = ((charges[of[0] - 1], of) for of in alike.values())
         total = self.filter.total((of, one.cost, Entry(one.amount, one.reserve)) for one, of in firsts)

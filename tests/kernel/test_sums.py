@@ -1,7 +1,9 @@
 """Sums over rows are exact: the same integers for any rows, engine, storage, order, chunk and number of threads."""
 
+import threading
 from fractions import Fraction
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -326,3 +328,12 @@ def test_64_bits_hold_a_full_run_of_chunks():
 
     rows = SumPlan("mean", SCHEMA, columns=("x",), target="data").rows
     assert exact_sums(rows, Tall()) == [Tall.rows * UNIT] * 2
+
+
+@pytest.mark.parametrize("rows", [1000, 40_000])
+def test_where_no_thread_can_be_started_sums_are_what_they_are(monkeypatch, rows):
+    cells = {"b": np.arange(rows) % 2 == 0}
+    schema = Schema(b=Boolean())
+    summed = CellSum(Features(basis_of((), schema)), (LevelsAxis(schema, "b"),))
+    monkeypatch.setattr(threading.Thread, "start", mock.Mock(side_effect=RuntimeError("can't start new thread")))
+    assert exact_sums(summed, open_source(pd.DataFrame(cells)), threads=2) == [rows // 2, rows // 2]

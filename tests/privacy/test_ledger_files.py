@@ -4,10 +4,12 @@ import errno
 import os
 import sqlite3
 from fractions import Fraction
+from unittest import mock
 
 import pytest
 
 from dpinfer.errors import LedgerError, LedgerMismatchError, OptionError
+from dpinfer.privacy import store
 from dpinfer.privacy.accounting import gaussian_cost, laplace_cost
 from dpinfer.privacy.ledger import Ledger
 from dpinfer.privacy.units import GDP, ZCDP, ApproxDP, PureDP
@@ -238,3 +240,12 @@ def test_a_damaged_unit_is_refused(path):
     edit(path, "UPDATE unit SET name = ?", b"rows")
     with pytest.raises(LedgerError, match="whom it protects"):
         ledger.charge(laplace_cost(PureDP(0.1)), "x", unit="rows")
+
+
+def test_a_reading_that_failed_for_want_of_frames_is_read_again(path):
+    ledger = spent(path)
+    right = ledger.charges()
+    store._charge.cache_clear()
+    with mock.patch.object(store, "_time", side_effect=RecursionError), pytest.raises(LedgerError, match="charge 1"):
+        ledger.charges()
+    assert ledger.charges().equals(right)

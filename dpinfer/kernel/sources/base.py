@@ -163,6 +163,11 @@ def part_result(one: Pass[T], slices: Iterable[Slice]) -> tuple[T, ...]:
 def _mapped(one: Pass[T], parts: Iterator[Iterable[Slice]], workers: int, ahead: int) -> Iterator[tuple[T, ...]]:
     waiting: deque[Future[tuple[T, ...]]] = deque()
     with ThreadPoolExecutor(max_workers=workers) as pool:
+        try:
+            pool.submit(int)
+        except RuntimeError:  # no thread can be started: this one does all of it, as it does a single part
+            yield from map(partial(part_result, one), parts)
+            return
         for part in parts:
             waiting.append(pool.submit(part_result, one, part))
             if len(waiting) >= ahead * workers:
