@@ -21,15 +21,17 @@ _NO_END = (
 )
 _REAL = "of slopes on real data"
 _BLOCKS_OF_ROWS = (
-    "Measured when rows were mapped in blocks of 4,096, for which threads waited for the interpreter: larger blocks "
-    "take less than half of the time since. What is left are seven passes over the rows, each of which encodes them."
+    "Measured when rows were mapped in blocks of 4,096, for which threads waited for the interpreter. Blocks "
+    "are larger now; the table is not yet measured anew. What is left are seven passes over the "
+    "rows, each of which encodes them."
 )
 _PASSES = (
     "Every column is coerced, clamped and rounded to whole numbers by a dozen passes of numpy, once for each question."
 )
 _FIXED = (
     "Measured when the ledger added up all earlier charges for each new one, threads were started for few rows, and "
-    "noise was proposed one by one; a third less since. What is left is pricing every stage twice, in Python."
+    "noise was proposed one by one: mended, and not yet measured anew. What is left is pricing every "
+    "stage twice, in Python."
 )
 _NULLS = "Simulated nulls draw, sort and rank in numpy; multinomials alone are one call."
 

@@ -42,7 +42,7 @@ _BLOCK = 2**16
 """Draws at a time, which bounds the memory."""
 
 _TRIES = 16
-"""Proposals at once for each of few draws, the first accepted of which counts: about a third are accepted."""
+"""Proposals at once for each of few draws, of which the first accepted counts."""
 
 
 def exact_noise(scales: NDArray[np.float64], gaussian: bool, margin: float = MARGIN) -> list[int]:
