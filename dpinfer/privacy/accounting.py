@@ -333,24 +333,25 @@ def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
     return PrivacyUnitError(f"{asked} needs less noise than can be drawn and accounted for: {largest}")
 
 
+@lru_cache(maxsize=256, typed=True)
 def noise_plan(
-    bound: Fraction, amount: Privacy, weights: NDArray[np.float64], *, draws: int = 1, total: Privacy, most: int | None
-) -> tuple[NDArray[np.float64], int, Cost]:
+    bound: Fraction, amount: Privacy, weights: tuple[float, ...], *, draws: int = 1, total: Privacy, most: int | None
+) -> tuple[tuple[float, ...], int, Cost]:
     """Say how much noise a price asks for, and on how fine a grid: scales (k,), multiplier and cost.
 
     ``bound`` is on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
     Scales are in steps of the sums times the multiplier. ``total`` is the price of which ``amount`` is a share, and
     ``most`` the number of coordinates of all stages that share it.
     """
-    if not weights.size:
+    if not weights:
         raise OptionError("neighbors", "replace_one", "add_remove: all that is asked for is public here")
     if isinstance(amount, PureDP):
         scale = calibrate(bound * draws, amount, "laplace")
-        return coordinate_scales(scale, weights), draws, laplace_cost(amount)
+        return tuple(coordinate_scales(scale, weights).tolist()), draws, laplace_cost(amount)
     scale = calibrate(bound, amount, "gaussian")
-    multiplier = fine_multiplier(scale * float(weights.min()), least_scale(total, most or weights.size), amount)
+    multiplier = fine_multiplier(scale * min(weights), least_scale(total, most or len(weights)), amount)
     scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
-    return scales, multiplier, gaussian_cost(amount, scales=scales)
+    return tuple(scales.tolist()), multiplier, gaussian_cost(amount, scales=scales)
 
 
 def fine_multiplier(smallest: float, least: float, amount: Privacy) -> int:
@@ -363,6 +364,7 @@ def fine_multiplier(smallest: float, least: float, amount: Privacy) -> int:
     return multiplier
 
 
+@lru_cache(maxsize=256, typed=True)
 def reserved_cost(amount: Privacy, rehearsed: Cost, *, sums: int, total: Privacy, most: int) -> Cost:
     """Cost of a mechanism before it is known: of as many noisy sums as it may release, and of what it rehearsed.
 

@@ -6,8 +6,9 @@ J's inverse loses at most ``|l| B``, B the total excess of all units. What is kn
 half octaves; beyond the last one that is clear of its noise, lengths are taken to fall off as a Pareto law. Noise hides
 how many units are there and how fast they fall off, so that what they add up to is a posterior mean: all numbers are
 equally likely a priori, and one over the index has an exponential prior. The last clear count may be the first of the
-law or stand apart from it, as the end of the bulk; both are weighed by how well they explain the counts. So B is what
-clipping is expected to take, not an upper limit.
+law or stand apart from it, as the end of the bulk; both are weighed by how well they explain the counts. Where no bin
+is clear, noise may hide the bulk itself: the law may then start farther out, as that of the bulk, which holds at least
+as many units as are counted below the first cut. So B is what clipping is expected to take, not an upper limit.
 
 The interval of Armstrong and Kolesar (2018, 2020), ``estimate +- SE cv(b/SE)``, holds for every bias up to b. T is the
 length at which it is predicted to be shortest.
@@ -98,8 +99,10 @@ class Lengths:
         Middles of the bins in which lengths are seen, and how many units are there, no less than 0.
     edge : float
         End of what is seen.
-    beyond : ndarray (a,)
-        Expected number of units longer than the edge, split by the index of their law.
+    starts : ndarray (s,)
+        Where the law of longer ones may start: at the edge, or, where no bin beyond is seen, at any later cut.
+    beyond : ndarray (s, a)
+        Expected number of units of the law, split by its start and its index.
     farthest : float
         A length that no unit exceeds.
     hidden : ndarray (r,)
@@ -111,6 +114,7 @@ class Lengths:
     middles: Array
     counts: Array
     edge: float
+    starts: Array
     beyond: Array
     farthest: float
     hidden: Array
@@ -131,8 +135,8 @@ class Lengths:
         middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
         seen, stop = np.maximum(counts[: edge + 1], 0.0), max(int((cuts < farthest).sum()), edge + 1)
         beyond = _law(counts[edge : stop + 1], noise, first=not edge) * (cuts[edge] < farthest)
-        last = max(float(cuts[edge]), farthest)
-        return cls(middles, seen, float(cuts[edge]), beyond, last, inner[edge:stop], noise)
+        starts, last = cuts[edge : edge + len(beyond)], max(float(cuts[edge]), farthest)
+        return cls(middles, seen, float(cuts[edge]), starts, beyond, last, inner[edge:stop], noise)
 
     def excess(self, lengths: Array) -> Array:
         """Return the sum of what scores exceed each of some lengths (L,) by.
@@ -148,18 +152,24 @@ class Lengths:
 
     def _tail(self, lengths: Array) -> Array:
         """Return the sum of what scores beyond the edge exceed some lengths (L,) by."""
-        far, power = np.clip(lengths, self.edge, self.farthest)[:, None], _INDICES - 1
-        law = self.edge / power * ((self.edge / far) ** power - (self.edge / self.farthest) ** power)
-        return np.asarray((law + np.maximum(self.edge - lengths, 0.0)[:, None]) @ self.beyond)
+        power, lengths, start = _INDICES - 1, lengths[:, None, None], self.starts[:, None]
+        far = np.clip(lengths, start, self.farthest)
+        law = start / power * ((start / far) ** power - (start / self.farthest) ** power)
+        return self._of_law(law + np.maximum(start - lengths, 0.0))
+
+    def _of_law(self, each: Array) -> Array:
+        """Add up what units of the law give (L, s, a)."""
+        return np.asarray(each.reshape(len(each), -1) @ self.beyond.ravel())
 
     def lost(self, lengths: Array) -> Array:
         """Return the sum of what squared lengths exceed the squares of some lengths (L,) by."""
         apart = np.maximum(self.middles**2 - lengths[:, None] ** 2, 0.0) @ self.counts
-        far, power = np.maximum(lengths, self.edge)[:, None], _INDICES - 2
-        last = np.maximum(min(_FARTHEST * self.edge, self.farthest), far)
-        near, end = self.edge / far, self.edge / last
-        law = self.edge**2 * _INDICES / power * (near**power - end**power) - far**2 * (near**_INDICES - end**_INDICES)
-        return np.asarray(apart + (law + np.maximum(self.edge**2 - lengths**2, 0.0)[:, None]) @ self.beyond)
+        power, lengths, start = _INDICES - 2, lengths[:, None, None], self.starts[:, None]
+        far = np.maximum(lengths, start)
+        last = np.maximum(np.minimum(_FARTHEST * start, self.farthest), far)
+        near, end = start / far, start / last
+        law = start**2 * _INDICES / power * (near**power - end**power) - far**2 * (near**_INDICES - end**_INDICES)
+        return np.asarray(apart + self._of_law(law + np.maximum(start**2 - lengths**2, 0.0)))
 
     def radius(self, noise: float, width: int, size: float, drift: float, other: float) -> tuple[float, float]:
         """Return up to which length rows weigh in full in a Hessian, and what its eigenvalues lose at most.
@@ -218,7 +228,7 @@ class Lengths:
 
 
 def _law(counts: Array, noise: float, *, first: bool) -> Array:
-    """Return the expected number of units beyond an edge, split by the index of their law, as (a,).
+    """Return the expected number of units beyond an edge, split by the start and the index of their law, as (s, a).
 
     Parameters
     ----------
@@ -228,29 +238,43 @@ def _law(counts: Array, noise: float, *, first: bool) -> Array:
     noise : float
         Their standard deviation.
     first : bool
-        Whether the edge is the first cut, and what lies before it no bin of the law.
+        Whether the edge is the first cut, and what lies before it no bin of the law. Then the law may start in a
+        later bin, each octave farther out half as likely a priori, if it is that of most units: it holds at least as
+        many as were counted before the edge, and no unit lies between.
     """
-    numbers, odds = _fitted(counts[1:], noise)
-    if not first:
+    inner = counts[1:]
+    least = max(float(counts[0]), 0.0)
+    fits = [_fitted(inner[start:], noise, least if start else 0.0) for start in range(len(inner) if first else 1)]
+    numbers, odds = (np.stack(one) for one in zip(*fits, strict=True))
+    if first:
+        skipped = np.cumsum(inner**2) - inner**2
+        farther = np.arange(len(inner)) * np.log(2.0) / _OCTAVE
+        odds = odds - (farther + 0.5 * skipped / noise**2)[:, None]
+    else:
         whole, own = _fitted(counts, noise)
         odds = odds + np.log(np.sqrt(2 * np.pi) * noise / max(float(counts[0]), noise))
-        numbers, odds = np.stack([numbers, whole * 2.0 ** (-_INDICES / _OCTAVE)]), np.stack([odds, own])
+        numbers = np.concatenate([numbers, whole[None] * 2.0 ** (-_INDICES / _OCTAVE)])
+        odds = np.concatenate([odds, own[None]])
     odds = odds - 1 / (_INDICES * _HEAVY)
     likely = np.exp(odds - odds.max())
-    return np.asarray((numbers * likely / likely.sum()).reshape(-1, len(_INDICES)).sum(axis=0))
+    found = np.asarray(numbers * likely / likely.sum())
+    return found if first else found.sum(axis=0, keepdims=True)
 
 
-def _fitted(counts: Array, noise: float) -> tuple[Array, Array]:
-    """Return the posterior mean of the number of units of a law in bins, for each index (a,), and its log odds."""
+def _fitted(counts: Array, noise: float, least: float = 0.0) -> tuple[Array, Array]:
+    """Return the posterior mean of the number of units of a law in bins, for each index (a,), and its log odds.
+
+    The number is any above ``least``.
+    """
     ends = 2.0 ** (-_INDICES[:, None] * np.arange(len(counts) + 1) / _OCTAVE)
     shares = ends[:, :-1] - ends[:, 1:]
     shares[:, -1] += ends[:, -1]
     error = noise / np.sqrt((shares**2).sum(axis=1))
     number = shares @ counts * (error / noise) ** 2
     misfit = ((counts - number[:, None] * shares) ** 2).sum(axis=1) / noise**2
-    away = number / error
+    away = (number - least) / error
     mean = away + np.sqrt(2 / np.pi) / special.erfcx(-away / np.sqrt(2))  # of a normal variable that is above 0
-    return mean * error, np.log(error) + special.log_ndtr(away) - 0.5 * misfit
+    return least + mean * error, np.log(error) + special.log_ndtr(away) - 0.5 * misfit
 
 
 @cache

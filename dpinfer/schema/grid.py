@@ -39,8 +39,8 @@ def _ends(size: int) -> Array:
     return ends
 
 
-_FEW = 8
-"""Among fewer cuts a search is as fast as anything."""
+_FEW, _MANY = 8, 2**13
+"""Among fewer cuts, or for fewer numbers, a search is as fast as anything."""
 
 
 class Cuts:
@@ -48,27 +48,34 @@ class Cuts:
 
     def __init__(self, values: Array) -> None:
         self._values = values
-        self._cells: Callable[[Array], Places] | None = None
+
+    @cached_property
+    def _cells(self) -> Callable[[Array], Places] | None:
+        """What puts numbers into cells, no number into a higher one than a number above it; None where none serves.
+
+        `_only` is then the one cut in each cell, and `_below` how many cuts are in lower ones.
+        """
+        values = self._values
         if len(values) < _FEW:
-            return
+            return None
         with np.errstate(all="ignore"):
             scale = float(2 * len(values) / (values[-1] - values[0]))
             about = (partial(self._octaves, about=values[place]) for place in (len(values) // 2, 0))
             for cells in (partial(self._even, scale=scale), *about) if np.isfinite(scale) else ():
                 held = cells(values)
                 if (np.diff(held) > 0).all():
-                    self._cells, self._only = cells, np.full(held[-1] + 1, np.inf)
+                    self._only = np.full(held[-1] + 1, np.inf)
                     self._only[held] = values
                     self._below = np.searchsorted(held, np.arange(held[-1] + 1))
-                    return
+                    return cells
+        return None
 
     def at_or_below(self, numbers: Array) -> Places:
         """Count the cuts at or below each number (m,), all of them finite: a whole number from 0 to k.
 
-        No number is in a higher cell than one above it. So only the cut in its own cell needs a look; where one cell
-        has several cuts there is a search.
+        Only the cut in a number's own cell needs a look; where one cell has several cuts there is a search.
         """
-        if self._cells is None:
+        if len(numbers) < _MANY or self._cells is None:
             found: Places = self._values.searchsorted(numbers, side="right")
             return found
         with np.errstate(all="ignore"):  # what overflows is in an outer cell

@@ -75,7 +75,55 @@ def test_the_law_is_the_posterior_mean_over_number_and_index(counts):
             density = prior * own * np.exp(odds + 0.5 * ((counts[1:] / noise) ** 2).sum())
             found[place] += (density * number).sum() * (1.0 if start else 2.0 ** (-index / 2))
             total += density.sum()
-    np.testing.assert_allclose(clipping._law(counts, noise, first=False), found / total, rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(clipping._law(counts, noise, first=False), [found / total], rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("counts", [[9, 25, 30, 14, -3, 1], [2, -9, 3, -4], [4, 2]])
+def test_where_nothing_is_seen_the_law_may_start_in_any_bin(counts):
+    """By sums over the same grid: each octave farther out is half as likely, and bins before the start hold nothing.
+
+    A law that starts later holds at least as many units as are counted before the edge.
+    """
+    counts, noise, indices = np.array(counts, dtype=float), 5.0, clipping._INDICES
+    number, inner = np.linspace(0, 3000, 600_001), counts[1:]
+    found = np.zeros((len(inner), len(indices)))
+    total = 0.0
+    for start in range(len(inner)):
+        for place, index in enumerate(indices):
+            ends = 2.0 ** (-index * np.arange(len(inner) - start + 1) / 2)
+            shares = np.append(np.zeros(start), np.append(ends[:-2] - ends[1:-1], ends[-2]))
+            odds = -0.5 * ((inner[:, None] - shares[:, None] * number) ** 2).sum(axis=0) / noise**2
+            prior = np.exp(-1 / (index * clipping._HEAVY)) * 2.0 ** (-start / 2)
+            density = prior * np.exp(odds + 0.5 * ((inner / noise) ** 2).sum())
+            density[: np.searchsorted(number, counts[0] if start else 0.0)] = 0
+            found[start, place] += (density * number).sum()
+            total += density.sum()
+    np.testing.assert_allclose(clipping._law(counts, noise, first=True), found / total, rtol=1e-3, atol=1e-9)
+
+
+def test_a_bulk_that_no_count_shows_is_allowed_for():
+    """Two hundred people far beyond the first cut, in bins of which none is clear of Laplace noise."""
+    rng, cuts, found = np.random.default_rng(4), length_cuts(0.5), []
+    lengths = np.concatenate([np.full(120, 0.3), rng.gamma(3.0, 2.0, 200)])
+    counts = np.bincount(np.searchsorted(cuts, lengths, side="right"), minlength=len(cuts) + 1).astype(float)
+    for _ in range(100):
+        noisy = counts + rng.laplace(0, 20 / np.sqrt(2), len(counts))
+        read = Lengths.read(noisy, cuts, 20.0, 600.0, norm="l1")
+        if len(read.counts) == 1:
+            found.append(read.excess(np.array([1.0]))[0])
+    assert len(found) > 20
+    assert np.median(found) > 0.7 * np.maximum(lengths - 1.0, 0).sum()
+    assert np.mean(found) < 3 * np.maximum(lengths - 1.0, 0).sum()
+
+
+def test_a_bulk_that_is_counted_before_the_edge_is_not_looked_for_beyond():
+    """Three thousand units below the first cut: no law that starts later holds as many, though noise is above zero."""
+    counts = np.array([3000.0, 0.0, 15.0, -5.0, 20.0, 60.0, 10.0, 30.0])
+    beyond = clipping._law(counts, 20.0, first=True)
+    number, odds = clipping._fitted(counts[1:], 20.0)
+    weight = np.exp(odds - odds.max() - 1 / (clipping._INDICES * clipping._HEAVY))
+    np.testing.assert_allclose(beyond[0], number * weight / weight.sum(), rtol=1e-12)
+    assert (beyond[1:] < 1e-100).all()
 
 
 def test_no_unit_lies_beyond_the_farthest():

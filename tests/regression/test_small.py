@@ -112,9 +112,9 @@ def test_cross_products_are_named_where_they_serve_and_rounds_may_not(question, 
 
 @pytest.mark.parametrize("size", [60, 60_000])
 def test_a_table_names_cross_products_where_rounds_left_terms_open(size):
-    """With 60 rows noise is some hundred times too large for a bounded interval, with 60,000 and this price nothing."""
+    """With 60 rows noise is some hundred times what a slope could be, with 60,000 and this price nothing."""
     rng = np.random.default_rng(5)
     rows = pd.DataFrame({name: rng.integers(0, 6, size).clip(1, 4) for name in LEVELS})
     results = dpi.ols("x ~ z", dpi.PublicData(rows, LEVELS, rng=rng)).fit(dpi.PureDP(0.5 if size == 60 else 20))
-    assert np.isinf(results.conf_int()).any(axis=None) == (size == 60)
+    assert (np.ptp(results.conf_int(), axis=1) > 100).any() == (size == 60)
     assert ('method="gram"' in results.summary().as_text()) == (size == 60)
