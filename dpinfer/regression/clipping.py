@@ -49,7 +49,7 @@ _SURE = 3.0
 """Standard errors taken off what counts beyond the edge add up to, before it is held against the law."""
 
 _FARTHEST = 8.0
-"""Second moments are those of lengths of up to so many times the edge of what is seen."""
+"""Second moments are those of lengths of up to so many times the start of their law."""
 
 
 LOST = 1.6
@@ -100,7 +100,7 @@ class Lengths:
     edge : float
         End of what is seen.
     starts : ndarray (s,)
-        Where the law of longer ones may start: at the edge, or, where no bin beyond is seen, at any later cut.
+        Where the law of longer ones may start: at the edge, or, where no bin is seen, at any later cut below the farthest.
     beyond : ndarray (s, a)
         Expected number of units of the law, split by its start and its index.
     farthest : float
@@ -239,8 +239,8 @@ def _law(counts: Array, noise: float, *, first: bool) -> Array:
         Their standard deviation.
     first : bool
         Whether the edge is the first cut, and what lies before it no bin of the law. Then the law may start in a
-        later bin, each octave farther out half as likely a priori, if it is that of most units: it holds at least as
-        many as were counted before the edge, and no unit lies between.
+        later bin, each octave farther out half as likely a priori, if it is that of the bulk: it holds at least as many
+        units as were counted before the edge, any number if none were, and no unit lies between.
     """
     inner = counts[1:]
     least = max(float(counts[0]), 0.0)
