@@ -100,7 +100,7 @@ class Lengths:
     edge : float
         End of what is seen.
     starts : ndarray (s,)
-        Where the law of longer ones may start: at the edge, or, where no bin is seen, at any later cut below the farthest.
+        Where the law of longer ones may start: at the edge, or, where no bin is seen, at later cuts up to the farthest.
     beyond : ndarray (s, a)
         Expected number of units of the law, split by its start and its index.
     farthest : float
