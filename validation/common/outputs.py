@@ -33,7 +33,7 @@ LONG = 60
 DIGITS = ((300, 6), (np.inf, 4))
 """Significant digits in the file of a table of up to so many rows."""
 
-_COLOURS, _DPI = 32, 90
+_COLOURS, _DPI, _SPAN = 32, 90, 20
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,10 @@ def scatter(
     label: str = "",
     log: bool = True,
 ) -> Callable[[pd.DataFrame], Figure]:
-    """Return what draws columns against x, a panel for each with its nominal value, and a mark for each group."""
+    """Return what draws columns against x, a panel for each with its nominal value, and a mark for each group.
+
+    Columns of positive numbers that span more than `_SPAN` are drawn on a scale of logarithms.
+    """
 
     def draw(table: pd.DataFrame) -> Figure:
         figure, panels = new_figure(max(5.2 * len(shown), 7), 4.3, 1, len(shown), squeeze=False)
@@ -172,11 +175,15 @@ def scatter(
             if np.isfinite(nominal):
                 axes.axhline(nominal, color="firebrick", lw=0.8, ls="--")
             axes.set(xlabel=label or (x if isinstance(x, str) else ""), ylabel=column)
+            drawn = table[column][np.isfinite(table[column])]
+            if drawn.size and drawn.max() > _SPAN * drawn.min() > 0:
+                axes.set_yscale("log")
             if names:
                 axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 4 else 0, fontsize=8)
             elif log and np.isfinite(table[column]).any():
                 axes.set_xscale("log")
-        panels[0, -1].legend(fontsize=7, frameon=False)
+        said = by if isinstance(by, str) else ", ".join(by)
+        panels[0, -1].legend(title=said, title_fontsize=7, fontsize=7, frameon=False)
         return figure
 
     return draw
