@@ -78,10 +78,6 @@ REASONS: dict[str, str] = {
         "Bounds a thousand standard deviations wide at PureDP(1), 5,000 rows: .925 of 1,000. With narrower bounds, and "
         "at the other budgets, intervals cover."
     ),
-    "least coverage of 95% intervals of slopes within people": (
-        "Three hundred people at PureDP(1) alone: noise hides where most scores lie, and what clipping takes is put "
-        "too low. Every such fit says that noise dominates its slopes. With 1,700 people intervals cover."
-    ),
     "least coverage of 95% intervals within bounds that were found privately: means, gamma families, least squares "
     "from cross-products": (
         "The mean of a lognormal column depends on a few extreme rows. With 1,000 rows their octaves hold fewer rows "
