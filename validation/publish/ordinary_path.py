@@ -22,6 +22,7 @@ import pandas as pd
 
 import dpinfer as dpi
 from dpinfer.kernel import run
+from dpinfer.privacy.accounting import noise_plan, reserved_cost
 from validation.common.pages import ROOT, section
 
 PACKAGE = ROOT / "dpinfer"
@@ -44,6 +45,8 @@ def entered(ask: Callable[[dpi.PrivateData], Any]) -> set[CodeType]:
         return ask(dpi.PrivateData(frame, schema, dpi.Ledger.in_memory(dpi.ZCDP(1.0))))
 
     asked().measure(dpi.ZCDP(0.1))  # fills caches once
+    for kept in (noise_plan, reserved_cost):  # a first question works out its noise, which is a part to be trusted
+        kept.cache_clear()
     question = asked()
     found: set[CodeType] = set()
 
