@@ -1,5 +1,7 @@
 """The rule by which tables of the validation scripts are judged, and the machine that draws, judges and stores."""
 
+import re
+import shutil
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +32,7 @@ from validation.common.rules import (
     judge_shares,
     looks_of,
 )
+from validation.common.same import RESULTS, ROOT, _asked, carried, differing
 from validation.common.study import Study, judged_once, kept
 from validation.common.timing import Took, in_turns
 from validation.publish.claims import read_results
@@ -278,3 +281,37 @@ def test_actions_are_timed_in_turn_as_often_as_time_allows_and_one_may_time_itse
     np.testing.assert_array_equal(found["tells"], [[3, 2]] * 2)
     assert len(in_turns({"waits": waits, "tells": tells}, 9, rest=0.0, most=7.0)["tells"]) == 2
     assert len(in_turns({"tells": tells}, 9, most=1.0)["tells"]) == 1
+
+
+def test_results_of_a_script_that_draws_the_same_are_of_todays_code():
+    results = pd.read_csv(RESULTS, dtype=str, keep_default_na=False)
+    name = results["script"].iloc[-1]
+    once = carried(results, name, "abc", 5)
+    twice = carried(once, name, "abd", 20, apart=results["what"].iloc[-1])
+    mine = results["script"] == name
+    assert set(once.loc[mine, "compared"]) == {"5"}
+    assert twice["code"].iloc[-1] == "abc"
+    assert set(twice.loc[mine, "compared"]) == {"5"}  # the least of all comparisons
+    pd.testing.assert_frame_equal(once[~mine], results[~mine])
+
+
+def test_arrays_that_differ_are_named_whatever_their_kind():
+    one = {("s", 0, "ends"): np.array([1.0, np.nan, np.inf]), ("s", 0, "joint"): np.array([True])}
+    assert not [*differing(one, {**one, ("s", 0, "ends"): np.array([1.0 + 1e-9, np.nan, np.inf])})]
+    assert [*differing(one, {**one, ("s", 0, "ends"): np.array([1.001, np.nan, np.inf])})] == ["s 0 ends"]
+    assert [*differing(one, {("s", 0, "ends"): one["s", 0, "ends"]})] == ["s 0 joint"]
+    assert not [*differing(one, {**one, ("s", 0, "joint"): np.array([False])}, apart="joint")]
+
+
+@pytest.mark.slow
+def test_another_state_of_the_code_is_asked_and_a_change_of_what_it_draws_is_seen(tmp_path):
+    for part in ("dpinfer", "validation"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("output", "__pycache__"))
+    here = _asked(ROOT, "drawn", "naive_average", "3")
+    assert here
+    assert not [*differing(_asked(tmp_path, "drawn", "naive_average", "3"), here)]
+    rules = tmp_path / "validation" / "common" / "rules.py"
+    changed = re.sub(r"^SEED = (\d+)", r"SEED = 1\1", rules.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    rules.write_text(changed, encoding="utf-8")
+    assert [*differing(_asked(tmp_path, "drawn", "naive_average", "3"), here)]
+    assert _asked(tmp_path, "codes", "naive_average") != _asked(ROOT, "codes", "naive_average")

@@ -87,10 +87,10 @@ def write_results(ran: Mapping[str, Ran], path: Path) -> None:
                 if name in rows and name not in ran:
                     rows[name].append([*cells])
     for name, found in ran.items():
-        rows[name] = [[*asdict(claim).values(), found.minutes, found.code] for claim in found.claims]
+        rows[name] = [[*asdict(claim).values(), found.minutes, found.code, 0] for claim in found.claims]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["script", *Claim.__dataclass_fields__, "minutes", "code"])
+        writer.writerow(["script", *Claim.__dataclass_fields__, "minutes", "code", "compared"])
         writer.writerows([name, *cells] for name, found in rows.items() for cells in found)
 
 

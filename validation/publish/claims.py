@@ -110,13 +110,22 @@ def claims() -> str:
 
 @section("claims", "stale")
 def stale() -> str:
-    """Which tables are older than the code that they judge; times depend on more than code."""
-    made = read_results().groupby("script", sort=False)["code"].first()
-    made = made[~made.index.isin(TIMED)]
-    found = [f"`{name}`" for name, code in made.items() if code != code_of(name)]
-    if not found:
-        return f"All {len(made)} scripts that judge more than times ran on the code as it is."
-    return f"{len(found)} of {len(made)} scripts that judge more than times ran on earlier code: {', '.join(found)}."
+    """Which tables are older than the code that they judge, and which were compared; times depend on more than code."""
+    made = read_results()
+    made = made[~made["script"].isin(TIMED)]
+    own = made["code"] == made["script"].map({name: code_of(name) for name in made["script"].unique()})
+    scripts, old = made["script"].nunique(), [f"`{name}`" for name in made.loc[~own, "script"].unique()]
+    compared = made[own & (made["compared"] > 0)]
+    parts = [f"All {scripts} scripts that judge more than times ran on the code as it is." if not old else
+             f"{len(old)} of {scripts} scripts that judge more than times have claims of earlier code: "
+             f"{', '.join(old)}."]  # fmt: skip
+    if len(compared):
+        parts.append(
+            f"{compared['script'].nunique()} ran on earlier code that draws the same first replicates of every cell "
+            f"({_ranged(compared, 'compared')} of each): "
+            f"{', '.join(f'`{name}`' for name in compared['script'].unique())}."
+        )
+    return text(*parts)
 
 
 @section("claims", "times")
@@ -155,8 +164,8 @@ def fresh() -> str:
     )
 
 
-def _ranged(table: pd.DataFrame) -> str:
-    least, most = int(table["replicates"].min()), int(table["replicates"].max())
+def _ranged(table: pd.DataFrame, what: str = "replicates") -> str:
+    least, most = int(table[what].min()), int(table[what].max())
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
