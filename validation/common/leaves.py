@@ -22,7 +22,6 @@ STAGES = (30, 70, 99)
 _TOGETHER = 400_000
 
 LEVELS = (0.05, 0.01)
-TIE = 1e-9
 
 LAWS = ("even", "ties", "skewed", "heavy tails")
 REAL = ("fair: affairs", "injury: durat", "anes96: TVnews", "smoke: income")
@@ -84,27 +83,9 @@ def beyond_of(model: Any, values: np.ndarray, rng: np.random.Generator, *, level
     return found
 
 
-def rejections(model: Any, values: np.ndarray, rng: np.random.Generator, together: int) -> np.ndarray:
-    """Whether the p-value of `DRAWS` draws is at most each of `LEVELS` (R, 2), for nulls of which several may be tried.
-
-    A release is left alone once its p-value must exceed the larger level: what is decided is the same.
-    """
-    observed = model.statistic(values)
-    least = observed - TIE * np.maximum(np.abs(observed), 1.0)
-    most = round(max(LEVELS) * (DRAWS + 1)) - 1
-    largest, alive = np.zeros(len(values), dtype=int), np.arange(len(values))
-    for strength in (None, *getattr(model, "others", ())):
-        found = np.zeros(len(values), dtype=int)
-        tried = alive if strength is None or not alive.size else alive[model.hidden(values[alive])]
-        for draws in (20, 20, 40, 119):
-            for part in np.array_split(tried, max(len(tried) * draws // together, 1)) if tried.size else ():
-                fitted = model.fit(values[part]) if strength is None else model.fit(values[part], strength)
-                drawn = model.statistic(model.draw(fitted, draws, rng))
-                found[part] += (~(drawn < least[part, None])).sum(axis=1)
-            tried = tried[found[tried] <= most]
-        largest = np.maximum(largest, found)
-        alive = alive[largest[alive] <= most]
-    pvalues = (1 + largest) / (DRAWS + 1)
+def rejections(model: Any, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Whether the p-value of `DRAWS` draws is at most each of `LEVELS` (R, 2)."""
+    pvalues = (1 + beyond_of(model, values, rng)) / (DRAWS + 1)
     return np.stack([pvalues <= level + 1e-12 for level in LEVELS], axis=1)
 
 

@@ -124,7 +124,7 @@ def tested(kind: Kind, price: Privacy, sums: Array, rng: np.random.Generator) ->
     fit = fit_gram(model.problem, gram, gram[:, 0, 0])
     statistic, df = score_joint(fit, model.restrictions, model.targets[None])
     limiting = limiting_pvalues(fit, model, statistic, df)
-    return rejections(model, gram_values(gram, gram[:, 0, 0]), rng, 4000), limiting, fit.kappa
+    return rejections(model, gram_values(gram, gram[:, 0, 0]), rng), limiting, fit.kappa
 
 
 def limiting_pvalues(fit: GramFit, model: LinearRestrictions, statistic: Array, df: Array) -> Array:
