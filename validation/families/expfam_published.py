@@ -67,9 +67,12 @@ def summary(case: Case, values: Drawn) -> list[dict]:
             _, published, most = case.extra["published"][row["term"]]
             asked = row["width / ordinary"] if case.level == 0.9 else row["width"]
             high = row["coverage"] if case.level == 0.9 else np.nan
+            error = row["error of width"] / row["width"]
+            if case.level == 0.9:  # the width without privacy is estimated, too
+                error = np.hypot(error, row["error of width / oracle"] / row["width / oracle"])
             found.append({"parameter": row["term"], **row, "published": published, "at most": most, "asked": asked,
                           "asked / at most": asked / most,
-                          "error of asked / at most": asked / most * row["error of width"] / row["width"],
+                          "error of asked / at most": asked / most * error,
                           "coverage of 90%": high})  # fmt: skip
     return found
 
