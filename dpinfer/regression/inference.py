@@ -65,6 +65,9 @@ _NAMED = 3.0
 
 _APART = 1e-12
 
+_ROUNDED = 1e-9
+"""Part of a contrast that is rounding."""
+
 _AHEAD = 0.9
 """Cosine of the last two steps from which the second goes on where the first led."""
 
@@ -79,6 +82,9 @@ _FAR_SHIFT = 100.0
 
 _FAR = 1e3
 """Standard errors from the estimate at which an interval that has not ended has no end."""
+
+_FARTHEST = 1e20
+"""Standard errors from the estimate beyond which nothing changes, where squares overflow."""
 
 _HALVINGS = 64
 """Of where an end of an interval may lie."""
@@ -150,7 +156,7 @@ class Fit:
     hessians : tuple of (ndarray (k, k), float, float)
         C of each iteration, and the noise of its Hessian, and what its eigenvalues may lack, times its weight.
     excess : float
-        What clipping is expected to take from all scores together, B.
+        What clipping is expected to take from all scores together, B, with what a straight step leaves.
     flat : bool
         Whether noise is Laplace's: equal in all entries, and lengths are sums of absolute values.
     intercept : tuple of float
@@ -183,16 +189,18 @@ class Fit:
         """Whether the Hessian is noise in some direction."""
         return bool(self.lost.shape[1])
 
-    def noise(self, step: Array) -> Array:
-        """Covariance (k, k) of the noise of the score at a step d from the point, in coordinates z."""
+    def noise(self, step: Array, tested: Array | None = None) -> Array:
+        """Covariance (k, k) of the noise of the score at a step d from the point, in coordinates z.
+
+        What the Hessians lack counts as at ``step``, their noise as at the step that is ``tested``, if one is given.
+        """
         found = self.score_noise**2 * np.eye(len(step))
-        lacks = self._lacks(step)
+        lacks, tested = self._lacks(step), step if tested is None else tested
         for (mapped, noise, _), lack in zip(self.hessians, lacks, strict=True):
-            moved = mapped.T @ step
-            square = float(moved @ moved)
-            along = moved / max(float(np.sqrt(square)), 1e-300)
+            along, moved = mapped.T @ step, mapped.T @ tested
+            along = along / max(float(np.linalg.norm(along)), 1e-300)
             found += sum(lacks) * lack * mapped @ _about(along) @ mapped.T
-            inner = square * np.eye(len(step)) + np.outer(moved, moved)
+            inner = float(moved @ moved) * np.eye(len(step)) + np.outer(moved, moved)
             if self.flat:
                 inner -= np.diag(moved**2)
             found += 0.5 * noise**2 * mapped @ inner @ mapped.T
@@ -220,22 +228,46 @@ class Fit:
         """Covariance (n, n) of contrasts (n, k) of the estimate from noise."""
         return _squared(self.loadings(contrasts), self.noise(self.step))
 
+    def tested(self, contrasts: Array, away: Array) -> Array:
+        """Return the covariance (n, n) of contrasts (n, k) of the estimate, if the truth lies ``away`` (n,) from it.
+
+        Noise of the Hessians multiplies the step that is tested, not that of the estimate (Fieller, 1954). The other
+        coefficients are where they are best predicted from these. What a Hessian lacks makes no value farther away more
+        likely: with it the step is shorter. Directions that are noise are left to `untold`.
+        """
+        along, spread = self._spread(contrasts)
+        # In standard errors, noise's with them: no restriction is lost for its units.
+        units = np.sqrt(np.maximum(np.diag(self.cov_sampling(contrasts) + self.cov_noise(contrasts)), 1e-300))
+        spread = spread / units[:, None]
+        step = self.step + spread.T @ np.linalg.lstsq(spread @ along.T / units, away / units, rcond=_APART)[0]
+        return self.cov_sampling(contrasts) + _squared(self.loadings(contrasts), self.noise(self.step, step))
+
     def bent(self, contrasts: Array) -> tuple[Array, Array]:
         """Return B and C, as (n,): at x from the estimate, the variance V of a contrast (n, k) is V + 2 B x + C x^2.
 
-        Noise of the Hessians multiplies the step that is tested, not that of the estimate (Fieller, 1954). At x the
-        other coefficients are where they are best predicted from it. What a Hessian lacks makes no value farther away
-        more likely: with it the step is shorter. Directions that are noise are left to `untold`.
+        That of `tested`, of each contrast alone, if no direction is lost; lost ones do not change here.
         """
-        norms = np.maximum(np.linalg.norm(self.lost, axis=0), 1e-300)
-        told = np.eye(len(self.step)) - (self.lost / norms) @ (self.lost / norms).T
-        loadings, along = self.loadings(contrasts) @ told, contrasts @ self.whiten @ told
-        spread = along @ self.inverse @ (self.meat + self.noise(self.step)) @ self.inverse
+        along, spread = self._spread(contrasts)
         variance = np.einsum("nk,nk->n", along, spread)
         turns = spread / np.maximum(variance, 1e-300)[:, None]
+        loadings = self.loadings(contrasts) @ self._told
         parts = [self._multiplied(loadings, steps) for steps in (self.step + turns, np.zeros_like(turns) + self.step)]
         square = self._multiplied(loadings, turns)
         return 0.5 * (parts[0] - parts[1] - square), square
+
+    @cached_property
+    def _told(self) -> Array:
+        """Projection (k, k) to the directions of z in which the Hessian is no noise."""
+        lost = self.lost / np.maximum(np.linalg.norm(self.lost, axis=0), 1e-300)
+        return np.asarray(np.eye(len(self.step)) - lost @ lost.T)
+
+    def _spread(self, contrasts: Array) -> tuple[Array, Array]:
+        """Return contrasts of steps, as (n, k), and their covariances (n, k) with the step of the estimate."""
+        whole = contrasts @ self.whiten
+        along = whole @ self._told
+        # A contrast of lost directions alone has no other part, but for rounding.
+        along[np.linalg.norm(along, axis=1) <= _ROUNDED * np.linalg.norm(whole, axis=1)] = 0.0
+        return along, along @ self.inverse @ (self.meat + self.noise(self.step)) @ self.inverse
 
     def _multiplied(self, loadings: Array, steps: Array) -> Array:
         """Return the variances (n,) that noise of the Hessians makes of loadings (n, k) at steps (n, k)."""
@@ -347,8 +379,8 @@ class Fit:
 
     def score_interval(self, contrast: Array, alpha: float) -> tuple[float, float]:
         """Return the outermost values of a contrast (k,) that the score test does not reject; infinite if none."""
-        bias = self._score_bias(contrast[None])[0]
-        critical = float(folded_quantile(alpha, np.array([bias]))[0]) ** 2
+        longer = _longer(np.array([alpha]), self._score_freedom(contrast[None]))
+        critical = float((folded_quantile(alpha, self._score_bias(contrast[None])) * longer)[0]) ** 2
         centre = float(contrast @ self.params)
         variance = float((self.cov_sampling(contrast[None]) + self.cov_noise(contrast[None]))[0, 0])
         unit = float(np.sqrt(max(variance, 1e-300)))
@@ -373,9 +405,15 @@ class Fit:
 
     def score_tail(self, contrasts: Array, values: Array) -> float:
         """P-value of the score test that contrasts (q, k) have these values (q,)."""
-        statistic, count = self.statistic(contrasts, values), len(contrasts)
-        shift = float(self._score_bias(contrasts)[0]) ** 2 if count == 1 else self._joint_shift(contrasts)
-        return _chi2_tail(statistic, count, shift)
+        statistic, freedom = self.statistic(contrasts, values), self._score_freedom(contrasts)
+        if len(contrasts) == 1:
+            distance = np.sqrt(np.maximum([statistic], 0.0))
+            return float(_two_sided(distance, self._score_bias(contrasts), freedom)[0])
+        return _squared_tail(statistic, len(contrasts), _pooled(freedom), self._joint_shift(contrasts))
+
+    def _score_freedom(self, contrasts: Array) -> Array:
+        """Degrees of freedom of the variance of the score along contrasts (n, k), as (n,)."""
+        return self.freedom(contrasts, np.diag(self.cov_sampling(contrasts) + self.cov_noise(contrasts)))
 
     def _joint_shift(self, contrasts: Array) -> float:
         """Return the largest noncentrality of the score along contrasts (n, k) that a bias within its bound has."""
@@ -716,21 +754,25 @@ class RegressionInference(Inference):
     def _joint(self, rows: Array, values: Array) -> tuple[float, float]:
         """See `Inference`.
 
-        The p-value is that of the F distribution with the least degrees of freedom of a restriction, and the largest
-        noncentrality that a bias within its bound has.
+        The p-value is that of Hotelling's (1931) distribution with the harmonic mean of the restrictions' degrees of
+        freedom, and the largest noncentrality that a bias within its bound has.
         """
         moved = rows @ self.weights
         if self.method == "score" or self.fit.dominated(moved).any():
             tested = values - rows @ self.shift
             return self.fit.statistic(moved, tested), self.fit.score_tail(moved, tested)
-        total = rows @ (self.cov_sampling + self.cov_noise) @ rows.T
-        statistic = float(wald_lengths(rows @ self.params - values, total))
-        freedom = float(self._spread(rows)[2].min())
+        errors = np.sqrt(self._spread(rows)[0])
+        away = _near((values - rows @ self.params) / errors) * errors
+        total = self.fit.tested(moved, away)
+        # Restrictions, or columns, that no row tells apart: in floating point their covariance would have no inverse.
+        apart = (rows * np.diag(self.cov_sampling + self.cov_noise)) @ rows.T
+        total += _APART * (np.diag(np.diag(total)) + apart)
+        statistic = float(wald_lengths(away, total))
         loaded = np.linalg.solve(np.linalg.cholesky(total), self.fit.loadings(moved))
         largest = float(np.linalg.norm(loaded, 2)) * self.fit.excess
         beside = np.column_stack([moved[:, 0] * self.fit.intercept[1], self.fit.untold(moved)])
         shift = (largest + float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(total), beside), axis=0).sum())) ** 2
-        return statistic, _f_tail(statistic, len(rows), freedom, shift)
+        return statistic, _squared_tail(statistic, len(rows), _pooled(self._spread(rows)[2]), shift)
 
     def _by_score(self, rows: Array) -> Mask:
         """Whether contrasts (k, p) are inferred by scores (k,)."""
@@ -755,6 +797,16 @@ class RegressionInference(Inference):
 def _errors(variances: Array, turned: Array, square: Array, away: Array) -> Array:
     """Return standard errors (n,) of values that far away from estimates; see `Fit.bent`."""
     return np.asarray(np.sqrt(np.maximum(variances + 2 * turned * away + square * away**2, variances * _APART)))
+
+
+def _near(away: Array) -> Array:
+    """Return distances (n,) in standard errors, moved towards 0 along a line if they are beyond all use."""
+    return np.asarray(away / max(float(np.abs(away).max(initial=0.0)) / _FARTHEST, 1.0))
+
+
+def _pooled(freedom: Array) -> float:
+    """Return degrees of freedom of restrictions together: relative errors of their variances, on average."""
+    return float(1 / np.mean(1 / freedom))
 
 
 def _squared(loadings: Array, covariance: Array) -> Array:
@@ -790,10 +842,19 @@ def _chi2_tail(statistic: float, count: float, shift: float) -> float:
     return float(folded_tail(np.sqrt([max(statistic, 0.0)]), np.sqrt([shift + count - 1]))[0])
 
 
-def _f_tail(statistic: float, count: float, freedom: float, shift: float) -> float:
-    """Tail of a noncentral F distribution, in units of chi-squared."""
-    if freedom > 1e4 or shift > _FAR_SHIFT:
-        return _chi2_tail(statistic, count, shift)
+def _squared_tail(statistic: float, count: int, freedom: float, shift: float) -> float:
+    """Tail of a noncentral T^2 of Hotelling's (1931): of so many contrasts, by a variance with degrees of freedom.
+
+    ``(f - q + 1) / (f q) T^2`` has an F distribution with q and f - q + 1 degrees of freedom; here one at least.
+    """
+    freedom = max(freedom, float(count))
+    least = freedom - count + 1
+    scaled = statistic * least / freedom
+    if least > 1e4:
+        return _chi2_tail(scaled, count, shift)
+    if shift > _FAR_SHIFT:
+        bias = np.sqrt([shift + count - 1])
+        return float(_two_sided(np.sqrt([max(scaled, 0.0)]), bias, np.array([least]))[0])
     if shift <= 0:
-        return float(stats.f.sf(statistic / count, count, freedom))
-    return float(np.clip(stats.ncf.sf(statistic / count, count, freedom, shift), 0.0, 1.0))
+        return float(stats.f.sf(scaled / count, count, least))
+    return float(np.clip(stats.ncf.sf(scaled / count, count, least, shift), 0.0, 1.0))

@@ -1,5 +1,7 @@
 """The engine of regression: where scores are clipped, what that may bias, and tests by scores."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -296,3 +298,67 @@ def test_of_one_coefficient_the_interval_is_that_of_a_ratio(noise):
     root = np.sqrt(score**2 * hessian**2 - left * (score**2 - z**2 * sigma**2))
     assert ends == pytest.approx([(score * hessian - root) / left, (score * hessian + root) / left], rel=1e-6)
     assert found.contrast_pvalues(one, ends[1:])[0] == pytest.approx(0.05, rel=1e-3)
+
+
+def of_steps(step, hessian, noise, meat, meat_noise, rng, size):
+    """Draw inferences of steps whose truth is ``step``, of scores with noise 1, and of noisy Hessians and products."""
+    width = len(step)
+    for _ in range(size):
+        blurs = [rng.normal(size=(width, width)) for _ in range(2)]
+        seen, products = (
+            true + spread * (one + one.T) / 2 for true, spread, one in zip(
+                (hessian, meat), (noise, meat_noise), blurs, strict=True)
+        )  # fmt: skip
+        score = hessian @ step + np.linalg.cholesky(meat) @ rng.normal(size=width) + rng.normal(size=width)
+        inverse = np.linalg.inv(seen)
+        fit = inference.Fit(
+            np.zeros(width), inverse @ score, np.eye(width), score, seen, inverse, np.zeros((width, 0)), products,
+            meat_noise, 1.0, ((np.eye(width), noise, 0.0),), 0.0, False,
+        )  # fmt: skip
+        names = tuple(f"x{place}" for place in range(width))
+        yield inference.RegressionInference(names, fit, np.eye(width), np.zeros(width), nobs=100.0, nobs_is_public=True)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.5, 5.0])
+def test_joint_tests_of_the_truth_are_exact_however_large_the_noise_of_the_hessian(noise):
+    """At the step of the truth its noise has a known covariance; at that of the estimate it has another."""
+    step, hessian = np.array([2.0, -1.0, 1.5]), np.diag([12.0, 15.0, 20.0])
+    drawn = of_steps(step, hessian, noise, 1e-9 * np.eye(3), 0.0, np.random.default_rng(2), 2000)
+    rejected = np.mean([one.wald(np.eye(3), step)[2] < 0.05 for one in drawn])
+    assert abs(rejected - 0.05) < 0.017  # 3.5 standard errors
+
+
+@pytest.mark.parametrize(("width", "steady"), [(3, 0.1), (8, 0.15), (8, 0.03)])
+def test_joint_tests_allow_for_noisy_products_of_scores(width, steady):
+    """A noisy matrix has too large an inverse, in the more directions the more there are (Hotelling, 1931)."""
+    step, meat = np.ones(width), 400.0 * np.eye(width)
+    drawn = of_steps(step, 1e3 * np.eye(width), 0.0, meat, 400 * steady, np.random.default_rng(3), 2000)
+    rejected = np.mean([one.wald(np.eye(width), step)[2] < 0.05 for one in drawn])
+    assert 0.02 < rejected < 0.067
+
+
+def test_the_joint_test_of_one_contrast_is_the_test_of_that_contrast():
+    step, rng = np.array([2.0, -1.0, 1.5]), np.random.default_rng(4)
+    (found,) = of_steps(step, np.diag([12.0, 15.0, 20.0]), 2.0, np.eye(3), 0.05, rng, 1)
+    contrasts, away = rng.normal(size=(5, 3)), rng.normal(size=5)
+    turned, square = found.fit.bent(contrasts)
+    variances = np.diag(found.fit.cov_sampling(contrasts) + found.fit.cov_noise(contrasts))
+    for place in range(5):
+        several = found.fit.tested(contrasts[place : place + 1], away[place : place + 1])
+        alone = variances[place] + 2 * turned[place] * away[place] + square[place] * away[place] ** 2
+        assert several[0, 0] == pytest.approx(alone, rel=1e-9)
+
+
+def test_an_interval_of_lost_directions_alone_does_not_depend_on_rounding():
+    """What is left of a contrast beside them is rounding, which another processor does otherwise."""
+    rng = np.random.default_rng(5)
+    vectors, contrasts = np.linalg.qr(rng.normal(size=(3, 3)))[0], np.eye(3)
+    (found,) = of_steps(np.array([2.0, -1.0, 1.5]), 9 * np.eye(3), 2.0, np.eye(3), 0.05, rng, 1)
+    for blur in (0.0, 1e-15):
+        lost = 4 * vectors * (1 + blur * rng.normal(size=(3, 3)))
+        none, some = (replace(found.fit, lost=one) for one in (lost, lost[:, :2]))
+        assert (np.array(none.bent(contrasts)) == 0).all()
+        assert (some.bent(contrasts)[1] > 0).all()
+        assert none.tested(contrasts, np.ones(3)) == pytest.approx(
+            none.cov_sampling(contrasts) + none.cov_noise(contrasts)
+        )
