@@ -196,8 +196,8 @@ class Block:
     def to_grid(self, value: Array, out: Array) -> None:
         """Scale, clamp and round the numeric part: ``out`` (m,) receives whole numbers in [-UNIT, UNIT]."""
         least, largest = _ends(len(out))
-        np.subtract(value, self.center, out=out)
-        np.multiply(out, UNIT / self.half, out=out)
+        moved = np.subtract(value, self.center, out=out) if self.center else value
+        np.multiply(moved, UNIT / self.half, out=out)
         np.fmin(np.fmax(out, least, out=out), largest, out=out)  # NaN, too, comes to lie in the box
         np.rint(out, out=out)
 
