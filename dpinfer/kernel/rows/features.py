@@ -192,15 +192,15 @@ class Features:
         out: Array | None = None,
         curves: Sequence[Curve] = (),
         persons: Ints | None = None,
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Flags]:
         """Map a batch of m <= CHUNK_ROWS rows to whole numbers (d, m), zero for rows that do not count.
 
         Cells are coerced by the schema, then missing and impossible values are settled, then values are clamped, then
         expressions evaluated, scaled and rounded to the grid. Every feature is clipped to the box of its block, and on
         curves to that of its piece, so that `bounds` hold for every row whatever the cells are; with ``clip`` a row of
-        too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,) are
-        1.0 for kept rows in which a value was clamped, all zero unless asked for. ``persons`` (m,) says whose each row
-        is, where rows are compared ``within`` people.
+        too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,)
+        are of kept rows in which a value was clamped, none unless asked for. ``persons`` (m,) says whose each row is,
+        where rows are compared ``within`` people.
         """
         size, declared = len(next(iter(raw.values()))), self._declared
         rows = np.empty((self.basis.width, size)) if out is None else out
@@ -236,7 +236,7 @@ class Features:
             assert persons is not None
             order = None if self.within.order is None else values[self.within.order]
             _compare(rows, np.unique(persons, return_inverse=True)[1], order)
-        return rows, (outside & keep).astype(np.float64)
+        return rows, outside & keep
 
     def _clip_rows(self, rows: Array, norm: Norm) -> Flags:
         """Weigh every row so that its regressors keep the norm, the response alike; and say which rows keep it."""
