@@ -198,9 +198,9 @@ class Features:
         Cells are coerced by the schema, then missing and impossible values are settled, then values are clamped, then
         expressions evaluated, scaled and rounded to the grid. Every feature is clipped to the box of its block, and on
         curves to that of its piece, so that `bounds` hold for every row whatever the cells are; with ``clip`` a row of
-        too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,)
-        are of kept rows in which a value was clamped, none unless asked for. ``persons`` (m,) says whose each row is,
-        where rows are compared ``within`` people.
+        too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,) are
+        of kept rows in which a value was clamped, none unless asked for. ``persons`` (m,) says whose each row is, where
+        rows are compared ``within`` people.
         """
         size, declared = len(next(iter(raw.values()))), self._declared
         rows = np.empty((self.basis.width, size)) if out is None else out
