@@ -6,7 +6,7 @@ A feature block is a bounded numeric expression, or an expression times the code
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,14 +29,6 @@ GRID_BITS = 19
 
 UNIT = 2**GRID_BITS
 """The number 1 on the grid."""
-
-
-@lru_cache(maxsize=4)
-def _ends(size: int) -> Array:
-    """Return -UNIT and UNIT so many times (2, size): numpy clips by arrays four times as fast as by numbers."""
-    ends = np.repeat([[-float(UNIT)], [float(UNIT)]], size, axis=1)
-    ends.flags.writeable = False
-    return ends
 
 
 _FEW, _MANY = 8, 2**13
@@ -195,10 +187,9 @@ class Block:
 
     def to_grid(self, value: Array, out: Array) -> None:
         """Scale, clamp and round the numeric part: ``out`` (m,) receives whole numbers in [-UNIT, UNIT]."""
-        least, largest = _ends(len(out))
-        np.subtract(value, self.center, out=out)
-        np.multiply(out, UNIT / self.half, out=out)
-        np.fmin(np.fmax(out, least, out=out), largest, out=out)  # NaN, too, comes to lie in the box
+        moved = np.subtract(value, self.center, out=out) if self.center else value
+        np.multiply(moved, UNIT / self.half, out=out)
+        np.fmin(np.fmax(out, -float(UNIT), out=out), float(UNIT), out=out)  # NaN, too, comes to lie in the box
         np.rint(out, out=out)
 
 

@@ -92,7 +92,7 @@ def _evaluate(node: Node, values: Mapping[str, NDArray[np.float64]]) -> Any:
     for digit in digits[1:]:
         result = result * result
         if digit == "1":
-            result = result * base
+            result *= base
     return result
 
 

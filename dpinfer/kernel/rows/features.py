@@ -192,15 +192,15 @@ class Features:
         out: Array | None = None,
         curves: Sequence[Curve] = (),
         persons: Ints | None = None,
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Flags]:
         """Map a batch of m <= CHUNK_ROWS rows to whole numbers (d, m), zero for rows that do not count.
 
         Cells are coerced by the schema, then missing and impossible values are settled, then values are clamped, then
         expressions evaluated, scaled and rounded to the grid. Every feature is clipped to the box of its block, and on
         curves to that of its piece, so that `bounds` hold for every row whatever the cells are; with ``clip`` a row of
         too large a norm is set to zero. No branch depends on a row. ``out`` (d, m) receives the rows. Marks (m,) are
-        1.0 for kept rows in which a value was clamped, all zero unless asked for. ``persons`` (m,) says whose each row
-        is, where rows are compared ``within`` people.
+        of kept rows in which a value was clamped, none unless asked for. ``persons`` (m,) says whose each row is, where
+        rows are compared ``within`` people.
         """
         size, declared = len(next(iter(raw.values()))), self._declared
         rows = np.empty((self.basis.width, size)) if out is None else out
@@ -236,7 +236,7 @@ class Features:
             assert persons is not None
             order = None if self.within.order is None else values[self.within.order]
             _compare(rows, np.unique(persons, return_inverse=True)[1], order)
-        return rows, (outside & keep).astype(np.float64)
+        return rows, outside & keep
 
     def _clip_rows(self, rows: Array, norm: Norm) -> Flags:
         """Weigh every row so that its regressors keep the norm, the response alike; and say which rows keep it."""
@@ -339,8 +339,33 @@ class Boxes:
 
     @cached_property
     def binding(self) -> tuple[Curve, ...]:
-        """The groups whose features have to be clipped."""
-        return tuple(curve for curve in self.curves if curve.binds)
+        """The groups whose features have to be clipped, as a value could have them outside of the box of its piece."""
+        return tuple(curve for curve in self.curves if curve.binds and not self._holds(curve))
+
+    def _holds(self, curve: Curve) -> bool:
+        """Whether features lie in the box of their piece unclipped, whatever the value; False where that is not seen.
+
+        A column and its whole powers are monotone on either side of 0, and rounding keeps the order of what it rounds:
+        so does each step to the grid, and features that lie in a box at the ends of a piece, and at 0, do in between.
+        """
+        blocks = [self.basis.blocks[place] for place in curve.places]
+        nodes = [block.expression.node for block in blocks if not block.factors]
+        bases = [node.arguments[0] if node.operation == "power" else node for node in nodes]
+        name = curve.column
+        if name is None or [(base.operation, base.name) for base in bases] != [("column", name)] * len(blocks):
+            return False
+        limits = self.basis.schema[name].limits
+        edges = np.clip(curve.edges, *limits)
+        edges[[0, -1]] = limits
+        points = np.concatenate([edges[:-1], edges[1:], np.clip(0.0, edges[:-1], edges[1:])])
+        boxes, steps = zip(np.tile(curve.lower, 3), np.tile(curve.upper, 3), strict=True), np.empty(len(points))
+        for block, (lower, upper) in zip(blocks, boxes, strict=True):
+            values = block.expression.evaluate({name: points})
+            block.to_grid(values, steps)
+            inside = ((lower * UNIT <= steps) & (steps <= upper * UNIT)).all()
+            if not (inside and np.isfinite([block.center, block.half, *values]).all()):
+                return False
+        return True
 
     def reach(self, weights: Sequence[float], norm: Norm) -> Reach:
         """Bound the norm of a row, and of the difference of two rows, each feature divided by its weight.

@@ -234,7 +234,11 @@ class MemoryTable(Table):
     """Columns in memory, of one length: of pandas, of Arrow or of numpy, which are read without a copy."""
 
     def __init__(self, columns: Mapping[str, pd.Series[Any] | pa.ChunkedArray | NDArray[Any]], rows: int) -> None:
-        self._columns = columns
+        self._columns = columns  # while these are alive pandas writes nothing into the arrays that they share
+        self._cells = {
+            name: np.asarray(one) if isinstance(one, pd.Series) and isinstance(one.dtype, np.dtype) else one
+            for name, one in columns.items()
+        }
         self.columns = tuple(columns)
         self.rows = rows
 
@@ -246,15 +250,14 @@ class MemoryTable(Table):
 
     def read(self, names: Sequence[str], start: int, stop: int) -> Mapping[str, Cells]:
         """Return the cells of some columns for rows ``start`` to ``stop``."""
-        return {name: _cells_of(self._columns[name], start, stop) for name in names}
+        return {name: _cells_of(self._cells[name], start, stop) for name in names}
 
 
 def _cells_of(column: Any, start: int, stop: int) -> Cells:
     if isinstance(column, pa.ChunkedArray):
         return arrow_cells(column.slice(start, stop - start))
-    if isinstance(column, np.ndarray) or isinstance(column.dtype, np.dtype):
-        cells: NDArray[Any] = np.asarray(column)[start:stop]
-        return cells
+    if isinstance(column, np.ndarray):
+        return column[start:stop]
     return _pandas_cells(column.iloc[start:stop])
 
 

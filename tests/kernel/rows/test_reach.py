@@ -1,5 +1,7 @@
 """Bounds by curves are never below the truth, and close to it where the truth is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -193,6 +195,43 @@ def test_bounds_between_which_there_are_few_floats():
 
 
 FINITE = st.floats(-1e6, 1e6, allow_subnormal=False)
+
+
+@given(
+    st.tuples(FINITE, FINITE).map(sorted).filter(lambda ends: ends[1] - ends[0] > 1e-3),
+    st.lists(st.integers(0, 7), min_size=2, max_size=4, unique=True),
+    st.booleans(),
+    st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_clipping_is_left_out_only_where_it_changes_nothing(ends, powers, centred, seed):
+    basis = basis_of(tuple(f"x**{power + 1}" for power in powers), Schema(x=Real(*ends)), centred=centred)
+    boxes = Boxes(basis)
+    rng = np.random.default_rng(seed)
+    edges = boxes.curves[0].edges
+    near = np.concatenate([edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf), [0.0, 2e6, -np.inf]])
+    cells = {"x": np.concatenate([near, rng.uniform(*ends, 500)])}
+    assert boxes.binding == ()
+    clipped = Features(basis).encode(cells, curves=boxes.curves)[0]
+    assert np.array_equal(Features(basis).encode(cells)[0], clipped)
+
+
+@pytest.mark.parametrize("texts", [("x", "abs(x)"), ("x", "exp(x / 11)"), ("x", "x**2 - x"), ("p", "1 / p")])
+def test_other_features_are_clipped(texts):
+    boxes = Boxes(basis_of(texts, SCHEMA))
+    assert boxes.binding == boxes.curves
+
+
+@pytest.mark.parametrize("place", [0, 64, 127])
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_a_box_that_does_not_hold_its_piece_is_clipped_to(place, side):
+    basis = basis_of(("x", "x**2"), Schema(x=Real(-3, 3)))
+    curve = basis.curves[0]
+    moved = getattr(curve, side).copy()
+    other = getattr(curve, {"lower": "upper", "upper": "lower"}[side])
+    moved[1, place] = np.rint(UNIT * (0.5 * moved[1, place] + 0.5 * other[1, place])) / UNIT
+    wrong = replace(basis, curves=(replace(curve, **{side: moved}),))
+    assert Boxes(wrong).binding == wrong.curves
 
 
 @given(st.tuples(FINITE, FINITE, FINITE).map(sorted), st.tuples(FINITE, FINITE).map(sorted))
