@@ -338,7 +338,7 @@ def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, mo
     noisy = ~bounded.public
     scales = np.zeros(noisy.size)
     scales[noisy], multiplier, cost = noise_plan(
-        bounded.bound, amount, tuple(bounded.weights[noisy].tolist()), draws=draws, total=context.privacy, most=most
+        bounded.bound, amount, bounded.weights[noisy], draws=draws, total=context.privacy, most=most
     )
     if not float(scales.max(initial=0.0)) < _LARGEST:
         raise PrivacyUnitError(f"{amount} needs more noise than can be drawn: use a larger privacy budget")
@@ -411,9 +411,7 @@ def _price_resampled(
         # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates, whatever they
         # are. Paired weights have one law on both sides, so what holds given the weights holds without them.
         total = bounded.bound * norm_above(2 * rows.replicates, "l2")
-        scales[noisy], multiplier, cost = noise_plan(
-            total, amount, tuple(weights.tolist()), total=context.privacy, most=most
-        )
+        scales[noisy], multiplier, cost = noise_plan(total, amount, weights, total=context.privacy, most=most)
     else:  # from the exact cost of secret weights
         assert isinstance(amount, GDP | ApproxDP)
         mu, failure = resampled_cost(_LAWS[rows.weights], amount, rows.replicates)

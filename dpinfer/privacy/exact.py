@@ -69,6 +69,7 @@ def sqrt_below(value: Fraction) -> float:
     return _nearest(value, decimal, 2, up=False)
 
 
+@lru_cache(maxsize=2**10, typed=True)
 def sqrt_above(value: Fraction, read: Callable[[float], Fraction] = decimal) -> float:
     """Return the smallest float, read as it prints or as it is in memory, whose square is at least ``value``."""
     return _nearest(value, read, 2, up=True)
