@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -178,7 +178,7 @@ def _copied(value: Any, schema: Schema, known: Known) -> Any:  # noqa: PLR0911  
     if kind in _PLAIN:
         return value
     if kind in (tuple, list):
-        return tuple(_copied(one, schema, known) for one in value)
+        return tuple(one if type(one) in _PLAIN else _copied(one, schema, known) for one in value)
     if kind in (Schema, Basis, Features):
         if id(value) not in known:
             known[id(value)] = value, _columns_of(value, schema) if kind is Schema else _record(value, schema, known)
@@ -297,12 +297,20 @@ def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
 
 
 def price_stage(
-    stage: Stage, amount: Privacy, context: Context, *, most: int | None = None, known: Known | None = None
+    stage: Stage,
+    amount: Privacy,
+    context: Context,
+    *,
+    most: int | None = None,
+    known: Known | None = None,
+    before: PricedStage | None = None,
 ) -> PricedStage:
     """Say how much noise a stage gets at its share of the price.
 
     ``most`` counts the coordinates of all stages, where there are several: the grid is then fine enough for them all.
-    ``known`` are the schemas and features of stages that were priced before.
+    ``known`` are the schemas and features of stages that were priced before. ``before`` is a stage that was priced at
+    this amount, for this context and count: where all that a price depends on is the same, so are noise and cost, and
+    they are kept. Only the kernel's own parts are compared, after every check of them.
     Refused with an `OptionError` is a part of a stage that is not one of the kernel's own types, or was made for other
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
@@ -316,7 +324,20 @@ def price_stage(
     own.measure.rows.check()
     if own.noise != Noise() and type(own.measure) is not Sum:
         raise OptionError("noise", type_of(own.measure), "a Sum, where draws= or tulap= is given")
+    if before is not None and (facts := _facts(own)) is not None and facts == _facts(before.stage):
+        return replace(before, stage=own)
     return price(own, own.measure, amount, context, most)
+
+
+def _facts(own: Stage) -> tuple[Any, ...] | None:
+    """Return all of a stage that `_price_sum` reads; None where a row sum does not tell, or of other measures.
+
+    They are texts, numbers and None, of exact types: what is equal gives the same bits.
+    """
+    measure = own.measure
+    if not isinstance(measure, Sum) or (told := measure.rows.priced_by) is None:
+        return None
+    return type(measure.rows), told, measure.weights, measure.shares, own.noise
 
 
 def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, most: int | None) -> PricedStage:

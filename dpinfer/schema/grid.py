@@ -32,6 +32,14 @@ UNIT = 2**GRID_BITS
 
 
 @lru_cache(maxsize=4)
+def upper_triangle(width: int) -> tuple[Places, Places]:
+    """Return the places of the upper triangle of a square matrix, row by row; not to be written to."""
+    row, column = np.triu_indices(width)
+    row.flags.writeable = column.flags.writeable = False
+    return row, column
+
+
+@lru_cache(maxsize=4)
 def _ends(size: int) -> Array:
     """Return -UNIT and UNIT so many times (2, size): numpy clips by arrays four times as fast as by numbers."""
     ends = np.repeat([[-float(UNIT)], [float(UNIT)]], size, axis=1)

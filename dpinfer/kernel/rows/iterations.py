@@ -17,7 +17,7 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Ints, Places
 from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
 from dpinfer.kernel.rows.products import upper_pattern
 from dpinfer.privacy.sensitivity import Norm, norm_above
-from dpinfer.schema.grid import GRID_BITS, UNIT, Cuts
+from dpinfer.schema.grid import GRID_BITS, UNIT, Cuts, upper_triangle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -654,6 +654,12 @@ class RoundSum(_FrameSum):
 
     # Bounds
 
+    @property
+    def priced_by(self) -> tuple[Any, ...]:
+        """Size and norm of the frame, and of each term what names, units, sizes and bounds are made of."""
+        terms = ((one.name, one.kind, one.price, one.cut, one.groups) for one in self.terms)
+        return self.frame.size, self.frame.norm, *terms
+
     def pattern(self, norm: Norm) -> Array:
         """Noise is in proportion to the number 1; off the diagonal less under Gaussian noise, as in `GramSum`."""
         within = upper_pattern(self.frame.size, norm)
@@ -681,10 +687,9 @@ class RoundSum(_FrameSum):
         ]
         return rows * norm_above((1 + SLACK) * max(shares), norm)
 
-    @cached_property
+    @property
     def _upper(self) -> tuple[Places, Places]:
-        rows, columns = np.triu_indices(self.frame.size)
-        return rows, columns
+        return upper_triangle(self.frame.size)
 
     @property
     def _sizes(self) -> list[int]:
@@ -910,12 +915,12 @@ class Bins:
         """Number B of bins."""
         return len(self.cuts) + 1
 
-    @property
+    @cached_property
     def widths(self) -> tuple[int, ...]:
         """How many bins are counted together on each level, from the coarsest to single bins."""
         return tuple(2**level for level in reversed(range(self.levels)))
 
-    @property
+    @cached_property
     def groups(self) -> tuple[range, ...]:
         """First bins of the groups that are counted, for each of these widths."""
         every = [range(0, self.size, width) for width in self.widths]
@@ -999,6 +1004,11 @@ class RoundCounts(_FrameSum):
         self._check_listed("places", Bins, _MOST_PLACES, f"bins of 1 to {_MOST_PLACES} numbers")
 
     # Bounds
+
+    @property
+    def priced_by(self) -> tuple[Any, ...]:
+        """Of each place what names, their number and bounds are made of."""
+        return tuple((one.name, one.of, one.size, one.levels, one.halved) for one in self.places)
 
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
         """Bound on the change of each place: a row is in one count of each level, and a replaced row in two or none.
