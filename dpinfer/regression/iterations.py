@@ -316,7 +316,7 @@ class Plan:
 
     # Shares of the price
 
-    @property
+    @cached_property
     def norm(self) -> Norm:
         """What the noise is for."""
         return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
