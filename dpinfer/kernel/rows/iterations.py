@@ -691,7 +691,7 @@ class RoundSum(_FrameSum):
     def _upper(self) -> tuple[Places, Places]:
         return upper_triangle(self.frame.size)
 
-    @property
+    @cached_property
     def _sizes(self) -> list[int]:
         """How many sums each term has."""
         size = self.frame.size
@@ -932,8 +932,8 @@ class Bins:
         require(named, "name", type(self.name).__name__, "the name of what is binned")
         require(self.of in _BINNED, "of", self.of, _BINNED)
         right = type(self.cuts) is np.ndarray and self.cuts.dtype == np.float64 and self.cuts.ndim == 1
-        right = right and self.cuts.size < _MOST_BINS and bool((np.abs(self.cuts) <= LARGEST).all())
-        right = right and bool((np.diff(self.cuts) > 0).all())
+        right = right and self.cuts.size < _MOST_BINS and bool((self.cuts[1:] > self.cuts[:-1]).all())
+        right = right and all(abs(end) <= LARGEST for end in (*self.cuts[:1], *self.cuts[-1:]))
         require(right, "cuts", type(self.cuts).__name__, f"up to {_MOST_BINS - 1:,} increasing numbers")
         right = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
         right = right and not self.size % 2 ** (self.levels - 1)
@@ -1021,7 +1021,7 @@ class RoundCounts(_FrameSum):
         bounds = {one: norm_above(one, norm) for one in {*moved}}
         return tuple(many * bounds[one] for many, one in zip(rows, moved, strict=True))
 
-    @property
+    @cached_property
     def _sizes(self) -> list[int]:
         """How many counts each place has."""
         return [sum(len(starts) for starts in one.groups) for one in self.places]

@@ -253,7 +253,7 @@ def _cells_of(column: Any, start: int, stop: int) -> Cells:
     if isinstance(column, pa.ChunkedArray):
         return arrow_cells(column.slice(start, stop - start))
     if isinstance(column, np.ndarray) or isinstance(column.dtype, np.dtype):
-        cells: NDArray[Any] = np.asarray(column)[start:stop]
+        cells: NDArray[Any] = (column if isinstance(column, np.ndarray) else column.to_numpy())[start:stop]
         return cells
     return _pandas_cells(column.iloc[start:stop])
 
