@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
 
     Known = dict[int, tuple[Any, Any]]
-    """Schemas and features that were met in a question, by their identity, and the kernel's own that stand for them."""
+    """Schemas, features and tables that a question had, by their identity, and the kernel's own that stand for them."""
 
 _LARGEST = 1e150
 """Noise laws have smaller scales, see `NoiseLaw`."""
@@ -179,7 +179,7 @@ def _copied(value: Any, schema: Schema, known: Known) -> Any:  # noqa: PLR0911  
         return value
     if kind in (tuple, list):
         return tuple(one if type(one) in _PLAIN else _copied(one, schema, known) for one in value)
-    if kind in (Schema, Basis, Features):
+    if kind in (Schema, Basis, Features, Interpolant):
         if id(value) not in known:
             known[id(value)] = value, _columns_of(value, schema) if kind is Schema else _record(value, schema, known)
         return known[id(value)][1]
@@ -308,9 +308,9 @@ def price_stage(
     """Say how much noise a stage gets at its share of the price.
 
     ``most`` counts the coordinates of all stages, where there are several: the grid is then fine enough for them all.
-    ``known`` are the schemas and features of stages that were priced before. ``before`` is a stage that was priced at
-    this amount, for this context and count: where all that a price depends on is the same, so are noise and cost, and
-    they are kept. Only the kernel's own parts are compared, after every check of them.
+    ``known`` are the schemas, features and tables of stages that were priced before. ``before`` is a stage that was
+    priced at this amount, for this context and this ``most``: where all that a price depends on is the same, noise and
+    cost are, and are kept. Only the kernel's own copies are compared, after every check of them.
     Refused with an `OptionError` is a part of a stage that is not one of the kernel's own types, or was made for other
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
@@ -332,7 +332,8 @@ def price_stage(
 def _facts(own: Stage) -> tuple[Any, ...] | None:
     """Return all of a stage that `_price_sum` reads; None where a row sum does not tell, or of other measures.
 
-    They are texts, numbers and None, of exact types: what is equal gives the same bits.
+    They are texts, numbers and None of the kernel's own copy, of exact types: what is equal gives the same bits. Of the
+    schema a price depends on the unit of protection alone, which is that of the data in every copy.
     """
     measure = own.measure
     if not isinstance(measure, Sum) or (told := measure.rows.priced_by) is None:

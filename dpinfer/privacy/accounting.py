@@ -17,7 +17,7 @@ import json
 import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -417,7 +417,9 @@ def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
     ``approx`` is stated for an `ApproxDP` price whose reserved share of delta pays for the total variation of the
     noise, and for the probability that secret weights fail.
     """
-    total = reduce(add, parts)
+    amounts = {name: [getattr(one, name) for one in parts] for name in _CURRENCIES}
+    known = {name: None if any(one is None for one in each) else sum(each) for name, each in amounts.items()}
+    total = Cost(price=price, **known)  # type: ignore[arg-type]
     approx = price if isinstance(price, ApproxDP) and _proved(price, total, parts) else None
     return replace(total, price=price, approx=approx)
 

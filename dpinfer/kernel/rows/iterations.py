@@ -668,7 +668,7 @@ class RoundSum(_FrameSum):
 
     def usual_weights(self, neighbors: Neighbors, norm: Norm) -> Array:
         """Weights at which every term pays for the whole bound: none of them can have less noise at another's cost."""
-        found = [float(_factor(one, neighbors, norm) / Fraction(one.price)) for one in self.terms]
+        found = [_factor(one, neighbors, norm) / one.price for one in self.terms]
         return np.sqrt(found) if norm == "l2" else np.array(found)
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
