@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -64,9 +65,16 @@ class Description(MomentsQuestion):
         """Name of the class in a release of this question."""
         return self.kind
 
+    @cached_property
+    def _plans(self) -> dict[Schema, SumPlan]:
+        return {}
+
     def plan(self, schema: Schema) -> SumPlan:
-        """Compile the sums against a schema."""
-        return SumPlan(self.kind, schema, self.columns, self.axes, self.where, self.weights, self.target)
+        """Compile the sums against a schema, once for all that this question is asked."""
+        if schema not in self._plans:
+            asked = self.kind, schema, self.columns, self.axes, self.where, self.weights, self.target
+            self._plans[schema] = SumPlan(*asked)
+        return self._plans[schema]
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for sums, or counts, in the cells of a table."""

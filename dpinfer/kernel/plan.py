@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from dpinfer.privacy.accounting import Cost, reserved_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from dpinfer.kernel.price import Known, PricedStage
     from dpinfer.privacy.units import Privacy
@@ -42,11 +45,18 @@ class Shares:
         """Coordinates of all stages together; None where one stage counts its own."""
         return None if len(self.slots) == 1 else sum(slot.most for slot in self.slots)
 
-    def price(self, procedure: Any, place: int, released: tuple[StageRelease, ...], known: Known) -> PricedStage:
+    def price(
+        self,
+        procedure: Any,
+        place: int,
+        released: tuple[StageRelease, ...],
+        known: Known,
+        before: PricedStage | None = None,
+    ) -> PricedStage:
         """Ask a procedure for a stage, check that it keeps its slot and sums these blocks, and price it."""
         slot, amount = self.slots[place], self.amounts[place]
         stage = procedure.stage(place, self.context, released if slot.adaptive else ())
-        priced = price_stage(stage, amount, self.context, most=self.coordinates, known=known)
+        priced = price_stage(stage, amount, self.context, most=self.coordinates, known=known, before=before)
         rows, mine = priced.rows, self.blocks
         if isinstance(rows, BlockSum) and mine is not None and rows.region.to_dict() != mine.region.to_dict():
             raise OptionError("region", type_of(rows), "the region that the blocks are moved into")
@@ -88,8 +98,9 @@ class Plan(Shares):
         place = len(released)
         if not self.slots[place].adaptive:
             return self.stages[place]
-        priced, reserved = self.price(procedure, place, released, dict(self.known)), self.costs[place]
-        if reserved.larger(priced.cost) != reserved:
+        before, reserved = self.stages[place], self.costs[place]
+        priced = self.price(procedure, place, released, dict(self.known), before)
+        if not reserved.covers(priced.cost):
             raise OptionError("stage", type_of(priced.rows), "a stage that costs no more than was charged for it")
         return priced
 
@@ -151,12 +162,19 @@ def planned(
 
 
 def sample_batch(schema: Schema, size: int) -> Batch:
-    """Return rows spread evenly and independently over their declared bounds, each of another person."""
+    """Return rows spread evenly and independently over their declared bounds, of one person after another."""
+    persons = None if schema.people is None else np.arange(size) // min(schema.rows_per_unit, 4)
+    return Batch(dict(_sampled(schema, tuple(schema), size)), size, persons=persons)
+
+
+@lru_cache(maxsize=4)
+def _sampled(schema: Schema, names: tuple[str, ...], size: int) -> dict[str, NDArray[Any]]:
+    """Return public cells, not to be written to, of columns in this order, which equal schemas may not share."""
     sample = schema.sample(size, np.random.default_rng(0))
-    cells = {name: sample[name].to_numpy() for name in schema}
-    return Batch(
-        cells, size, persons=None if schema.people is None else np.arange(size) // min(schema.rows_per_unit, 4)
-    )
+    cells = {name: np.array(sample[name].to_numpy()) for name in names}
+    for one in cells.values():
+        one.flags.writeable = False
+    return cells
 
 
 def _rehearsed(priced: PricedStage, units: Any, rng: np.random.Generator) -> StageRelease:

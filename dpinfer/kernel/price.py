@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.accounting import Cost
 
     Known = dict[int, tuple[Any, Any]]
-    """Schemas and features that were met in a question, by their identity, and the kernel's own that stand for them."""
+    """Schemas, features and tables that a question had, by their identity, and the kernel's own that stand for them."""
 
 _LARGEST = 1e150
 """Noise laws have smaller scales, see `NoiseLaw`."""
@@ -178,8 +178,8 @@ def _copied(value: Any, schema: Schema, known: Known) -> Any:  # noqa: PLR0911  
     if kind in _PLAIN:
         return value
     if kind in (tuple, list):
-        return tuple(_copied(one, schema, known) for one in value)
-    if kind in (Schema, Basis, Features):
+        return tuple(one if type(one) in _PLAIN else _copied(one, schema, known) for one in value)
+    if kind in (Schema, Basis, Features, Interpolant):
         if id(value) not in known:
             known[id(value)] = value, _columns_of(value, schema) if kind is Schema else _record(value, schema, known)
         return known[id(value)][1]
@@ -297,12 +297,20 @@ def total_cost(privacy: Privacy, costs: Sequence[Cost]) -> Cost:
 
 
 def price_stage(
-    stage: Stage, amount: Privacy, context: Context, *, most: int | None = None, known: Known | None = None
+    stage: Stage,
+    amount: Privacy,
+    context: Context,
+    *,
+    most: int | None = None,
+    known: Known | None = None,
+    before: PricedStage | None = None,
 ) -> PricedStage:
     """Say how much noise a stage gets at its share of the price.
 
     ``most`` counts the coordinates of all stages, where there are several: the grid is then fine enough for them all.
-    ``known`` are the schemas and features of stages that were priced before.
+    ``known`` are the schemas, features and tables of stages that were priced before. ``before`` is a stage that was
+    priced at this amount, for this context and this ``most``: where all that a price depends on is the same, noise and
+    cost are, and are kept. Only the kernel's own copies are compared, after every check of them.
     Refused with an `OptionError` is a part of a stage that is not one of the kernel's own types, or was made for other
     columns or another unit; with a `NotProvedError` or `PrivacyUnitError` what no proof covers.
     """
@@ -316,7 +324,21 @@ def price_stage(
     own.measure.rows.check()
     if own.noise != Noise() and type(own.measure) is not Sum:
         raise OptionError("noise", type_of(own.measure), "a Sum, where draws= or tulap= is given")
+    if before is not None and (facts := _facts(own)) is not None and facts == _facts(before.stage):
+        return replace(before, stage=own)
     return price(own, own.measure, amount, context, most)
+
+
+def _facts(own: Stage) -> tuple[Any, ...] | None:
+    """Return all of a stage that `_price_sum` reads; None where a row sum does not tell, or of other measures.
+
+    They are texts, numbers and None of the kernel's own copy, of exact types: what is equal gives the same bits. Of the
+    schema a price depends on the unit of protection alone, which is that of the data in every copy.
+    """
+    measure = own.measure
+    if not isinstance(measure, Sum) or (told := measure.rows.priced_by) is None:
+        return None
+    return type(measure.rows), told, measure.weights, measure.shares, own.noise
 
 
 def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, most: int | None) -> PricedStage:
@@ -338,7 +360,7 @@ def _price_sum(stage: Stage, measure: Sum, amount: Privacy, context: Context, mo
     noisy = ~bounded.public
     scales = np.zeros(noisy.size)
     scales[noisy], multiplier, cost = noise_plan(
-        bounded.bound, amount, tuple(bounded.weights[noisy].tolist()), draws=draws, total=context.privacy, most=most
+        bounded.bound, amount, bounded.weights[noisy], draws=draws, total=context.privacy, most=most
     )
     if not float(scales.max(initial=0.0)) < _LARGEST:
         raise PrivacyUnitError(f"{amount} needs more noise than can be drawn: use a larger privacy budget")
@@ -411,9 +433,7 @@ def _price_resampled(
         # Every row has weight 2 in half of the sums: squares of weights add up to twice the replicates, whatever they
         # are. Paired weights have one law on both sides, so what holds given the weights holds without them.
         total = bounded.bound * norm_above(2 * rows.replicates, "l2")
-        scales[noisy], multiplier, cost = noise_plan(
-            total, amount, tuple(weights.tolist()), total=context.privacy, most=most
-        )
+        scales[noisy], multiplier, cost = noise_plan(total, amount, weights, total=context.privacy, most=most)
     else:  # from the exact cost of secret weights
         assert isinstance(amount, GDP | ApproxDP)
         mu, failure = resampled_cost(_LAWS[rows.weights], amount, rows.replicates)

@@ -17,7 +17,7 @@ import json
 import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -115,6 +115,12 @@ class Cost:
             return NotImplemented
         approx = None if self.approx is None or other.approx is None else self.approx + other.approx
         return self._joined(other, add, self.price + other.price, approx)
+
+    def covers(self, other: Cost) -> bool:
+        """Whether `larger` of both is this cost: the other's amounts are no larger, in each currency that this has."""
+        amounts = ((getattr(self, name), getattr(other, name)) for name in _CURRENCIES)
+        approx = self.approx is None or self.approx == other.approx
+        return approx and all(mine is None or (one is not None and one <= mine) for mine, one in amounts)
 
     def larger(self, other: Cost) -> Cost:
         """Cost that holds of either of two mechanisms, at the price of this one: the larger amount of each currency."""
@@ -310,10 +316,11 @@ def coordinate_scales(scale: float, weights: ArrayLike) -> NDArray[np.float64]:
     """
     base, array = float(_positive(scale)[0]), _positive(weights)
     distinct, where = np.unique(array, return_inverse=True)
-    products, exact = base * distinct, binary(base)
-    for place, weight in enumerate(distinct.tolist()):
-        if binary(float(products[place])) < exact * binary(weight):
-            products[place] = math.nextafter(products[place], math.inf)
+    products, (over, under) = base * distinct, base.as_integer_ratio()
+    for place, (product, weight) in enumerate(zip(products.tolist(), distinct.tolist(), strict=True)):
+        (top, bottom), (up, down) = product.as_integer_ratio(), weight.as_integer_ratio()
+        if top * under * down < over * up * bottom:  # in whole numbers: the product was rounded down
+            products[place] = math.nextafter(product, math.inf)
     scales: NDArray[np.float64] = products[where.reshape(-1)]
     return scales
 
@@ -333,25 +340,24 @@ def too_little_noise(price: Privacy | None, factor: float) -> PrivacyUnitError:
     return PrivacyUnitError(f"{asked} needs less noise than can be drawn and accounted for: {largest}")
 
 
-@lru_cache(maxsize=256, typed=True)
 def noise_plan(
-    bound: Fraction, amount: Privacy, weights: tuple[float, ...], *, draws: int = 1, total: Privacy, most: int | None
-) -> tuple[tuple[float, ...], int, Cost]:
+    bound: Fraction, amount: Privacy, weights: NDArray[np.float64], *, draws: int = 1, total: Privacy, most: int | None
+) -> tuple[NDArray[np.float64], int, Cost]:
     """Say how much noise a price asks for, and on how fine a grid: scales (k,), multiplier and cost.
 
     ``bound`` is on the norm of the change of the integer sums, each over its weight: L1 for `PureDP`, otherwise L2.
     Scales are in steps of the sums times the multiplier. ``total`` is the price of which ``amount`` is a share, and
     ``most`` the number of coordinates of all stages that share it.
     """
-    if not weights:
+    if not weights.size:
         raise OptionError("neighbors", "replace_one", "add_remove: all that is asked for is public here")
     if isinstance(amount, PureDP):
         scale = calibrate(bound * draws, amount, "laplace")
-        return tuple(coordinate_scales(scale, weights).tolist()), draws, laplace_cost(amount)
+        return coordinate_scales(scale, weights), draws, laplace_cost(amount)
     scale = calibrate(bound, amount, "gaussian")
-    multiplier = fine_multiplier(scale * min(weights), least_scale(total, most or len(weights)), amount)
+    multiplier = fine_multiplier(scale * float(weights.min()), least_scale(total, most or weights.size), amount)
     scales = coordinate_scales(scale * multiplier, weights)  # exact: a power of two
-    return tuple(scales.tolist()), multiplier, gaussian_cost(amount, scales=scales)
+    return scales, multiplier, gaussian_cost(amount, scales=scales)
 
 
 def fine_multiplier(smallest: float, least: float, amount: Privacy) -> int:
@@ -411,7 +417,9 @@ def joint_cost(price: Privacy, parts: Sequence[Cost]) -> Cost:
     ``approx`` is stated for an `ApproxDP` price whose reserved share of delta pays for the total variation of the
     noise, and for the probability that secret weights fail.
     """
-    total = reduce(add, parts)
+    amounts = {name: [getattr(one, name) for one in parts] for name in _CURRENCIES}
+    known = {name: None if any(one is None for one in each) else sum(each) for name, each in amounts.items()}
+    total = Cost(price=price, **known)  # type: ignore[arg-type]
     approx = price if isinstance(price, ApproxDP) and _proved(price, total, parts) else None
     return replace(total, price=price, approx=approx)
 

@@ -56,28 +56,28 @@ def digits_below(number: float, digits: int = 12) -> float:
 
 def float_below(value: Fraction) -> float:
     """Return the largest float whose printed decimal is at most ``value``, which is at least 0."""
-    return _nearest(value, decimal, 1, up=False)
+    return _nearest(value.numerator, value.denominator, decimal, 1, up=False)
 
 
 def float_above(value: Fraction) -> float:
     """Return the smallest float whose printed decimal is at least ``value``, which is at least 0."""
-    return _nearest(value, decimal, 1, up=True)
+    return _nearest(value.numerator, value.denominator, decimal, 1, up=True)
 
 
 def sqrt_below(value: Fraction) -> float:
     """Return the largest float whose printed decimal, squared, is at most ``value``."""
-    return _nearest(value, decimal, 2, up=False)
+    return _nearest(value.numerator, value.denominator, decimal, 2, up=False)
 
 
 def sqrt_above(value: Fraction, read: Callable[[float], Fraction] = decimal) -> float:
     """Return the smallest float, read as it prints or as it is in memory, whose square is at least ``value``."""
-    return _nearest(value, read, 2, up=True)
+    return _nearest(value.numerator, value.denominator, read, 2, up=True)
 
 
-def _nearest(value: Fraction, read: Callable[[float], Fraction], power: int, *, up: bool) -> float:
-    """Walk from two steps beyond a guess to the first float that is on the right side of the root."""
+@lru_cache(maxsize=2**10)  # of whole numbers, which nobody can change later, unlike a fraction
+def _nearest(over: int, under: int, read: Callable[[float], Fraction], power: int, *, up: bool) -> float:
+    """Walk from two steps beyond a guess to the first float that is on the right side of the root of a fraction."""
     ahead, back = (math.inf, 0.0) if up else (0.0, math.inf)
-    over, under = value.numerator, value.denominator
 
     def beyond(candidate: float) -> int:
         """Return a whole number with the sign of the candidate's power less the value: both times what divides them."""
@@ -85,8 +85,8 @@ def _nearest(value: Fraction, read: Callable[[float], Fraction], power: int, *, 
         return int(found.numerator**power * under - over * found.denominator**power)
 
     try:
-        if power == 1 or value == 0:
-            candidate = float(value)
+        if power == 1 or over == 0:
+            candidate = over / under
         else:  # of a number near 1: to within a few units in the last place, at any magnitude
             shift = (under.bit_length() - over.bit_length()) // 2
             near = (over << 2 * shift) / under if shift >= 0 else over / (under << -2 * shift)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
@@ -71,11 +72,11 @@ def norm_above(total: Fraction | int, norm: Norm) -> Fraction:
 
 def joint_sensitivity(parts: Sequence[tuple[Fraction, float]], *, norm: Norm) -> Fraction:
     """Bound for several sums measured together: of each its own bound, and the weight that divides it."""
-    scaled = [bound / Fraction(weight) for bound, weight in parts]
-    if len(scaled) == 1 or norm == "l1":
-        return sum(scaled, Fraction(0))
+    scaled = [(bound / Fraction(weight), count) for (bound, weight), count in Counter(parts).items()]  # mostly alike
+    if len(parts) == 1 or norm == "l1":
+        return sum((one * count for one, count in scaled), Fraction(0))
     grid = 2**40
-    return Fraction(_root_above(sum((one**2 for one in scaled), Fraction(0)) * grid**2), grid)
+    return Fraction(_root_above(sum((one**2 * count for one, count in scaled), Fraction(0)) * grid**2), grid)
 
 
 def _root_above(value: int | Fraction) -> int:

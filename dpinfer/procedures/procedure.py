@@ -60,7 +60,8 @@ def check_stage(asked: Stage, held: StageRelease) -> None:
     """
     for name, value in held.settings.items():
         try:
-            right = bool((np.abs(np.asarray(value, dtype=np.float64)) <= _LARGEST).all())
+            numbers = abs(value) if type(value) is float else np.abs(np.asarray(value, dtype=np.float64))
+            right = bool(np.all(numbers <= _LARGEST))
         except (ArithmeticError, TypeError, ValueError):
             right = False
         if not right:

@@ -17,7 +17,7 @@ length at which it is predicted to be shortest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -266,15 +266,24 @@ def _fitted(counts: Array, noise: float, least: float = 0.0) -> tuple[Array, Arr
 
     The number is any above ``least``.
     """
-    ends = 2.0 ** (-_INDICES[:, None] * np.arange(len(counts) + 1) / _OCTAVE)
-    shares = ends[:, :-1] - ends[:, 1:]
-    shares[:, -1] += ends[:, -1]
-    error = noise / np.sqrt((shares**2).sum(axis=1))
+    shares, size = _shares(len(counts))
+    error = noise / size
     number = shares @ counts * (error / noise) ** 2
     misfit = ((counts - number[:, None] * shares) ** 2).sum(axis=1) / noise**2
     away = (number - least) / error
     mean = away + np.sqrt(2 / np.pi) / special.erfcx(-away / np.sqrt(2))  # of a normal variable that is above 0
     return least + mean * error, np.log(error) + special.log_ndtr(away) - 0.5 * misfit
+
+
+@lru_cache(maxsize=128)
+def _shares(bins: int) -> tuple[Array, Array]:
+    """Return the part of a law's units in each bin (a, b), the last one without end, and its root sum of squares."""
+    ends = 2.0 ** (-_INDICES[:, None] * np.arange(bins + 1) / _OCTAVE)
+    shares = ends[:, :-1] - ends[:, 1:]
+    shares[:, -1] += ends[:, -1]
+    size = np.sqrt((shares**2).sum(axis=1))
+    shares.flags.writeable = size.flags.writeable = False
+    return shares, size
 
 
 @cache
@@ -287,7 +296,8 @@ def folded_quantile(alpha: float, bias: Array) -> Array:
     """Return the 1 - alpha quantile of the size of a normal variable of variance 1 with these means (k,)."""
     # Far from zero one side is all there is, and quantiles of noncentral chi-squared laws lose digits.
     near = np.interp(bias, *_table(float(alpha)))
-    return np.asarray(np.where(bias > 10.0, bias - special.ndtri(alpha), near))
+    far = np.asarray(bias > 10.0)
+    return np.asarray(np.where(far, bias - special.ndtri(alpha), near) if far.any() else near)
 
 
 def folded_tail(distance: Array, bias: Array) -> Array:

@@ -23,8 +23,6 @@ from dpinfer.schema.grid import UNIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pandas as pd
-
     from dpinfer.kernel.rows.iterations import Interpolant
     from dpinfer.privacy.sensitivity import Norm
     from dpinfer.schema.grid import Basis
@@ -548,19 +546,21 @@ def framed(
 ) -> RoundFrame:
     """Return a frame of functions of the features (q + 2 + k, d), as fine as its whole numbers can be."""
     total = np.abs(rows).sum(axis=1)
-    bits = [0 if one == 0 else int(np.clip(np.floor(np.log2(LARGEST_SUM / one)), 0, 64)) for one in total]
+    most = np.log2(LARGEST_SUM / np.where(total == 0, LARGEST_SUM, total))
+    bits = tuple(int(min(max(one, 0.0), 64.0)) for one in most.tolist())
     whole = np.trunc(np.ldexp(rows, np.array(bits)[:, None])).astype(np.int64)
-    return kind(features, whole, tuple(bits), *tables, **options)
+    return kind(features, whole, bits, *tables, **options)
 
 
 @lru_cache(maxsize=16)
-def _evenly(schema: Schema, columns: tuple[str, ...]) -> pd.DataFrame:
-    return schema.select(list(columns)).sample(_SAMPLED, np.random.default_rng(0))
+def _evenly(schema: Schema, columns: tuple[str, ...]) -> dict[str, Any]:
+    frame = schema.select(list(columns)).sample(_SAMPLED, np.random.default_rng(0))
+    return {str(name): frame[name].to_numpy() for name in frame}
 
 
-def _raw(frame: pd.DataFrame, schema: Schema, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Array]:
+def _raw(given: Mapping[str, Any], schema: Schema, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
     """Move the numeric columns of public rows from their declared bounds into ranges."""
-    cells: dict[str, Any] = {str(name): frame[name].to_numpy() for name in frame}
+    cells = dict(given)
     for name, (low, high) in ranges.items():
         lower, upper = schema[name].limits
         values = schema[name].coerce(cells[name])
@@ -583,8 +583,6 @@ class Scaled:
     ----------
     transform : ndarray (p, p)
         Lower triangular: ``u = transform @ columns``.
-    radius : float
-        Length of u that most public rows stay within.
     shift, unit : float
         Middle and standard deviation of the response on public rows.
     offset : float
@@ -592,7 +590,6 @@ class Scaled:
     """
 
     transform: Array
-    radius: float
     shift: float
     unit: float
     offset: float = 0.0
@@ -607,12 +604,9 @@ def orthogonal(columns: Array, longest: Array, *, intercept: bool, offset: float
     second = normed @ normed.T / columns.shape[1]
     lower = np.linalg.cholesky(second + _LEAST_SPREAD * np.eye(len(second)))
     transform = np.linalg.inv(lower) / size
-    lengths = np.sqrt(((transform @ regressors) ** 2).sum(axis=0))
     shift = float(response.mean()) if intercept else 0.0
     unit = float(np.sqrt(((response - shift) ** 2).mean()))
-    return Scaled(
-        transform, float(np.quantile(lengths, 0.9)), shift, unit if unit > _ROUNDING * longest[-1] else 1.0, offset
-    )
+    return Scaled(transform, shift, unit if unit > _ROUNDING * longest[-1] else 1.0, offset)
 
 
 def carriers(scaled: Scaled, columns: Array) -> Array:

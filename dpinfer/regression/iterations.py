@@ -316,7 +316,7 @@ class Plan:
 
     # Shares of the price
 
-    @property
+    @cached_property
     def norm(self) -> Norm:
         """What the noise is for."""
         return "l1" if isinstance(self.context.privacy, PureDP) else "l2"
@@ -366,8 +366,11 @@ class Plan:
 
     def share(self, kind: str) -> Fraction:
         """Share of the price of a stage; what no stage takes goes to the last."""
-        shares = self._shares
-        return Fraction(1 - sum(shares[one] for one in self.kinds[:-1])) if kind == "second" else shares[kind]
+        return self._rest if kind == "second" else self._shares[kind]
+
+    @cached_property
+    def _rest(self) -> Fraction:
+        return Fraction(1 - sum(self._shares[one] for one in self.kinds[:-1]))
 
     def slots(self) -> tuple[Slot, ...]:
         """Return what each stage may take of the price; `PrivacyUnitError` where noise could not be drawn exactly."""

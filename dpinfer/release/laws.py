@@ -93,8 +93,8 @@ class NoiseLaw:
     @property
     def variances(self) -> Array:
         """Variance of every coordinate (m,), in squared steps; 0 for choices, which are no noisy numbers."""
-        scales, places = np.unique(self.scales, return_inverse=True)  # mostly one, of thousands of coordinates
-        return self.draws * np.array([_variance(self.family, float(scale)) for scale in scales])[places]
+        known = {scale: _variance(self.family, float(scale)) for scale in {*self.scales}}  # mostly one, of thousands
+        return self.draws * np.array([known[scale] for scale in self.scales], dtype=np.float64)
 
     @property
     def cov(self) -> Array:

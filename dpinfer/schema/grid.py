@@ -6,7 +6,7 @@ A feature block is a bounded numeric expression, or an expression times the code
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,14 @@ GRID_BITS = 19
 
 UNIT = 2**GRID_BITS
 """The number 1 on the grid."""
+
+
+@lru_cache(maxsize=4)
+def upper_triangle(width: int) -> tuple[Places, Places]:
+    """Return the places of the upper triangle of a square matrix, row by row; not to be written to."""
+    row, column = np.triu_indices(width)
+    row.flags.writeable = column.flags.writeable = False
+    return row, column
 
 
 _FEW, _MANY = 8, 2**13

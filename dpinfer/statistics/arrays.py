@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpinfer.schema.grid import upper_triangle
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Places = NDArray[np.intp]
@@ -26,7 +28,7 @@ def floats(given: Any) -> tuple[float, ...] | None:
 
 def symmetric(triangles: Array, width: int) -> Array:
     """Return the symmetric matrices (..., width, width) whose upper triangles, row by row, come first in (..., m)."""
-    upper = np.triu_indices(width)
+    upper = upper_triangle(width)
     full = np.zeros((*triangles.shape[:-1], width, width))
     full[..., upper[0], upper[1]] = triangles[..., : len(upper[0])]
     full[..., upper[1], upper[0]] = triangles[..., : len(upper[0])]

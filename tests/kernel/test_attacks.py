@@ -15,6 +15,7 @@ import dpinfer as dpi
 from dpinfer.errors import MeasurementFailedError
 from dpinfer.kernel import run as running
 from dpinfer.kernel.measurement import price_procedure
+from dpinfer.kernel.price import price_stage
 from dpinfer.kernel.rows.blocks import BlockMoments, Blocks, OctaveCounts, OwnEstimator
 from dpinfer.kernel.rows.cells import CellSum, QuerySum
 from dpinfer.kernel.rows.features import Features, RowClip
@@ -912,6 +913,60 @@ def test_an_adaptive_stage_that_costs_more_only_at_run_time_is_refused(name):
     with pytest.raises(MeasurementFailedError) as caught:
         data.run(ask(Stage(Sum(counts())), second, slots=TWO), price)
     assert len(caught.value.partial.stages) == 1
+
+
+COUNTS = RoundCounts(ROUND.frame, (Bins("size", "size", np.arange(1.0, 8.0), 2), Bins("x", "coordinate", np.ones(1))))
+
+
+def with_part(rows, parts, **changed):
+    """Return rows with the first of the terms or bins changed."""
+    first, *others = getattr(rows, parts)
+    return replace(rows, **{parts: (replace(first, **changed), *others)})
+
+
+REPRICED = {
+    "price": with_part(ROUND, "terms", price=2.0),
+    "cut": with_part(ROUND, "terms", cut=3.0),
+    "another cut": with_part(ROUND, "terms", cut=5.0),
+    "kind of a term": with_part(ROUND, "terms", kind="matrix"),
+    "name of a term": with_part(ROUND, "terms", name="other"),
+    "one term": replace(ROUND, terms=ROUND.terms[:1]),
+    "curve": with_part(ROUND, "terms", curve=HALFWAY),
+    "maps": in_frame(maps=np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]])),
+    "size": in_frame(maps=np.array([[1, 1, 0], [1, 0, 1], [0, 1, 0], [1, 0, 1]]), bits=(1, 1, 0, 1)),
+    "groups": with_part(
+        in_frame(maps=np.array([[1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 0, 0]]), bits=(1, 0, 1, 0), labels=1),
+        "terms",
+        groups=2,
+    ),
+    "bins": with_part(COUNTS, "places", cuts=np.arange(1.0, 4.0)),
+    "ends of bins": with_part(COUNTS, "places", cuts=np.arange(2.0, 9.0)),
+    "levels": with_part(COUNTS, "places", levels=3),
+    "halves": with_part(COUNTS, "places", halved=True),
+    "name of bins": with_part(COUNTS, "places", name="other"),
+    "people": with_part(COUNTS, "places", of="person", term=Term("score", "vector", 1.0, cut=3.0)),
+}
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize(
+    ("name", "people"), [(one, some) for one in REPRICED for some in (0, 3) if not some or one != "groups"]
+)
+def test_a_price_is_kept_only_where_nothing_that_it_depends_on_differs(name, people, neighbors):
+    """A stage that was priced before, of which something differs, is priced as if none had been."""
+    schema = SCHEMA.with_people("id", people) if people else SCHEMA
+    features, context = Features(basis_of(("x", "b"), schema)), Context(schema, neighbors, DEAR)
+    one, two, other = (
+        replace(rows, frame=replace(rows.frame, features=features)) for rows in (ROUND, COUNTS, REPRICED[name])
+    )
+    sums = Sum(one), Sum(two), Sum(other), Sum(one, weights=(1.0, 2.0)), Sum(two, shares=(0.5, 0.5))
+    for first in sums:
+        before = price_stage(Stage(first), DEAR, context, most=100)
+        for measure in sums:
+            kept, anew = (price_stage(Stage(measure), DEAR, context, most=100, before=one) for one in (before, None))
+            for fact in ("names", "law", "steps", "cost", "bound", "multiplier"):
+                assert getattr(kept, fact) == getattr(anew, fact)
+            assert kept.rows is not before.rows
 
 
 def test_an_adaptive_choice_at_a_pure_price_is_within_its_reserve():

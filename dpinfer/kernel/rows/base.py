@@ -108,6 +108,11 @@ class RowSum(ABC):
         return np.ones(len(self.names))
 
     @property
+    def priced_by(self) -> tuple[Any, ...] | None:
+        """All that a price depends on, beside the type and what is declared of units; None where that is not told."""
+        return None
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """Parts that can be given more or less noise than others; every coordinate is in one."""
         return ("sums",)
@@ -183,7 +188,7 @@ class RowSum(ABC):
         asked = {name: _positive(name, one, count) for name, one in given.items() if one is not None}
         relative = np.ones(count)
         if count > 1:  # a part is measured against others: alone its weight would be noise that nobody pays for
-            relative = asked.get("weights", self.usual_weights(neighbors, norm))
+            relative = asked["weights"] if "weights" in asked else self.usual_weights(neighbors, norm)
             if "shares" in asked:  # noise in proportion to bound / share (L1) or bound / sqrt(share) (L2); the first 1
                 if float(asked["shares"].sum()) > 1 + 1e-12:
                     right = "shares of the price that add up to at most 1"

@@ -108,6 +108,18 @@ class Features:
 
         Rows that are compared within people are refused but where ``within`` serves them.
         """
+        _ = self._sound
+        compared = self.within
+        if compared is not None:
+            order = compared.order if type(compared) is Within else 0
+            right = order is None or (type(order) is str and order in self.schema)
+            require(right, "within", type_of(compared), "Within, of a declared column or None")
+        if compared is not None and (not within or self.schema.rows_per_unit < 2):
+            raise NotProvedError("rows are compared within people with id= and max_rows=, in regressions by iterations")
+
+    @cached_property
+    def _sound(self) -> None:
+        """Refuse blocks that `check` does: once, since the kernel's own arrays cannot be written to."""
         blocks = self.basis.blocks
         if not blocks or not blocks[0].constant or blocks[0].factors:
             raise OptionError("basis", "no constant", "features of which the first is the constant 1")
@@ -117,13 +129,6 @@ class Features:
             right = right and codes.shape[0] == np.prod(levels, dtype=np.int64) and bool((np.abs(codes) <= UNIT).all())
             if not right or not (block.factors or codes.tolist() == [[UNIT]]):
                 raise OptionError("codes", type_of(codes), "whole numbers of the grid, a row for each level")
-        compared = self.within
-        if compared is not None:
-            order = compared.order if type(compared) is Within else 0
-            right = order is None or (type(order) is str and order in self.schema)
-            require(right, "within", type_of(compared), "Within, of a declared column or None")
-        if compared is not None and (not within or self.schema.rows_per_unit < 2):
-            raise NotProvedError("rows are compared within people with id= and max_rows=, in regressions by iterations")
 
     def check_plain(self) -> None:
         """Refuse factors and row_norm=, too, and boxes that are none, or beyond what is clipped anyway."""

@@ -17,7 +17,7 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Ints, Places
 from dpinfer.kernel.rows.features import NORMS, Features, FeatureSum
 from dpinfer.kernel.rows.products import upper_pattern
 from dpinfer.privacy.sensitivity import Norm, norm_above
-from dpinfer.schema.grid import GRID_BITS, UNIT, Cuts
+from dpinfer.schema.grid import GRID_BITS, UNIT, Cuts, upper_triangle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -654,6 +654,12 @@ class RoundSum(_FrameSum):
 
     # Bounds
 
+    @property
+    def priced_by(self) -> tuple[Any, ...]:
+        """Size and norm of the frame, and of each term what names, units, sizes and bounds are made of."""
+        terms = ((one.name, one.kind, one.price, one.cut, one.groups) for one in self.terms)
+        return self.frame.size, self.frame.norm, *terms
+
     def pattern(self, norm: Norm) -> Array:
         """Noise is in proportion to the number 1; off the diagonal less under Gaussian noise, as in `GramSum`."""
         within = upper_pattern(self.frame.size, norm)
@@ -662,7 +668,7 @@ class RoundSum(_FrameSum):
 
     def usual_weights(self, neighbors: Neighbors, norm: Norm) -> Array:
         """Weights at which every term pays for the whole bound: none of them can have less noise at another's cost."""
-        found = [float(_factor(one, neighbors, norm) / Fraction(one.price)) for one in self.terms]
+        found = [_factor(one, neighbors, norm) / one.price for one in self.terms]
         return np.sqrt(found) if norm == "l2" else np.array(found)
 
     def change(self, weights: Array, neighbors: Neighbors, norm: Norm) -> Fraction:
@@ -681,12 +687,11 @@ class RoundSum(_FrameSum):
         ]
         return rows * norm_above((1 + SLACK) * max(shares), norm)
 
-    @cached_property
-    def _upper(self) -> tuple[Places, Places]:
-        rows, columns = np.triu_indices(self.frame.size)
-        return rows, columns
-
     @property
+    def _upper(self) -> tuple[Places, Places]:
+        return upper_triangle(self.frame.size)
+
+    @cached_property
     def _sizes(self) -> list[int]:
         """How many sums each term has."""
         size = self.frame.size
@@ -910,12 +915,12 @@ class Bins:
         """Number B of bins."""
         return len(self.cuts) + 1
 
-    @property
+    @cached_property
     def widths(self) -> tuple[int, ...]:
         """How many bins are counted together on each level, from the coarsest to single bins."""
         return tuple(2**level for level in reversed(range(self.levels)))
 
-    @property
+    @cached_property
     def groups(self) -> tuple[range, ...]:
         """First bins of the groups that are counted, for each of these widths."""
         every = [range(0, self.size, width) for width in self.widths]
@@ -927,8 +932,8 @@ class Bins:
         require(named, "name", type(self.name).__name__, "the name of what is binned")
         require(self.of in _BINNED, "of", self.of, _BINNED)
         right = type(self.cuts) is np.ndarray and self.cuts.dtype == np.float64 and self.cuts.ndim == 1
-        right = right and self.cuts.size < _MOST_BINS and bool((np.abs(self.cuts) <= LARGEST).all())
-        right = right and bool((np.diff(self.cuts) > 0).all())
+        right = right and self.cuts.size < _MOST_BINS and bool((self.cuts[1:] > self.cuts[:-1]).all())
+        right = right and all(abs(end) <= LARGEST for end in (*self.cuts[:1], *self.cuts[-1:]))
         require(right, "cuts", type(self.cuts).__name__, f"up to {_MOST_BINS - 1:,} increasing numbers")
         right = type(self.levels) is int and 1 <= self.levels <= _MOST_BINS.bit_length()
         right = right and not self.size % 2 ** (self.levels - 1)
@@ -1000,6 +1005,11 @@ class RoundCounts(_FrameSum):
 
     # Bounds
 
+    @property
+    def priced_by(self) -> tuple[Any, ...]:
+        """Of each place what names, their number and bounds are made of."""
+        return tuple((one.name, one.of, one.size, one.levels, one.halved) for one in self.places)
+
     def part_changes(self, neighbors: Neighbors, norm: Norm) -> tuple[Fraction, ...]:
         """Bound on the change of each place: a row is in one count of each level, and a replaced row in two or none.
 
@@ -1011,7 +1021,7 @@ class RoundCounts(_FrameSum):
         bounds = {one: norm_above(one, norm) for one in {*moved}}
         return tuple(many * bounds[one] for many, one in zip(rows, moved, strict=True))
 
-    @property
+    @cached_property
     def _sizes(self) -> list[int]:
         """How many counts each place has."""
         return [sum(len(starts) for starts in one.groups) for one in self.places]

@@ -16,7 +16,7 @@ from dpinfer.kernel.rows.base import CHUNK_ROWS, Array, Batch, Cells, Flags, Int
 from dpinfer.kernel.rows.cells import CellSum
 from dpinfer.kernel.rows.features import Features, FeatureSum
 from dpinfer.privacy.sensitivity import Norm, RowBounds, gram_sensitivity
-from dpinfer.schema.grid import UNIT
+from dpinfer.schema.grid import UNIT, upper_triangle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +32,12 @@ _scratch = threading.local()
 
 def upper_names(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return what the products in an upper triangle are called."""
-    return tuple(f"{names[i]} * {names[j]}" for i, j in zip(*np.triu_indices(len(names)), strict=True))
+    return tuple(f"{names[i]} * {names[j]}" for i, j in zip(*upper_triangle(len(names)), strict=True))
 
 
 def upper_pattern(width: int, norm: Norm) -> Array:
     """Noise of the products: off the diagonal less under Gaussian noise, for they count twice in the Frobenius norm."""
-    row, column = np.triu_indices(width)
+    row, column = upper_triangle(width)
     return np.where(row == column, 1.0, HALF) if norm == "l2" else np.ones(len(row))
 
 
@@ -72,7 +72,7 @@ class GramSum(FeatureSum):
     @property
     def part_of(self) -> Places:
         """Which part each sum is in (m,)."""
-        row, column = np.triu_indices(self.features.basis.width)
+        row, column = upper_triangle(self.features.basis.width)
         last = self.features.basis.width - 1
         piece = np.where(column == last, np.where(row == last, 2, 1), 0) if self.split else np.zeros_like(row)
         return np.append(piece, np.full(int(self.features.count_clamped), len(self.parts) - 1))
@@ -117,7 +117,7 @@ class GramSum(FeatureSum):
         is a whole number of at most 2^53, exact in float64 in any order of addition.
         """
         width, each = self.features.basis.width, batch.size // batch.sets
-        room, upper = width * max(batch.size, CHUNK_ROWS), np.triu_indices(width)
+        room, upper = width * max(batch.size, CHUNK_ROWS), upper_triangle(width)
         if getattr(_scratch, "size", 0) < room:  # kept by each thread: new memory would cost more than the product
             _scratch.rows, _scratch.size = np.empty(room), room
         buffer: Array = _scratch.rows[: width * batch.size].reshape(width, batch.size)
@@ -224,7 +224,7 @@ class ReplicateSum(FeatureSum):
         rows = self.features.encode(raw, curves=curves)[0]
         if not self.products:
             return rows
-        first, second = np.triu_indices(len(rows))
+        first, second = upper_triangle(len(rows))
         products: Array = rows[first] * rows[second]
         return products
 
