@@ -104,7 +104,7 @@ def compare(before: Path, scripts: list[str], replicates: int, apart: str) -> No
         print(f"{name}: {len(away)} of {len(second):,} arrays differ", *away[:8], sep="; ", flush=True)
         if not away:
             results = carried(results, name, now[name], replicates, apart)
-            results.to_csv(RESULTS, index=False)
+            results.to_csv(RESULTS, index=False, lineterminator="\r\n")
 
 
 def main() -> None:
