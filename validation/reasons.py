@@ -28,8 +28,8 @@ _PASSES = (
     "Every column is coerced, clamped and rounded to whole numbers by a dozen passes of numpy, once for each question."
 )
 _FIXED = (
-    "Seven stages, each priced twice in exact fractions and checked part by part, once in the rehearsal before the "
-    "charge and once as it runs, in Python; a mean has one stage, and a charge that is on disk before rows are read."
+    "Seven stages, each built and checked part by part in Python, once in the rehearsal before the charge and once as "
+    "it runs; a mean has one stage, and a charge that is on disk before rows are read."
 )
 _LIGHT_TAILS = (
     "Noise hides how many large scores there are, and what it may hide is allowed for as a tail as heavy as real data "
