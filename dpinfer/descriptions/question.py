@@ -66,15 +66,16 @@ class Description(MomentsQuestion):
         return self.kind
 
     @cached_property
-    def _plans(self) -> dict[Schema, SumPlan]:
+    def _plans(self) -> dict[tuple[Schema, str], SumPlan]:
         return {}
 
     def plan(self, schema: Schema) -> SumPlan:
         """Compile the sums against a schema, once for all that this question is asked."""
-        if schema not in self._plans:
+        key = schema, repr(self.axes)  # of mappings, which a user may change
+        if key not in self._plans:
             asked = self.kind, schema, self.columns, self.axes, self.where, self.weights, self.target
-            self._plans[schema] = SumPlan(*asked)
-        return self._plans[schema]
+            self._plans[key] = SumPlan(*asked)
+        return self._plans[key]
 
     def stage(self, place: int, context: Context, released: tuple[StageRelease, ...]) -> Stage:
         """Ask for sums, or counts, in the cells of a table."""

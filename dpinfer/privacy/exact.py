@@ -56,22 +56,22 @@ def digits_below(number: float, digits: int = 12) -> float:
 
 def float_below(value: Fraction) -> float:
     """Return the largest float whose printed decimal is at most ``value``, which is at least 0."""
-    return _nearest(value.numerator, value.denominator, decimal, 1, up=False)
+    return _nearest(int(value.numerator), int(value.denominator), decimal, 1, up=False)
 
 
 def float_above(value: Fraction) -> float:
     """Return the smallest float whose printed decimal is at least ``value``, which is at least 0."""
-    return _nearest(value.numerator, value.denominator, decimal, 1, up=True)
+    return _nearest(int(value.numerator), int(value.denominator), decimal, 1, up=True)
 
 
 def sqrt_below(value: Fraction) -> float:
     """Return the largest float whose printed decimal, squared, is at most ``value``."""
-    return _nearest(value.numerator, value.denominator, decimal, 2, up=False)
+    return _nearest(int(value.numerator), int(value.denominator), decimal, 2, up=False)
 
 
 def sqrt_above(value: Fraction, read: Callable[[float], Fraction] = decimal) -> float:
     """Return the smallest float, read as it prints or as it is in memory, whose square is at least ``value``."""
-    return _nearest(value.numerator, value.denominator, read, 2, up=True)
+    return _nearest(int(value.numerator), int(value.denominator), read, 2, up=True)
 
 
 @lru_cache(maxsize=2**10)  # of whole numbers, which nobody can change later, unlike a fraction

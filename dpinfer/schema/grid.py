@@ -33,9 +33,8 @@ UNIT = 2**GRID_BITS
 
 @lru_cache(maxsize=4)
 def upper_triangle(width: int) -> tuple[Places, Places]:
-    """Return the places of the upper triangle of a square matrix, row by row; not to be written to."""
-    row, column = np.triu_indices(width)
-    row.flags.writeable = column.flags.writeable = False
+    """Return the places of the upper triangle of a square matrix, row by row: of bytes, which nobody can write to."""
+    row, column = (np.frombuffer(one.tobytes(), dtype=np.intp) for one in np.triu_indices(width))
     return row, column
 
 

@@ -452,6 +452,9 @@ BOXES = {
     "of other pieces": {"edges": CURVE.edges[1:]},
     "of pieces in no order": {"edges": CURVE.edges[::-1]},
     "of pieces without ends": {"edges": np.full_like(CURVE.edges, np.nan)},
+    "of pieces whose ends are rounded": {"edges": CURVE.edges.astype(np.float32)},
+    "of unsigned pieces in no order": {"edges": np.array([1, 0, *range(2, len(CURVE.edges))], dtype=np.uint8)},
+    "in too short floats": {"lower": CURVE.lower.astype(np.float16)},
     "of no piece": {"edges": CURVE.edges[:1], "lower": CURVE.lower[:, :0], "upper": CURVE.upper[:, :0]},
 }
 

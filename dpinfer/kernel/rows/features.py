@@ -141,6 +141,8 @@ class Features:
             right = right and all(type(place) is int and 0 < place < basis.width for place in curve.places)
             right = right and len(set(curve.places)) == len(curve.places)
             shape = (len(curve.places), len(curve.edges) - 1) if right else ()
+            arrays = curve.edges, curve.lower, curve.upper  # no shorter floats, which end early; no unsigned numbers
+            right = right and all(type(one) is np.ndarray and one.dtype == np.float64 for one in arrays)
             right = right and curve.lower.shape == curve.upper.shape == shape and curve.edges.ndim == 1
             right = right and min(shape) > 0 and bool((np.diff(curve.edges) > 0).all())  # else a search looks back
             right = right and bool(((curve.lower >= -1) & (curve.lower <= curve.upper) & (curve.upper <= 1)).all())
@@ -368,6 +370,8 @@ class Boxes:
             values = block.expression.evaluate({name: points})
             block.to_grid(values, steps)
             inside = ((lower * UNIT <= steps) & (steps <= upper * UNIT)).all()
+            if block.clamps and block.expression.node.operation == "column":  # rows are scaled as they are: see `_bare`
+                inside = inside and steps[0] == -UNIT and steps[2 * len(edges) - 3] == UNIT
             if not (inside and np.isfinite([block.center, block.half, *values]).all()):
                 return False
         return True

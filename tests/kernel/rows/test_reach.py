@@ -234,6 +234,21 @@ def test_a_box_that_does_not_hold_its_piece_is_clipped_to(place, side):
     assert Boxes(wrong).binding == wrong.curves
 
 
+def test_a_bare_column_that_does_not_end_where_scaling_does_is_clipped():
+    """Rows are scaled unclamped: with a half width of a step a value beyond the bounds would be half a million."""
+    basis = basis_of(("x", "x**2"), Schema(x=Real(0, 1)), centred=False)
+    constant, column, square = basis.blocks
+    far = replace(column, expression=replace(column.expression, lower=-(2.0**19), upper=2.0**19), half=2.0**19)
+    curve = replace(
+        basis.curves[0], edges=np.array([0.0, 1.0]), lower=np.zeros((2, 1)), upper=np.array([[1 / UNIT], [0]])
+    )
+    forged = replace(basis, blocks=(constant, far, replace(square, half=1e12)), curves=(curve,))
+    boxes = Boxes(forged)
+    assert boxes.binding == forged.curves
+    rows = Features(forged).encode({"x": np.array([0.5, 1.0, 1e6, -1e6])}, curves=boxes.binding)[0]
+    assert np.abs(rows[1:]).max() <= 1
+
+
 @given(st.tuples(FINITE, FINITE, FINITE).map(sorted), st.tuples(FINITE, FINITE).map(sorted))
 def test_a_rounded_feature_stays_in_the_widened_box_of_its_bounds(values, bounds):
     """Bounds are widened to whole steps outward: a number between them is rounded to a step between these."""
