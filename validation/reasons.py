@@ -121,9 +121,14 @@ REASONS: dict[str, str] = {
         "weight estimates hardly shift, but noise scaled to them, and what the interval allows for the few rows that "
         "no count shows, lengthens the standard errors by about three quarters."
     ),
+    "least coverage of 95% intervals: descriptions": (
+        "Variances of five hundred rows at a large budget: with little noise an interval is that of an estimated fourth "
+        "moment, which few rows and noise blur. With 2,000 rows they hold."
+    ),
     "largest mean width over the oracle's where kappa is at least 3: descriptions": (
-        "For the mean of a group of about fifty rows, one Laplace draw multiplies the variance by ten and perturbs the "
-        "number of rows by a fifth; the interval allows for the noise in that number (Fieller)."
+        "Real columns with many zeros or a long tail, codebook bounds far beyond most values and a public number of "
+        "rows: noise in the sum of squares blurs the variance, and the interval allows for one that noise made too "
+        "small."
     ),
     "largest mean width over the oracle's where kappa is at least 3: second moments": (
         "Four cells of skewed columns (exponential, lognormal) with bounds four times too wide: noise in the fourth "
