@@ -122,8 +122,8 @@ REASONS: dict[str, str] = {
         "no count shows, lengthens the standard errors by about three quarters."
     ),
     "least coverage of 95% intervals: descriptions": (
-        "Variances of five hundred rows at a large budget: with little noise an interval is that of an estimated fourth "
-        "moment, which few rows and noise blur. With 2,000 rows they hold."
+        "Variances of five hundred rows at a large budget: the standard error is estimated from fourth powers, which "
+        "few rows and noise blur. With 2,000 rows they hold."
     ),
     "largest mean width over the oracle's where kappa is at least 3: descriptions": (
         "Real columns with many zeros or a long tail, codebook bounds far beyond most values and a public number of "
