@@ -11,7 +11,7 @@ from scipy import stats
 import dpinfer as dpi
 from dpinfer.release import NoiseLaw
 from dpinfer.statistics.noise import CountNoise
-from dpinfer.statistics.nulls import candidates
+from dpinfer.statistics.nulls import SeveralFits, candidates
 from validation.common.real import COLUMNS
 from validation.common.rules import Rule
 
@@ -76,11 +76,16 @@ def beyond_of(model: Any, values: np.ndarray, rng: np.random.Generator, *, level
             open_ = np.flatnonzero(beyond <= most)
             parts = np.array_split(open_, max(open_.size * size * values.shape[1] // _TOGETHER, 1))
             for some in [part for part in parts if part.size]:
-                fitted = tuple(part[some] for part in one.fitted) if isinstance(one.fitted, tuple) else one.fitted[some]
+                fitted = _of(one.fitted, some) if isinstance(model, SeveralFits) else model.fit(values[some])
                 drawn = one.model.statistic(one.model.draw(fitted, size, rng))
                 beyond[some] += (~(drawn < observed[some, None] * (1 - 1e-9))).sum(axis=1)
         found[one.where] = np.maximum(found[one.where], beyond)
     return found
+
+
+def _of(fitted: Any, places: np.ndarray) -> Any:
+    """Return the fits at some places: arrays, or a tuple of them."""
+    return tuple(one[places] for one in fitted) if isinstance(fitted, tuple) else fitted[places]
 
 
 def rejections(model: Any, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
