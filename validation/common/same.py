@@ -103,6 +103,7 @@ def compare(before: Path, scripts: list[str], replicates: int, apart: str) -> No
         away = [*differing(first, second, apart)]
         print(f"{name}: {len(away)} of {len(second):,} arrays differ", *away[:8], sep="; ", flush=True)
         if not away:
+            results = pd.read_csv(RESULTS, dtype=str, keep_default_na=False)  # which may have been written to since
             results = carried(results, name, now[name], replicates, apart)
             results.to_csv(RESULTS, index=False, lineterminator="\r\n")
 
