@@ -147,7 +147,7 @@ REASONS: dict[str, str] = {
         "wider than the interval, and values are assumed to be uniform within it."
     ),
     **dict.fromkeys(
-        ("OLS by iterations / statsmodels HC1", "logit / statsmodels", "logit on five columns / the faster bare scan"),
+        ("logit / statsmodels", "logit on five columns / the faster bare scan"),
         _SEVEN_PASSES,
     ),
     **dict.fromkeys(
@@ -157,21 +157,15 @@ REASONS: dict[str, str] = {
             "mean, ms",
             "group mean / pandas groupby",
             "variance / pandas",
-            "correlations of three / pandas",
+            "Gram of ten columns / the faster bare scan",
         ),
         _PASSES,
     ),
-    **dict.fromkeys(
-        ("mean of few rows, ms", "OLS by iterations of few rows, ms", "simulated OLS by iterations, a second"), _FIXED
-    ),
-    **dict.fromkeys(
-        (
-            "mannwhitneyu / scipy",
-            "null of goodness of fit, replace_one / its multinomials",
-            "null of goodness of fit, add_remove / its multinomials",
-            "null of mannwhitneyu, PureDP(epsilon=1.0) / its multinomials",
-        ),
-        _NULLS,
+    "simulated OLS by iterations, a second": _FIXED,
+    "mannwhitneyu / scipy": _NULLS,
+    "sample_aggregate by statsmodels / the same fits bare, by formula": (
+        "Near the limit: each block is fitted in a process that cannot tell anything of its rows, which takes a start "
+        "and a check."
     ),
     "median / numpy.sort": (
         "Beside counting rows there is exact noise, for the tree of counts behind the interval, and the choice itself: "
@@ -180,7 +174,6 @@ REASONS: dict[str, str] = {
     "coverage study / bare loop in numpy, drawing and X'X alone": (
         "A study encodes the columns of every data set as a release does; the bare loop multiplies them as they are."
     ),
-    "coverage study in two processes / in one process": "Near the limit: the second process is started anew.",
     "memory of median beyond the columns, MB": (
         "The exponential mechanism sorts four bytes a row, of 40 million rows, in memory mapped to a file, whose "
         "resident pages are counted. The system can reclaim them."
