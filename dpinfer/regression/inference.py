@@ -853,8 +853,7 @@ def _squared_tail(statistic: float, count: int, freedom: float, shift: float) ->
     if least > 1e4:
         return _chi2_tail(scaled, count, shift)
     if shift > _FAR_SHIFT:
-        bias = np.sqrt([shift + count - 1])
-        return float(_two_sided(np.sqrt([max(scaled, 0.0)]), bias, np.array([least]))[0])
+        return float(stats.t.sf(np.sqrt(max(scaled, 0.0)) - np.sqrt(shift + count - 1), least))
     if shift <= 0:
         return float(stats.f.sf(scaled / count, count, least))
     return float(np.clip(stats.ncf.sf(scaled / count, count, least, shift), 0.0, 1.0))
