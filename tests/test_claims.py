@@ -1,7 +1,9 @@
 """The rule by which tables of the validation scripts are judged, and the machine that draws, judges and stores."""
 
+import os
 import re
 import shutil
+import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +39,7 @@ from validation.common.study import Study, judged_once, kept
 from validation.common.timing import Took, in_turns
 from validation.publish.claims import read_results
 from validation.scripts import SCRIPTS, TIMED
+from validation.speed.growth import confine
 
 LAST = len(LOOKS) - 1
 OPTIONS = {"seed": 1, "jobs": 1, "command": "python -m validation --quick"}
@@ -315,3 +318,25 @@ def test_another_state_of_the_code_is_asked_and_a_change_of_what_it_draws_is_see
     rules.write_text(changed, encoding="utf-8")
     assert [*differing(_asked(tmp_path, "drawn", "naive_average", "3"), here)]
     assert _asked(tmp_path, "codes", "naive_average") != _asked(ROOT, "codes", "naive_average")
+
+
+def test_that_threads_which_end_while_cores_are_set_do_no_harm():
+    ended = threading.Event()
+
+    def come_and_go():
+        while not ended.is_set():
+            others = [threading.Thread(target=time.sleep, args=(1e-4,)) for _ in range(20)]
+            for other in others:
+                other.start()
+            for other in others:
+                other.join()
+
+    coming, cores = threading.Thread(target=come_and_go), os.sched_getaffinity(0)
+    coming.start()
+    try:
+        for _ in range(400):
+            confine(cores)
+    finally:
+        ended.set()
+        coming.join()
+    assert os.sched_getaffinity(0) == cores

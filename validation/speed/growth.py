@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +33,8 @@ NAMES = ("x0", "y", "b", "g", "h")
 def confine(cores: Iterable[int]) -> None:
     """Keep all threads of this process, and those that they start, on some cores."""
     for thread in Path("/proc/self/task").iterdir():
-        os.sched_setaffinity(int(thread.name), cores)
+        with suppress(ProcessLookupError):  # it ended since it was listed
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def measured(options: Options) -> pd.DataFrame:
