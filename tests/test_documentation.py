@@ -9,6 +9,7 @@ import json
 import pkgutil
 import re
 import runpy
+import subprocess
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -173,10 +174,14 @@ def test_the_notebook_runs_as_it_is_and_again(tmp_path, monkeypatch):
     assert len(names["ledger"].charges()) == 3
 
 
-def test_documents_link_to_files_that_exist():
+def test_documents_link_to_files_that_exist_and_are_committed():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    committed = {ROOT / name for name in listed.stdout.split("\0")}  # outputs are ignored unless they are added
     for path in PAGES:
         for target in re.findall(r"\]\(([^)#:]+\.(?:md|png))(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-            assert (path.parent / target).is_file(), f"{path.name} links to {target}"
+            linked = (path.parent / target).resolve()
+            assert linked.is_file(), f"{path.name} links to {target}"
+            assert listed.returncode or linked in committed, f"{path.name} links to {target}, which is not committed"
 
 
 def test_every_page_of_the_site_is_in_a_table_of_contents():

@@ -15,6 +15,7 @@ from dpinfer.kernel.rows.features import Features, Within
 from dpinfer.kernel.rows.iterations import RoundFrame
 from dpinfer.procedures.options import compiled_where
 from dpinfer.schema.basis import build_basis, represent, represent_levels
+from dpinfer.schema.cells import Meant
 from dpinfer.schema.columns import Boolean, Category, Integer, Real
 from dpinfer.schema.expressions import compile_expression, constant_expression, quoted
 from dpinfer.schema.formula import CompiledFormula, DesignColumn, compile_formula, two_sided
@@ -555,7 +556,7 @@ def framed(
 @lru_cache(maxsize=16)
 def _evenly(schema: Schema, columns: tuple[str, ...]) -> dict[str, Any]:
     frame = schema.select(list(columns)).sample(_SAMPLED, np.random.default_rng(0))
-    return {str(name): frame[name].to_numpy() for name in frame}
+    return {str(name): Meant(schema[str(name)].meaning(frame[name].to_numpy())) for name in frame}
 
 
 def _raw(given: Mapping[str, Any], schema: Schema, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
