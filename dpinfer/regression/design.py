@@ -400,6 +400,12 @@ class Columns:
         measured[0] -= response[0]
         return float(np.abs(measured / response[1] - point @ self.maps[:-1] - self.offset).sum())
 
+    def predictors(self, point: Array, moved: float) -> tuple[float, float]:
+        """Return numbers between which the linear predictor of every row lies, ``moved`` added as by `frame`."""
+        linear = point @ self.maps[:-1] + self.offset
+        reach = float(np.abs(linear[1:]).sum())
+        return float(linear[0]) + moved - reach, float(linear[0]) + moved + reach
+
     def frame(
         self,
         coordinates: Array,

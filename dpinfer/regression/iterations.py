@@ -642,7 +642,7 @@ class Plan:
     ) -> RoundFrame:
         """Return a frame of coordinates and a linear predictor of the regressors; logarithmic ones in the unit."""
         options: dict[str, Any] = {"norm": "l1", "ratio": self._ratio} if self.norm == "l1" else {}
-        moved = -float(np.log(response[1])) if offset and self.model.kind == "log" else 0.0
+        moved = self._moved(response[1]) if offset else 0.0
         return self.columns.frame(
             coordinates,
             point,
@@ -655,6 +655,10 @@ class Plan:
             grouped=grouped,
             **options,
         )
+
+    def _moved(self, unit: float) -> float:
+        """Return what the unit of the response adds to linear predictors."""
+        return -float(np.log(unit)) if self.model.kind == "log" else 0.0
 
     @read_once
     def begun(self, stage: StageRelease) -> Start:
@@ -874,14 +878,17 @@ class Plan:
 
     def _largest_score(self, stage: StageRelease, start: Start, whiten: Array) -> float:
         """Return a length that no score exceeds."""
-        largest = np.inf
-        if self.model.bounded or self.model.name == "logit":
-            largest = 1.0
-        elif self.model.kind == "linear":
+        largest = self.context.schema.rows_per_unit * self.columns.longest(whiten.T @ start.transform, self.norm)
+        if self.model.kind == "linear":
             point = start.transform.T @ np.array(stage.settings["point"])
-            largest = self.columns.largest_residual(point, (start.shift, start.unit))
-        largest *= self.context.schema.rows_per_unit * self.columns.longest(whiten.T @ start.transform, self.norm)
-        return largest
+            return largest * self.columns.largest_residual(point, (start.shift, start.unit))
+        return largest if self.model.bounded else largest * self._extremes(stage, start)[0]
+
+    def _extremes(self, stage: StageRelease, start: Start) -> tuple[float, float]:
+        """Return sizes that no residual, and no root of a weight, exceeds at the point of a stage."""
+        point = start.transform.T @ np.array(stage.settings["point"])
+        ends = self.columns.predictors(point, self._moved(start.unit))
+        return self.model.largest(ends, start.largest, self.parameter, start.unit)
 
     def sizes(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
         """Read counts of lengths of rows, as a Hessian weighs them."""
@@ -889,12 +896,10 @@ class Plan:
         counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
         return Lengths.read(counts, cuts, noise, self._largest_size(stage, start, whiten))
 
-    def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:  # noqa: ARG002
+    def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:
         """Return a squared length that no row exceeds."""
-        root = self.model.tables(start.largest, self.parameter, start.unit).root
         largest = self.columns.longest(whiten.T @ start.transform, self.norm) / float(np.sqrt(self._ratio))
-        largest *= 1.0 if root is None else float(root.values.max())
-        return largest**2
+        return (largest if self.model.response is None else largest * self._extremes(stage, start)[1]) ** 2
 
     def _terms(self, settings: Mapping[str, Any], tables: Tables | None = None, *, last: bool) -> tuple[Term, ...]:
         """Terms of an iteration; what a Hessian weighs by is needed to ask for it, not to read it."""

@@ -133,7 +133,7 @@ def intercept_for(response: Response, share: float, variance: ArrayLike) -> Arra
 LOG = Response("log", links.Log().inverse, links.Log().inverse_deriv, 30.0)
 """The mean function of counts and positive numbers."""
 
-_NODES = 4096
+_NODES, _TRIED = 4096, 257
 _SPAN = 25.0
 """Linear predictors of logarithmic links are told apart over this range, down from 8 times the largest response."""
 
@@ -240,6 +240,21 @@ class Model:
         if self.kind == "binary":
             return _binary_tables(self.name)
         return _log_tables(self.name, float(np.log(8 * max(largest, 1e-200))), parameter, unit)
+
+    def largest(self, ends: tuple[float, float], response: float, parameter: float, unit: float) -> tuple[float, float]:
+        """Return sizes that no residual, and no root of a Hessian's weight, exceeds; see `tables`.
+
+        Linear predictors lie between two ends, and responses are at most ``response``.
+        """
+        tables = self.tables(response, parameter, unit)
+        assert tables.mean is not None
+        assert tables.root is not None
+        low, high = np.clip(ends, tables.mean.low, tables.mean.high).tolist()
+        nodes = np.linspace(low, high, _TRIED)
+        mean = tables.mean(nodes)
+        residuals = np.maximum(mean, np.abs((1.0 if self.kind == "binary" else response) - mean))
+        factor = 1.0 if tables.factor is None else tables.factor(nodes)
+        return float((residuals * factor).max()), float(tables.root(nodes).max())
 
     def careful(self, settings: Mapping[str, Any]) -> dict[str, float]:
         """Return settings of a bounded psi far from the estimate, where Newton's step may lead beyond it.

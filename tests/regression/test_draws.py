@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 
 import dpinfer as dpi
 from dpinfer.kernel.price import amounts
@@ -82,3 +83,43 @@ def test_rows_of_people_are_summed_as_the_kernel_sums_them(question):
         theirs = asked.finish(asked.add(Batch(cells, len(frame), persons=owned))[0].tolist())
         np.testing.assert_allclose(mine * asked.units, np.array(theirs, dtype=float), rtol=1e-12)
         assert np.abs(mine).max() > 100
+
+
+BOUNDED = {
+    "ols": dpi.ols("p ~ x + g"),
+    "logit": dpi.logit("y ~ x + g"),
+    "probit": dpi.probit("y ~ x + g"),
+    "cloglog": dpi.glm("y ~ x + g", family=sm.families.Binomial(sm.families.links.CLogLog())),
+    "poisson": dpi.poisson("m ~ x + g", offset="k"),
+    "negative binomial": dpi.glm("m ~ x + g", family=sm.families.NegativeBinomial(alpha=0.5)),
+    "gamma": dpi.glm("p ~ x + g", family=sm.families.Gamma(sm.families.links.Log())),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.02), dpi.PureDP(1.0)])
+def test_no_score_and_no_row_is_longer_than_public_facts_allow(name, price):
+    """Rows at the corners of the bounds, at points that noise has led far away: what is allowed is nearly reached."""
+    rng, schema = np.random.default_rng(5), dpi.Schema({**SCHEMA, "p": dpi.Real(0.5, 9)})
+    size = 3000
+    frame = {
+        "x": rng.choice([0.0, 50.0], size), "g": rng.choice([*"abc"], size), "k": rng.choice([-1.0, 1.0], size),
+        "y": rng.random(size) < 0.5, "m": rng.choice([0, 1, 40], size), "p": rng.choice([0.5, 9.0], size),
+    }  # fmt: skip
+    drawer, nearest = Drawer(BOUNDED[name], Context(schema, "add_remove", price)), 0.0
+    plan = drawer.plan
+    for _ in range(4):
+        stages = drawer.stages(frame, rng)
+        kind = next(one for one in ("second", "first") if one in stages)
+        start, settings = plan.begun(stages["start"]), stages[kind].settings
+        whiten = np.array(settings["whiten"])
+        rows, _ = plan._at(start, np.array(settings["point"]), whiten)
+        seen = rows.look(encoded(rows.features, frame))
+        order = 1 if plan.norm == "l1" else 2
+        lengths = np.linalg.norm(seen.z, order, axis=0)
+        longest = plan._largest_score(stages[kind], start, whiten)
+        largest = plan._largest_size(stages[kind], start, whiten)
+        assert (lengths * np.abs(seen.residual)).max() <= longest * (1 + 1e-6)
+        assert ((lengths * (1.0 if seen.lift is None else seen.lift)) ** 2).max() <= largest * (1 + 1e-6)
+        nearest = max(nearest, (lengths * np.abs(seen.residual)).max() / longest)
+    assert nearest > 0.05
