@@ -32,7 +32,7 @@ LAWS = {
     "lognormal": (stats.lognorm(1.0, scale=np.exp(10)), (0.0, 1e12)),
     "exponential": (stats.expon(), (0.0, 1e12)),
     "t5": (stats.t(5, scale=100), (-1e12, 1e12)),
-    "gamma": (stats.gamma(2.0), (1e-9, 1e12)),
+    "gamma": (stats.gamma(2.0), (0.0, 1e12)),
 }
 """Of a column, with the bounds that it is declared with beforehand."""
 
@@ -76,6 +76,7 @@ class Cell:
     def schema(self) -> dpi.Schema:
         """Columns as they are declared beforehand."""
         lower, upper = LAWS[self.law][1]
+        lower = max(lower, 1e-9) if self.asked == "gamma" else lower  # whose logarithms must have bounds
         return dpi.Schema(
             {name: dpi.Real(lower, upper) if name == "x" else dpi.Real(-1e12, 1e12) for name in self.columns}
         )
