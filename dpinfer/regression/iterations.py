@@ -813,7 +813,7 @@ class Plan:
             settings |= self.model.careful(settings)
             settings |= {"clip": 2.5 * float(np.sqrt(width)), "spread": 1.0}
         else:
-            clip = self.lengths(counted, start, whiten).clip(
+            clip = self.lengths(counted, start).clip(
                 width,
                 self._noise(kind, prices, "score"),
                 0.0 if self.groups else self._noise("second", self._last_prices, "meat"),
@@ -832,7 +832,7 @@ class Plan:
             missed = lacks * start.size * settings.get("inside", 1.0)
             settings["lacks"] = lacks
         else:
-            sizes = self.sizes(counted, start, whiten)
+            sizes = self.sizes(counted, start)
             reach = float(np.sqrt(start.size)) if self.model.bounded and not last else clip.half
             radius, missed = self._radius(before, kind, sizes, reach, settings.get("inside", 1.0))
         radius = max(radius, self._shortest(start, whiten))
@@ -869,10 +869,10 @@ class Plan:
             return self.iteration(before[earlier[-1]], earlier[-1]).score_noise / start.size
         return start.noise / float(np.sqrt(start.weight))
 
-    def lengths(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
+    def lengths(self, stage: StageRelease, start: Start) -> Lengths:
         """Read counts of lengths of scores, in the units of psi over its size."""
         cuts = length_cuts(float(stage.settings["finest"]))
-        largest = self._largest_score(stage, start, whiten)
+        largest = self._largest_score(stage, start, np.array(stage.settings["whiten"]))
         noise = float(np.sqrt(stage.noise_variances[0]))
         return Lengths.read(stage.array[: len(cuts) + 1], cuts, noise, largest, norm=self.norm)
 
@@ -890,11 +890,12 @@ class Plan:
         ends = self.columns.predictors(point, self._moved(start.unit))
         return self.model.largest(ends, start.largest, self.parameter, start.unit)
 
-    def sizes(self, stage: StageRelease, start: Start, whiten: Array) -> Lengths:
+    def sizes(self, stage: StageRelease, start: Start) -> Lengths:
         """Read counts of lengths of rows, as a Hessian weighs them."""
         cuts = length_cuts(float(stage.settings["smallest"]) ** 2)
         counts, noise = stage.array[-len(cuts) - 1 :], float(np.sqrt(stage.noise_variances[-1]))
-        return Lengths.read(counts, cuts, noise, self._largest_size(stage, start, whiten))
+        largest = self._largest_size(stage, start, np.array(stage.settings["whiten"]))
+        return Lengths.read(counts, cuts, noise, largest)
 
     def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:
         """Return a squared length that no row exceeds."""
