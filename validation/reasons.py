@@ -98,8 +98,9 @@ REASONS: dict[str, str] = {
         "what the weights do."
     ),
     "cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog": (
-        "One cell, with 25 events at rho = .05: the last iteration starts so far from the estimate that a straight "
-        "step does not lead there, and what it leaves is more than is allowed for."
+        "With 25 events at rho = .05 the last iteration starts so far from the estimate that a straight step does not "
+        "lead there, and what it leaves is more than is allowed for. In a probit of 10,000 rows with one event in "
+        "twenty, score tests reject too often, Wald tests do not: use these."
     ),
     "largest median width over the oracle's where noise is small, Huber regression": (
         "Exponential errors: intervals are a sixth longer than those of an oracle, and cover. What lengthens them is "
@@ -139,7 +140,7 @@ REASONS: dict[str, str] = {
         "hold."
     ),
     "least pointwise coverage of 95% intervals, best fixed bins": (
-        "Bins of about a dozen rows, under one Laplace draw: counts and noise are integers, so coverage oscillates "
+        "Two cells, with bins of about a dozen rows, under one Laplace draw: counts and noise are integers, so coverage oscillates "
         "with the expected count, as for every interval for counts. The mean over bins is above .95."
     ),
     "largest mean width over the oracle's where noise does not dominate: continuous=True": (
@@ -197,13 +198,10 @@ REASONS: dict[str, str] = {
         "the tree to be informative, selection gets nine tenths; if it is confidential this cannot be known. With more "
         "rows or a larger budget nothing is lost."
     ),
-    "largest error over a peer's at equal budget and neighbouring relation: least squares": (
-        "One regressor and 1,000 rows at epsilon 1: the noise is as large as the regressor's sum of squares, and the "
-        "default method, which divides by it, is inaccurate. Medians of pairwise slopes (Theil-Sen) and diffprivlib's "
-        "fit are less affected. With 10,000 rows dpinfer is the most accurate."
-    ),
     "largest error over a peer's at equal budget and neighbouring relation: logits": (
-        "Objective perturbation with a strong penalty, chosen afterwards in its favour, where every estimate is mostly "
-        "noise: it is shrunk to zero, which is close to the truth. It reports no standard error."
+        "Pure budgets at which estimates are mostly noise. Objective perturbation spends all on one point, and its "
+        "penalty, chosen afterwards in its favour, shrinks it to zero, which is close to the truth. Ours pays for "
+        "scales, counts of lengths, a Hessian and products of scores, too, which its intervals need. The larger the "
+        "budget, the less that matters."
     ),
 }
