@@ -115,12 +115,6 @@ REASONS: dict[str, str] = {
         "Noise hides so few rows, and nothing in the release can reveal them. Declare bounds that contain the rows, or "
         "transform the regressor."
     ),
-    "largest median shift from the fit on all rows in standard errors, and largest of these over the robust ones, "
-    "Poisson, rho = .5": (
-        "A few hundred of these counts are far above the mean, and some rows have high leverage. With their full "
-        "weight estimates hardly shift, but noise scaled to them, and what the interval allows for the few rows that "
-        "no count shows, lengthens the standard errors by about three quarters."
-    ),
     "least coverage of 95% intervals: descriptions": (
         "Variances of five hundred rows at a large budget: the standard error is estimated from fourth powers, which "
         "few rows and noise blur. With 2,000 rows they hold."
@@ -140,8 +134,8 @@ REASONS: dict[str, str] = {
         "hold."
     ),
     "least pointwise coverage of 95% intervals, best fixed bins": (
-        "Two cells, with bins of about a dozen rows, under one Laplace draw: counts and noise are integers, so coverage oscillates "
-        "with the expected count, as for every interval for counts. The mean over bins is above .95."
+        "Two cells, with bins of about a dozen rows, under one Laplace draw: counts and noise are integers, so "
+        "coverage oscillates with the expected count, as for every interval for counts. The mean over bins is above .95."
     ),
     "largest mean width over the oracle's where noise does not dominate: continuous=True": (
         "Three cells at the lowest percentile of a skewed column with bounds ten times too wide: a leaf of the tree is "
