@@ -135,7 +135,8 @@ REASONS: dict[str, str] = {
     ),
     "least pointwise coverage of 95% intervals, best fixed bins": (
         "Two cells, with bins of about a dozen rows, under one Laplace draw: counts and noise are integers, so "
-        "coverage oscillates with the expected count, as for every interval for counts. The mean over bins is above .95."
+        "coverage oscillates with the expected count, as for every interval for counts. The mean over bins is "
+        "above .95."
     ),
     "largest mean width over the oracle's where noise does not dominate: continuous=True": (
         "Three cells at the lowest percentile of a skewed column with bounds ten times too wide: a leaf of the tree is "
