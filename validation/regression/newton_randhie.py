@@ -33,6 +33,8 @@ SCHEMA = dpi.Schema(
 )
 ASKED = {0.5: (0.3, 1.5), 0.1: (0.8, 2.0)}
 """Largest median shift in private standard errors, and largest standard error over the robust one, by rho."""
+FEWEST = 20
+"""Replicates from which medians are judged."""
 
 
 @cache
@@ -79,8 +81,8 @@ def summary(cell: tuple[str, float], drawn: Drawn) -> list[dict]:
 
 
 def claims(table: pd.DataFrame, _: Options) -> list[Claim]:
-    """State the largest shift of the Poisson regression."""
-    main = table[(table["model"] == "poisson") & (table["rho"] == 0.5)]
+    """State the largest shift of the Poisson regression; medians of a few fits say nothing."""
+    main = table[(table["model"] == "poisson") & (table["rho"] == 0.5) & (table["replicates"] >= FEWEST)]
     return [] if main.empty else [
         Claim("largest median shift from the fit on all rows in standard errors, and largest of these over the robust "
               "ones, Poisson, rho = .5", "randhie, 20,190 rows, 9 regressors",
