@@ -95,6 +95,7 @@ def test_what_surrounds_results_is_shown():
     release = dpi.count(data).measure(dpi.ZCDP(0.1))
     for one in (schema, ledger, data, dpi.ZCDP(0.1), release):
         page = _checked_html(one)
+        page = page.replace(release.charge_ids[0], "")  # random digits
         assert "<survey>" not in page
         assert "<at" not in page
         assert "1234" not in page

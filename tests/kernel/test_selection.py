@@ -1,6 +1,7 @@
 """Choices of the largest noisy score: drawn with exact probabilities, whatever the scores are."""
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -135,7 +136,9 @@ def test_of_noisy_scores_nothing_but_the_place_is_kept():
     release = dpi.most_frequent("g", data).measure(dpi.PureDP(1.0))
     assert len(release.values) == 1
     assert release.noise_variances.tolist() == [0.0]
-    assert "300" not in release.to_json()
+    stages = json.loads(release.to_json())["stages"]
+    assert [one["sums"] for one in stages] == [[{"name": "selected", "value": release.values[0], "step": 1.0}]]
+    assert "300" not in json.dumps(stages) + json.dumps(json.loads(release.to_json())["question"])
     for ask in (lambda: release.simulate(np.random.default_rng(0)), lambda: release.law.quantile(0.5)):
         with pytest.raises(NotProvedError):
             ask()
