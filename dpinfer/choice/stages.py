@@ -207,13 +207,12 @@ class ChoicePlan(Plan):
     def _start_terms(self) -> tuple[Term, ...]:
         """Terms of the start: regressors by level of the response; a row has one level, which sets the sensitivity."""
         prices = self._begin_prices
-        per = self._ratio if self.norm == "l1" else 1.0
         inside = np.array([0.0, 1.0, 1.0, 0.0])
         levels = [
             Term(f"level {one + 1}", "vector", prices["score"], Interpolant(one - 0.75, one + 0.75, inside, 0.0, 0.0))
             for one in range(len(self.columns.texts))
         ]
-        gram = Term("gram", "matrix", prices["gram"] / per, constant(1.0))
+        gram = Term("gram", "matrix", prices["gram"] / self._ratio, constant(1.0))
         return *levels, gram, Term("rows", "mass", prices["rows"], constant(1.0), power=0)
 
     @read_once

@@ -503,6 +503,8 @@ def solved(
         ahead = float(along @ across) / max(float(np.linalg.norm(along) * np.linalg.norm(across)), 1e-300)
         straight = _straightened(iterations, whiten @ root, ahead * moved, length, values >= least)
         inverse = root @ straight @ root.T
+        inner = np.diag(np.sqrt(kept)) @ np.linalg.inv(straight) @ np.diag(np.sqrt(kept)) + np.diag(values - kept)
+        hessian = vectors @ inner @ vectors.T
         turned = inverse @ last.score - step  # taken to be right to a half where the way goes on
         right = 0.5 if ahead > _AHEAD else 0.0
         missed = max(missed, (1 - right) * _norm(vectors @ ((vectors.T @ turned) * kept), flat=flat))

@@ -567,11 +567,10 @@ class Plan:
     def _start_terms(self) -> tuple[Term, ...]:
         """Terms of the start; with survey weights "rows" is what these add up to, and "nobs" counts rows."""
         prices, cut = self._begin_prices, self._clipped
-        per = self._ratio if self.norm == "l1" else 1.0
         low = 0.5 - cut if self.model.kind == "binary" else -cut
         terms = [
             Term("score", "vector", prices["score"], Interpolant(low, low + 2 * cut, np.array([-1.0, 1.0]), -1.0, 1.0)),
-            Term("gram", "matrix", prices["gram"] / per, constant(1.0)),
+            Term("gram", "matrix", prices["gram"] / self._ratio, constant(1.0)),
             Term("rows", "mass", prices["rows"], constant(1.0), power=0),
         ]
         if self.columns.weight is None:
@@ -581,8 +580,8 @@ class Plan:
 
     @property
     def _ratio(self) -> float:
-        """Bound on the triangle of products over the squared bound on absolute sums, under Laplace noise."""
-        return min(1.0, 0.5 + 1.0 / len(self.columns.names))
+        """Bound on the triangle of products over the squared bound on lengths: of absolute sums under Laplace noise."""
+        return min(1.0, 0.5 + 1.0 / len(self.columns.names)) if self.norm == "l1" else 1.0
 
     def _start(self, before: Mapping[str, StageRelease]) -> Stage:
         centres, spreads = self._scales(before)
@@ -908,7 +907,7 @@ class Plan:
         radius, people = float(settings["radius"]), self.context.schema.rows_per_unit
         curves, power = self.curves(settings), 2 if self.norm == "l2" else 1
         cut = float(np.clip(float(settings["clip"]) / radius, 2.0**-18, _LONGEST_SCORE))
-        per = people**power * (self._ratio if self.norm == "l1" else 1.0)
+        per = people**power * self._ratio
         weight = constant(1.0) if tables is None or tables.weight is None else tables.weight
         weight, of = (curves.hessian, "residual") if curves else (weight, "linear")
         score = None if curves is None else curves.score

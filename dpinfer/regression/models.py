@@ -133,7 +133,7 @@ def intercept_for(response: Response, share: float, variance: ArrayLike) -> Arra
 LOG = Response("log", links.Log().inverse, links.Log().inverse_deriv, 30.0)
 """The mean function of counts and positive numbers."""
 
-_NODES, _TRIED = 4096, 257
+_NODES = 4096
 _SPAN = 25.0
 """Linear predictors of logarithmic links are told apart over this range, down from 8 times the largest response."""
 
@@ -250,11 +250,14 @@ class Model:
         assert tables.mean is not None
         assert tables.root is not None
         low, high = np.clip(ends, tables.mean.low, tables.mean.high).tolist()
-        nodes = np.linspace(low, high, _TRIED)
+        nodes = np.linspace(tables.mean.low, tables.mean.high, tables.mean.values.size)
+        nodes = np.concatenate([[low], nodes[(nodes > low) & (nodes < high)], [high]])
         mean = tables.mean(nodes)
         residuals = np.maximum(mean, np.abs((1.0 if self.kind == "binary" else response) - mean))
-        factor = 1.0 if tables.factor is None else tables.factor(nodes)
-        return float((residuals * factor).max()), float(tables.root(nodes).max())
+        factor = np.ones_like(mean) if tables.factor is None else tables.factor(nodes)
+        # Between nodes both are linear, and their product is no larger than that of the larger of each.
+        longest = np.maximum(residuals[1:], residuals[:-1]) * np.maximum(factor[1:], factor[:-1])
+        return float(longest.max()), float(tables.root(nodes).max())
 
     def careful(self, settings: Mapping[str, Any]) -> dict[str, float]:
         """Return settings of a bounded psi far from the estimate, where Newton's step may lead beyond it.

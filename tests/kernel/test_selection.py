@@ -137,7 +137,8 @@ def test_of_noisy_scores_nothing_but_the_place_is_kept():
     assert len(release.values) == 1
     assert release.noise_variances.tolist() == [0.0]
     stages = json.loads(release.to_json())["stages"]
-    assert [one["sums"] for one in stages] == [[{"name": "selected", "value": release.values[0], "step": 1.0}]]
+    sums = [{"name": "selected", "value": release.values[0], "step": 1.0}]  # noqa: PD011
+    assert [one["sums"] for one in stages] == [sums]
     assert "300" not in json.dumps(stages) + json.dumps(json.loads(release.to_json())["question"])
     for ask in (lambda: release.simulate(np.random.default_rng(0)), lambda: release.law.quantile(0.5)):
         with pytest.raises(NotProvedError):

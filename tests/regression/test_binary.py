@@ -38,6 +38,21 @@ def drawer(price, formula="y ~ x + u", model="logit", neighbors="add_remove", **
     return Drawer(Newton(formula=formula, model=model, **options), Context(SCHEMA, neighbors, price))
 
 
+@pytest.mark.parametrize("link", LINKS)
+def test_a_score_test_accepts_the_estimate_and_agrees_with_walds_near_it(link):
+    """With few events the Hessian changes along the last step; scores are of the same mean Hessian as the estimate."""
+    cells = cells_of(10_000, 4, link)
+    cells["y"] &= np.random.default_rng(5).random(10_000) < 0.12
+    for seed in range(3):
+        found = drawer(dpi.ZCDP(0.5), model=link).estimate(cells, np.random.default_rng(seed))
+        assert not found.fit.flagged
+        every, scored = np.eye(3), found.with_method("score")
+        np.testing.assert_allclose(scored.contrast_pvalues(every, found.params), 1.0, atol=1e-6)
+        away = found.params + 1.5 * np.sqrt(np.diag(found.cov_sampling + found.cov_noise))
+        wald = found.with_method("wald").contrast_pvalues(every, away)
+        np.testing.assert_allclose(scored.contrast_pvalues(every, away), wald, atol=0.02)
+
+
 # Estimates
 
 
