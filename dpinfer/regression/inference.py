@@ -446,6 +446,7 @@ def solved(
     robust: bool = True,
     groups: int = 0,
     curved: bool = False,
+    smoothed: bool = False,
     clipped: float = 0.0,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
@@ -480,6 +481,8 @@ def solved(
         Of whose scores the products are, if they are not those of units.
     curved : bool
         Whether the Hessians of the last two iterations tell how it changes along the step.
+    smoothed : bool
+        Whether Hessians are smoothed more widely than scores.
     clipped : float
         What clipping took from the trace of the products, at most, where rows are independent.
     """
@@ -490,12 +493,16 @@ def solved(
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     least = max(_clear_of_noise(values, floor), 1e-6 * size)
     kept = np.maximum(values, least)
+    even = mean = (vectors * kept) @ vectors.T
     inverse = (vectors / kept) @ vectors.T
+    if smoothed and len(iterations) > 1:
+        mean = _steepened(even, iterations, whiten)
+        inverse = np.linalg.inv(mean)
     step = inverse @ last.score
     moved = max(length(whiten @ step), 1e-300)
     taken = min(1.0, longest / moved)
     left = 0.5 * bend * min(moved, longest) * taken + 1 - taken  # of a step cut short the rest is a bias
-    missed = left * _norm(vectors @ ((vectors.T @ step) * kept), flat=flat)
+    missed = left * _norm(mean @ step, flat=flat)
     step = step * taken
     if curved and taken == 1:
         root, between = vectors / np.sqrt(kept), np.linalg.solve(whiten, last.point - iterations[-2].point)
@@ -503,11 +510,10 @@ def solved(
         ahead = float(along @ across) / max(float(np.linalg.norm(along) * np.linalg.norm(across)), 1e-300)
         straight = _straightened(iterations, whiten @ root, ahead * moved, length, values >= least)
         inverse = root @ straight @ root.T
-        inner = np.diag(np.sqrt(kept)) @ np.linalg.inv(straight) @ np.diag(np.sqrt(kept)) + np.diag(values - kept)
-        hessian = vectors @ inner @ vectors.T
+        mean = (vectors * np.sqrt(kept)) @ np.linalg.inv(straight) @ (vectors * np.sqrt(kept)).T
         turned = inverse @ last.score - step  # taken to be right to a half where the way goes on
         right = 0.5 if ahead > _AHEAD else 0.0
-        missed = max(missed, (1 - right) * _norm(vectors @ ((vectors.T @ turned) * kept), flat=flat))
+        missed = max(missed, (1 - right) * _norm(even @ turned, flat=flat))
         step = step + turned
     excess += missed
     lost = vectors[:, values < least]
@@ -515,7 +521,6 @@ def solved(
     lost = lost * (longest / np.array(reach))
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
-    even = (vectors * kept) @ vectors.T
     products = (
         _filled(floored(values_of, 0.0), even, clipped, noise) if robust else max(float(values_of[0]), noise) * even
     )
@@ -524,7 +529,7 @@ def solved(
         last.point + whiten @ step,
         whiten,
         last.score,
-        0.5 * (hessian + hessian.T),
+        mean + (vectors * (values - kept)) @ vectors.T,
         inverse,
         lost,
         np.asarray(products) * small,
@@ -599,6 +604,24 @@ def _straightened(
     found = (vectors * straight) @ vectors.T
     both = np.outer(told, told)
     return np.asarray(np.where(both, found, np.eye(len(found))))
+
+
+def _steepened(hessian: Array, iterations: Sequence[Iteration], whiten: Array) -> Array:
+    """Return the last Hessian (k, k), in coordinates z, raised to what the score fell by where the step goes back.
+
+    A quantile's Hessian is smoothed more widely than its score, and may be several times smaller than the slope of
+    that: each step is then too long, and the last one leads back beyond the point before. Where the last score points
+    back, the estimate lies between, and the mean Hessian there leads from one point to the other: the secant condition
+    of quasi-Newton methods (Broyden, 1970; Fletcher, 1970; Goldfarb, 1970; Shanno, 1970).
+    """
+    before, last = iterations[-2:]
+    between = np.linalg.solve(whiten, last.point - before.point)
+    fallen = whiten.T @ before.back @ before.score - last.score
+    turned = hessian @ between
+    told, held = float(fallen @ between), float(turned @ between)
+    if float(last.score @ between) >= 0 or told <= held:
+        return hessian
+    return np.asarray(hessian - np.outer(turned, turned) / held + np.outer(fallen, fallen) / told)
 
 
 def _norm(vector: Array, *, flat: bool) -> float:

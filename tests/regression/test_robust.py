@@ -118,6 +118,22 @@ def test_the_hessian_of_a_quantile_is_the_derivative_of_its_score(law, q, steadi
     assert 0.9 < curves.hessian(points).mean() * curves.factor / slope < 1.1
 
 
+def test_no_quantile_is_far_from_the_others_where_the_hessian_is_too_small():
+    """Skewed responses that spread with the regressors: a step by the released Hessian led back beyond its start."""
+    size, schema = 2000, dpi.Schema(x=dpi.Real(0, 20), k=dpi.Real(0, 60), y=dpi.Real(0, 100))
+    drawer = Drawer(
+        Newton(formula="y ~ x + k", model="quantile", parameter=0.25), Context(schema, "add_remove", dpi.ZCDP(0.05))
+    )
+    found = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x, k = np.clip(rng.normal(12, 2, size), 0, 20), rng.gamma(2, 9, size).clip(0, 60)
+        y = np.clip(np.exp(0.1 * x + 0.01 * k + rng.normal(0, 0.6, size)).round(1), 0, 100)
+        found.append(drawer.estimate({"x": x, "k": k, "y": y}, rng).params)
+    away = np.abs(found - np.median(found, axis=0))
+    assert (away.max(axis=0) < 8 * np.median(away, axis=0)).all()
+
+
 # Agreement without noise
 
 
