@@ -495,8 +495,9 @@ def solved(
     kept = np.maximum(values, least)
     even = mean = (vectors * kept) @ vectors.T
     inverse = (vectors / kept) @ vectors.T
+    beside = 0.0
     if smoothed and len(iterations) > 1:
-        mean = _steepened(even, iterations, whiten)
+        mean, beside = _steepened(even, iterations, whiten)
         inverse = np.linalg.inv(mean)
     step = inverse @ last.score
     moved = max(length(whiten @ step), 1e-300)
@@ -534,7 +535,7 @@ def solved(
         lost,
         np.asarray(products) * small,
         noise * small,
-        last.score_noise,
+        float(np.hypot(last.score_noise, beside)),
         tuple(
             (whiten.T @ one.back, weight * one.hessian_noise, weight * one.missed)
             for weight, one in zip(weights, iterations, strict=True)
@@ -606,22 +607,25 @@ def _straightened(
     return np.asarray(np.where(both, found, np.eye(len(found))))
 
 
-def _steepened(hessian: Array, iterations: Sequence[Iteration], whiten: Array) -> Array:
-    """Return the last Hessian (k, k), in coordinates z, raised to what the score fell by where the step goes back.
+def _steepened(hessian: Array, iterations: Sequence[Iteration], whiten: Array) -> tuple[Array, float]:
+    """Return the Hessian (k, k), in coordinates z, that the two last scores tell where the last step goes back.
 
     A quantile's Hessian is smoothed more widely than its score, and may be several times smaller than the slope of
     that: each step is then too long, and the last one leads back beyond the point before. Where the last score points
-    back, the estimate lies between, and the mean Hessian there leads from one point to the other: the secant condition
-    of quasi-Newton methods (Broyden, 1970; Fletcher, 1970; Goldfarb, 1970; Shanno, 1970).
+    back, the estimate lies between along that line; if the score fell by more than the Hessian says, the Hessian gets
+    the update of Broyden (1970), Fletcher, Goldfarb and Shanno, by which it leads from one point to the other. The
+    noise of the score before is then that of the estimate, too, by the share of the way that is gone back: also
+    returned, or 0.
     """
     before, last = iterations[-2:]
-    between = np.linalg.solve(whiten, last.point - before.point)
-    fallen = whiten.T @ before.back @ before.score - last.score
-    turned = hessian @ between
-    told, held = float(fallen @ between), float(turned @ between)
-    if float(last.score @ between) >= 0 or told <= held:
-        return hessian
-    return np.asarray(hessian - np.outer(turned, turned) / held + np.outer(fallen, fallen) / told)
+    between, mapped = np.linalg.solve(whiten, last.point - before.point), whiten.T @ before.back
+    fallen, turned = mapped @ before.score - last.score, hessian @ between
+    told, held, back = (float(one @ between) for one in (fallen, turned, -last.score))
+    if back <= 0 or told <= held:
+        return hessian, 0.0
+    raised = hessian - np.outer(turned, turned) / held + np.outer(fallen, fallen) / told
+    noise = before.score_noise * float(np.linalg.norm(mapped)) / np.sqrt(len(between))
+    return np.asarray(raised), min(back / told, 1.0) * noise
 
 
 def _norm(vector: Array, *, flat: bool) -> float:
