@@ -99,8 +99,7 @@ REASONS: dict[str, str] = {
     ),
     "cells that hold in all: errors, flagged fits, intercepts and sizes of tests, logit, probit and cloglog": (
         "With 25 events at rho = .05 the last iteration starts so far from the estimate that a straight step does not "
-        "lead there, and what it leaves is more than is allowed for. In a probit of 10,000 rows with one event in "
-        "twenty, score tests reject too often, Wald tests do not: use these."
+        "lead there, and what it leaves is more than is allowed for."
     ),
     "largest median width over the oracle's where noise is small, Huber regression": (
         "Exponential errors: intervals are a sixth longer than those of an oracle, and cover. What lengthens them is "
