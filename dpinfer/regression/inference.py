@@ -612,10 +612,10 @@ def _steepened(hessian: Array, iterations: Sequence[Iteration], whiten: Array) -
 
     A quantile's Hessian is smoothed more widely than its score, and may be several times smaller than the slope of
     that: each step is then too long, and the last one leads back beyond the point before. Where the last score points
-    back, the estimate lies between along that line; if the score fell by more than the Hessian says, the Hessian gets
-    the update of Broyden (1970), Fletcher, Goldfarb and Shanno, by which it leads from one point to the other. The
-    noise of the score before is then that of the estimate, too, by the share of the way that is gone back: also
-    returned, or 0.
+    back, the estimate lies between the two along that line. If the score fell by more than the Hessian predicts, the
+    Hessian gets the update of Broyden, Fletcher, Goldfarb and Shanno (1970), by which it leads from one point to the
+    other. The noise of the score before is then part of the estimate, by the share of the way that is gone back. Its
+    standard deviation is returned beside the Hessian; 0 where nothing changes.
     """
     before, last = iterations[-2:]
     between, mapped = np.linalg.solve(whiten, last.point - before.point), whiten.T @ before.back
