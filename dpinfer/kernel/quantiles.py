@@ -121,6 +121,9 @@ _TERMS = 32
 _RUN = 2**15
 """Stretches whose weights are computed at once: a multiple of `_TERMS`."""
 
+_NEXT_TO_NOTHING = 72.0
+"""Gap, in noise scales, from which stretches are left out of a sum: they are less than .005 steps together."""
+
 
 @dataclass(frozen=True, eq=False)
 class RankScores:
@@ -188,17 +191,19 @@ def log_weights(scores: RankScores, edges: Whole, stop: int, scale: float) -> li
 
     ``edges`` are the first points of the blocks, increasing, and ``stop`` the end of the last. Each is off by less than
     one step at scales up to `LARGEST_CHOICE`; `docs/quantiles.md` has the proof. The largest score of a block, which is
-    that of its point nearest to the peak, is taken out first, so that no sum overflows or vanishes. A sum of 32 floats
-    has a small error in whatever order they are added, and `math.fsum` adds such sums without any.
+    that of its point nearest to the peak, is taken out first, so that no sum overflows or vanishes; what adds next to
+    nothing is left out. A sum of 32 floats has a small error in whatever order they are added, and `math.fsum` adds
+    such sums without any.
     """
     bounds, count = np.append(edges, stop), len(edges)
     cut = scores.stretch(np.append(edges, stop - 1))
-    top = scores.scores(scores.stretch(np.clip(scores.peak, edges, bounds[1:] - 1)))
+    near = scores.stretch(np.clip(scores.peak, edges, bounds[1:] - 1))
+    top = scores.scores(near)
     heads = np.minimum(scores.starts(cut[:-1] + 1), bounds[1:]) - edges
     tails = np.where(np.diff(cut) > 0, bounds[1:] - scores.starts(cut[1:]), 0)
     outer = [_terms(scores.scores(cut[:-1]) - top, heads, scale), _terms(scores.scores(cut[1:]) - top, tails, scale)]
     inner, sizes = [np.zeros(0)], np.zeros(count, dtype=np.int64)
-    for sums, blocks in _inner_sums(scores, cut, top, scale):  # block after block
+    for sums, blocks in _inner_sums(scores, cut, near, scale):  # block after block
         inner.append(sums)
         sizes += np.bincount(blocks, minlength=count)
     found, ends = np.concatenate(inner).tolist(), np.cumsum(sizes)
@@ -217,19 +222,20 @@ def _terms(gaps: Whole, lengths: Whole, scale: float) -> Array:
     return found
 
 
-def _inner_sums(scores: RankScores, cut: Places, top: Whole, scale: float) -> Iterator[Part]:
-    """Sum the weights of the stretches that no edge cuts, of at most 32 of one block at a time."""
-    for begin in range(int(cut[0]), int(cut[-1]), _RUN):
-        end = min(begin + _RUN, int(cut[-1]))
-        first, until = np.searchsorted(cut[1:], [begin, end])
-        heads = cut[1 + first : 1 + until] - begin
-        lengths = np.diff(scores.starts(np.arange(begin, end + 1)))
-        lengths[heads] = 0
-        if begin == cut[0]:
-            lengths[0] = 0
-        sizes = np.diff(heads, prepend=0, append=end - begin)
-        gaps = scores.scores(np.arange(begin, end)) - np.repeat(top[first : until + 1], sizes)
-        starts = np.zeros(end - begin, dtype=bool)
-        starts[heads] = starts[::_TERMS] = True
-        places = np.flatnonzero(starts)
-        yield np.add.reduceat(_terms(gaps, lengths, scale), places), first + np.searchsorted(heads, places, "right")
+def _inner_sums(scores: RankScores, cut: Places, near: Places, scale: float) -> Iterator[Part]:
+    """Sum the weights of the stretches that no edge cuts, of at most 32 of one block at a time.
+
+    From stretch to stretch scores fall by a rank, away from the one of the largest score in each block, ``near``.
+    """
+    reach, top = int(_NEXT_TO_NOTHING * scale / RANK) + 2, scores.scores(near)
+    first = np.maximum(cut[:-1] + 1, near - reach)
+    sizes = np.maximum(np.minimum(cut[1:], near + reach + 1) - first, 0)
+    ends = np.cumsum(sizes)
+    moved, whole = first - (ends - sizes), int(ends[-1])
+    for begin in range(0, whole, _RUN):
+        place = np.arange(begin, min(begin + _RUN, whole))
+        block = np.repeat(np.arange(len(ends)), np.diff(np.clip(ends, begin, begin + len(place)), prepend=begin))
+        stretch = place + moved[block]
+        lengths = scores.starts(stretch + 1) - scores.starts(stretch)
+        starts = np.flatnonzero((np.diff(block, prepend=-1) > 0) | (place % _TERMS == 0))
+        yield np.add.reduceat(_terms(scores.scores(stretch) - top[block], lengths, scale), starts), block[starts]

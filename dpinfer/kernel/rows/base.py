@@ -91,7 +91,7 @@ class RowSum(ABC):
 
     @property
     def light(self) -> bool:
-        """Whether a row costs so little that several threads do not pay."""
+        """Whether several threads would wait for the interpreter more than they work."""
         return False
 
     @property

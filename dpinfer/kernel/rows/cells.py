@@ -157,8 +157,8 @@ class CellSum(FeatureSum):
 
     @property
     def light(self) -> bool:
-        """Whether a row may cost so little that several threads do not pay: one look-up and a count."""
-        return self.counts_only and len(self.axes) == 1 and self._table is not None and self.features.where is None
+        """Numbers are made of a row by many short steps, between which threads wait; a count may be one look-up."""
+        return not self.counts_only or (len(self.axes) == 1 and self._table is not None and self.features.where is None)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
