@@ -325,13 +325,14 @@ class ChoicePlan(Plan):
         return self._largest(stage, start, whiten)[0] * self.context.schema.rows_per_unit
 
     def _largest_size(self, stage: StageRelease, start: Start, whiten: Array) -> float:
-        return self._largest(stage, start, whiten)[1]
+        return self._largest(stage, start, whiten)[1] / self._ratio
 
     def _largest(self, stage: StageRelease, start: Start, whiten: Array) -> tuple[float, float]:
         """Return bounds on the length of the score and on the size of the Hessian of any row.
 
-        For unordered levels the score is the deviation of a level's coordinates from their mean, and the trace of the
-        Hessian is their variance, at most half of the squared diameter. For ordered levels, with v and v + c the
+        For unordered levels the score is the deviation of a level's coordinates from their mean, and the size of the
+        Hessian is their variance, at most half of the squared diameter, or all of it in sums of absolute values. For
+        ordered levels, with v and v + c the
         coordinates of the predictors below and above, the score is (g_a + g_b) v + g_a c, and the Hessian is at most
         twice what the curvatures of v and c alone make: for a distance t of thresholds g_a is at most G + 1/t, and so
         on.
@@ -344,7 +345,7 @@ class ChoicePlan(Plan):
         if not self.model.ordered:
             each = [np.zeros_like(along[0]), *along]
             apart = max(longest(one - other) for place, one in enumerate(each) for other in each[:place])
-            return apart, apart**2 / 2
+            return apart, apart**2 / (1 if self.norm == "l1" else 2)
         far, (steep, bent) = max(map(longest, along)), _STEEPEST[self.model.law]
         score, size = steep * far, bent * far**2
         gaps = np.diff(np.array(stage.settings["point"])[: len(along)])

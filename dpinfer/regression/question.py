@@ -329,7 +329,7 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         groups=plan.groups,
         clipped=clipped if people == 1 else 0.0,  # of people whose rows are alike products are no multiple of it
         curved=plan.model.kind in ("binary", "choice", "log") and not plan.once and len(iterations) > 1,
-        smoothed=plan.model.kind == "quantile" and not plan.once,
+        smoothed=plan.model.kind == "quantile",
     )
 
 
