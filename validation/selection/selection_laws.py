@@ -61,8 +61,8 @@ WHOLE = 5000
 """Medians that are drawn by whole descents."""
 
 TOP, BLOCK, LOW, HIGH = 1055, 1024, 7, 6
-"""The quantile's attack: an Integer from 0 to TOP, whose first BLOCK points are one block of the descent; LOW rows at
-BLOCK and HIGH at TOP. One more at TOP makes a median below BLOCK less likely, by nearly as much as epsilon."""
+"""The quantile's attack: an Integer from 0 to TOP, whose first BLOCK points are whole blocks of the descent; LOW rows
+at BLOCK and HIGH at TOP. One more at TOP makes a median below BLOCK less likely, by nearly as much as epsilon."""
 
 
 # The sampler itself
@@ -227,22 +227,26 @@ def chosen(size: int, share: float, sampler: Sampler, *, more: bool) -> NDArray[
 def medians(size: int, share: float, sampler: Sampler, *, more: bool) -> NDArray[np.int64]:
     """How often each point is chosen, in a time that does not depend on the descent's own arithmetic.
 
-    A descent first chooses between two blocks, then a point of one. What it chooses from is written down for either
-    block, and drawn from: of the points of a block as often as the block was chosen.
+    A descent first chooses a block, then a point of it. What it chooses from is written down for every block, and drawn
+    from: of the points of a block as often as the block was chosen.
     """
     rows, probability, scale, source = attacked(share, more=more)
-    found = np.zeros(TOP + 1, dtype=np.int64)
-    outer: NDArray[np.int64] | None = None
-    for block in range(2):
+
+    def descended_into(block: int) -> tuple[int, list[tuple[Sequence[int], float]]]:
         heard: list[tuple[Sequence[int], float]] = []
 
-        def draw(scores: Sequence[int], scale: float, block: int = block, heard: list = heard) -> int:
+        def draw(scores: Sequence[int], scale: float) -> int:
             heard.append((scores, scale))
             return block if len(heard) == 1 else 0
 
         (start,) = chosen_points(rows, [probability], [scale], source, Choosing(draw))
-        outer = sampler.counts(*heard[0], size) if outer is None else outer
-        found[start : start + len(heard[1][0])] += sampler.counts(*heard[1], int(outer[block]))
+        return start, heard
+
+    found = np.zeros(TOP + 1, dtype=np.int64)
+    for block, times in enumerate(sampler.counts(*descended_into(0)[1][0], size).tolist()):
+        start, (_, within) = descended_into(block)
+        found[start : start + len(within[0])] += sampler.counts(*within, times)
+    assert found.sum() == size  # every draw ends at a point
     return found
 
 
