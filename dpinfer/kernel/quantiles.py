@@ -225,7 +225,8 @@ def _terms(gaps: Whole, lengths: Whole, scale: float) -> Array:
 def _inner_sums(scores: RankScores, cut: Places, near: Places, scale: float) -> Iterator[Part]:
     """Sum the weights of the stretches that no edge cuts, of at most 32 of one block at a time.
 
-    From stretch to stretch scores fall by a rank, away from the one of the largest score in each block, ``near``.
+    From stretch to stretch scores fall by a rank, away from the one of the largest score in each block, ``near``; at
+    the peak one step may be shorter.
     """
     reach, top = int(_NEXT_TO_NOTHING * scale / RANK) + 2, scores.scores(near)
     first = np.maximum(cut[:-1] + 1, near - reach)

@@ -431,6 +431,15 @@ def test_log_weights_of_adversarial_values_are_as_exact_as_stated(name, scale):
     assert max(errors(*adversarial()[name], scale)) <= STATED
 
 
+def test_points_that_are_left_out_weigh_next_to_nothing(monkeypatch):
+    """As many points as a grid can have, at the largest noise, just behind the last stretch that is computed."""
+    monkeypatch.setattr(quantiles, "RANK", 2**36)
+    monkeypatch.setitem(globals(), "RANK", 2**36)
+    rows = int(quantiles._NEXT_TO_NOTHING * LARGEST_CHOICE / RANK) + 3
+    case = [0] * rows + [2**54 - 1] * 40, 2**54 + 1, Fraction(0), [0], 2**54 + 1, LARGEST_CHOICE
+    assert max(errors(*case)) <= 0.51
+
+
 def test_runs_do_not_change_a_weight(monkeypatch):
     rng = np.random.default_rng(5)
     places = np.sort(rng.integers(0, 2**30, 3000).astype(np.int32))

@@ -44,7 +44,7 @@ RANK = 2**20
 """Steps of the scores in one rank."""
 
 SLACK = 64
-"""Steps by which rounding can add to the range of a change of log weights: at most 8 a level, at most 6 levels."""
+"""Steps by which rounding can add to the range of a change of log weights: at most 8 a level, at most 7 levels."""
 
 LARGEST_CHOICE = 2.0**42
 """Noise scale, in steps, up to which a log weight is off by less than a step: larger ones are refused."""
