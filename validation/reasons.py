@@ -190,10 +190,6 @@ REASONS: dict[str, str] = {
         "Only the median: the exponential mechanism sorts four bytes a row in memory mapped to a file, and resident "
         "pages of the file are counted. The system can reclaim them; other memory grows by a third of that."
     ),
-    "largest error over a peer's at equal budget and neighbouring relation: means": (
-        "Part of the budget of a mean pays for a sum of squares, needed for its standard error. A peer that reports no "
-        "interval spends everything on the mean, which matters where noise is most of the error."
-    ),
     "largest error over a peer's at equal budget and neighbouring relation: medians": (
         "A quarter of the budget selects the point; three quarters pay for the tree of counts behind the interval. "
         "Peers report no interval and select with the whole budget. If the number of rows is public and too small for "
