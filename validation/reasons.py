@@ -157,9 +157,7 @@ REASONS: dict[str, str] = {
         (
             "OLS from cross-products / statsmodels",
             "OLS from cross-products / X'X alone",
-            "mean, ms",
             "group mean / pandas groupby",
-            "variance / pandas",
             "Gram of ten columns / the faster bare scan",
         ),
         _PASSES,
