@@ -81,8 +81,8 @@ REASONS: dict[str, str] = {
     "RMSE over the non-private one of slopes on real data where the interval is bounded": _FAR_OFF,
     "least coverage of 95% intervals: sample and aggregate": (
         "The intercept of a logit of anes96, 6.4 below zero, in a region of radius 10: some halves of blocks have "
-        "estimates outside, their blocks stay uncorrected, and these are the ones with the lowest intercepts. A region "
-        "that holds the estimates of halves does not have this bias."
+        "estimates outside, their blocks stay uncorrected, and these are the ones with the lowest intercepts. Declare "
+        "a region that holds the estimates of halves."
     ),
     "least coverage of a slope whose column has bounds of up to 1,000 standard deviations": (
         "Bounds a thousand standard deviations wide at PureDP(1), 5,000 rows: .925 of 1,000. With narrower bounds, and "

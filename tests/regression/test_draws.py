@@ -96,6 +96,18 @@ BOUNDED = {
 }
 
 
+def looks(drawer, frame, rng):
+    """Yield, of four runs, each stage that looks at lengths: kind, stage, start, coordinates, and what rows become."""
+    for _ in range(4):
+        stages = drawer.stages(frame, rng)
+        start = drawer.plan.begun(stages["start"])
+        for kind in {"counts", "recounts", "second"} & stages.keys():
+            settings = stages[kind].settings
+            whiten = np.array(settings["whiten"])
+            rows, _ = drawer.plan._at(start, np.array(settings["point"]), whiten)
+            yield kind, stages[kind], start, whiten, rows, rows.look(encoded(rows.features, frame))
+
+
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.parametrize("price", [dpi.ZCDP(0.02), dpi.PureDP(1.0)])
 def test_no_score_and_no_row_is_longer_than_public_facts_allow(name, price):
@@ -108,25 +120,31 @@ def test_no_score_and_no_row_is_longer_than_public_facts_allow(name, price):
     }  # fmt: skip
     drawer, nearest = Drawer(BOUNDED[name], Context(schema, "add_remove", price)), 0.0
     plan = drawer.plan
-    for _ in range(4):
-        stages = drawer.stages(frame, rng)
-        start = plan.begun(stages["start"])
-        for kind in {"counts", "recounts", "second"} & stages.keys():
-            settings = stages[kind].settings
-            whiten = np.array(settings["whiten"])
-            rows, _ = plan._at(start, np.array(settings["point"]), whiten)
-            seen = rows.look(encoded(rows.features, frame))
-            lengths = np.linalg.norm(seen.z, 1 if plan.norm == "l1" else 2, axis=0)
-            scores = lengths * np.abs(seen.residual)
-            squares = (lengths * (1.0 if seen.lift is None else seen.lift)) ** 2
-            if kind == "second":
-                longest, largest = (
-                    one(stages[kind], start, whiten) for one in (plan._largest_score, plan._largest_size)
-                )
-                nearest = max(nearest, scores.max() / longest)
-            else:
-                longest = plan.lengths(stages[kind], start).farthest
-                largest = plan.sizes(stages[kind], start).farthest if plan.norm == "l2" else np.inf
-            assert scores.max() <= longest * (1 + 1e-5)
-            assert squares.max() <= largest * (1 + 1e-5)
+    for kind, stage, start, whiten, _, seen in looks(drawer, frame, rng):
+        lengths = np.linalg.norm(seen.z, 1 if plan.norm == "l1" else 2, axis=0)
+        scores = lengths * np.abs(seen.residual)
+        squares = (lengths * (1.0 if seen.lift is None else seen.lift)) ** 2
+        if kind == "second":
+            longest, largest = (one(stage, start, whiten) for one in (plan._largest_score, plan._largest_size))
+            nearest = max(nearest, scores.max() / longest)
+        else:
+            longest = plan.lengths(stage, start).farthest
+            largest = plan.sizes(stage, start).farthest if plan.norm == "l2" else np.inf
+        assert scores.max() <= longest * (1 + 1e-5)
+        assert squares.max() <= largest * (1 + 1e-5)
     assert nearest > 0.05
+
+
+@pytest.mark.parametrize("question", [dpi.mnlogit("z ~ x + g"), dpi.ordered("z ~ x + g")], ids=["mnlogit", "ordered"])
+@pytest.mark.parametrize("price", [dpi.ZCDP(0.02), dpi.PureDP(1.0)])
+def test_no_score_and_no_hessian_of_levels_is_larger_than_public_facts_allow(question, price):
+    schema = dpi.Schema(x=dpi.Real(-4, 4), g=dpi.Category([*"uv"]), z=dpi.Category([*"pqrs"]))
+    rng, drawer = np.random.default_rng(5), Drawer(question, Context(schema, "add_remove", price))
+    frame = {"x": rng.choice([-4.0, 4.0], 3000), "g": rng.choice([*"uv"], 3000), "z": rng.choice([*"pqrs"], 3000)}
+    plan, nearest = drawer.plan, np.zeros(2)
+    for _, stage, start, whiten, rows, seen in looks(drawer, frame, rng):
+        scores = np.linalg.norm(rows.once(seen).z, 1 if plan.norm == "l1" else 2, axis=0)
+        allowed = [one(stage, start, whiten) for one in (plan._largest_score, plan._largest_size)]
+        nearest = np.maximum(nearest, [scores.max() / allowed[0], seen.size.max() / allowed[1]])
+    assert (nearest <= 1 + 1e-5).all()
+    assert (nearest > 0.05).all()
