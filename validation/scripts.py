@@ -17,8 +17,8 @@ class Script(NamedTuple):
 _ORDER = {
     "common": "rule_errors",
     "regression": "ols_coverage robust_coverage row_norm rare_levels logit_coverage newton_people count_coverage "
-    "newton_ols newton_weak panels absorbed clusters newton_peers newton_randhie real_data narrow strangest neighbours "
-    "naive_regression iv_coverage absorbed_cost",
+    "newton_ols newton_weak panels absorbed clusters newton_peers newton_randhie real_data unseen narrow strangest "
+    "neighbours naive_regression iv_coverage absorbed_cost",
     "entry": "newcomer quality_noise bounds_coverage",
     "families": "expfam_coverage expfam_published efficiency",
     "descriptions": "declarations naive_average descriptions_coverage second_moments proportion_exact laplace_average "
@@ -45,6 +45,7 @@ _COUNTS = {
     **dict.fromkeys(("rule_errors", "proportion_exact", "binomtest_exact"), (1, 1, 1)),
     **dict.fromkeys(("newcomer", "declarations", "count_intervals"), (1, 1, 0)),
     "newton_peers": (2, 40, 0), "newton_randhie": (2, 50, 0), "real_data": (20, 1000, 0), "strangest": (60, 10_000, 0),
+    "unseen": (20, 1000, 0),
     "neighbours": (15, 150, 0), "naive_average": (1000, 20_000, 5000), "quality_noise": (200, 2000, 0),
     "logit_coverage": (10, 1000, 250), "count_coverage": (20, 1000, 250), "newton_ols": (20, 1000, 250),
     "newton_weak": (20, 1000, 250), "panels": (10, 1000, 250), "clusters": (10, 1000, 250), "narrow": (20, 1000, 0),

@@ -32,7 +32,7 @@ from validation.common.outputs import Options, write_table
 from validation.common.rules import Claim, Rule
 from validation.common.study import Drawn, Study, rmse_ratio
 from validation.regression.newton_draws import Drawer, encoded
-from validation.regression.real_populations import POPULATIONS, Population
+from validation.regression.real_populations import POPULATIONS, SEEN, Population
 
 BELOW, FAR_BELOW = 0.015, 0.05
 """How far coverage may fall below that of the non-private interval, and how far where no flag names the coefficient."""
@@ -674,8 +674,8 @@ def claims(table: pd.DataFrame, options: Options) -> list[Claim]:
 def cells() -> list[Cell]:
     """Every regression at all sizes and prices; some under replace_one, too, and some with regressors shuffled."""
     sized = [*product(SIZES, PRICES.values())]
-    grid = [Cell(name, n, price, "add_remove", False) for name, (n, price) in product(POPULATIONS, sized)]
-    for place, name in enumerate(POPULATIONS):
+    grid = [Cell(name, n, price, "add_remove", False) for name, (n, price) in product(SEEN, sized)]
+    for place, name in enumerate(SEEN):
         if place % EVERY == 1:
             grid += [Cell(name, n, price, "replace_one", False) for n, price in sized]
         if place % EVERY == 0:
@@ -782,7 +782,7 @@ STUDY = Study(
     by=("regression", "mode", "neighbors", "n", "privacy", "quantity", "term"),
     quick=lambda cell: (cell.name, cell.n, cell.shuffled) in QUICK_CELLS and cell.price == "ZCDP(0.5)",
     notes=(
-        f"{len(POPULATIONS)} regressions on data sets of statsmodels and others. Rows are drawn with replacement; the "
+        f"{len(SEEN)} regressions on data sets of statsmodels and others. Rows are drawn with replacement; the "
         f"truth is "
         "statsmodels' fit of all rows. Unbounded intervals count as covering.",
         "Huber's and quantile regressions are judged by the truth of statsmodels, though ours estimates the scale "

@@ -1,6 +1,7 @@
 """Regressions on real data sets, each a population: its rows, codebook bounds, formula and model.
 
-The regressions are in the file of this name that ends in .toml.
+The regressions are in the file of this name that ends in .toml: those that the engine was built with, and those on data
+sets of `linearmodels`, which were looked at when it stood.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +24,11 @@ from validation.common.real import CODEBOOKS, complete_rows
 Kind = Literal["linear", "probability", "binary", "count", "robust"]
 
 _STORED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+_DECLARED: Mapping[str, Mapping[str, Any]] = CODEBOOKS | {
+    data: {name: getattr(dpi, kind)(*given) for name, (kind, *given) in columns.items()}
+    for data, columns in _STORED["codebooks"].items()
+}
 
 
 @dataclass(frozen=True)
@@ -53,17 +60,20 @@ class Population:
     def columns(self) -> list[str]:
         """Columns of the formula."""
         used = set(re.findall(r"\w+", self.formula))
-        return [column for column in CODEBOOKS[self.data] if column in used]
+        return [column for column in _DECLARED[self.data] if column in used]
 
     @cached_property
     def schema(self) -> dpi.Schema:
         """Declared bounds of the columns."""
-        return dpi.Schema(**{column: CODEBOOKS[self.data][column] for column in self.columns})
+        return dpi.Schema(**{column: _DECLARED[self.data][column] for column in self.columns})
 
     @cached_property
     def frame(self) -> pd.DataFrame:
         """All complete rows, of the columns alone; truth values are bool, levels as declared, other columns float."""
-        return complete_rows(self.data, self.columns)
+        if self.data in CODEBOOKS:
+            return complete_rows(self.data, self.columns)
+        rows = _rows_of(self.data)[self.columns].dropna().reset_index(drop=True)
+        return rows.astype({name: bool if type(self.schema[name]) is dpi.Boolean else float for name in self.columns})
 
     @property
     def response(self) -> str:
@@ -75,6 +85,17 @@ class Population:
         return getattr(dpi, self.model)(self.formula, data, **self.options)
 
 
+@cache
+def _rows_of(data: str) -> pd.DataFrame:
+    """Return the rows of a data set of `linearmodels`, with derived columns."""
+    rows = import_module(f"linearmodels.datasets.{data}").load()
+    derived = {
+        "meps": lambda d: d.assign(costly=d["drugexp"] > 2000),
+        "card": lambda d: d.assign(college=d["educ"] >= 16),
+    }
+    return derived.get(data, lambda d: d)(rows)
+
+
 def _options(family: str = "", link: str = "", alpha: float | None = None, **options: Any) -> dict[str, Any]:
     if not family:
         return options
@@ -82,8 +103,13 @@ def _options(family: str = "", link: str = "", alpha: float | None = None, **opt
     return {"family": getattr(sm.families, family)(link=getattr(sm.families.links, link)(), **given)}
 
 
-POPULATIONS: Mapping[str, Population] = {
-    name: Population(name, data, kind, model, formula, _options(**options))
-    for name, data, kind, model, formula, options in _STORED["regressions"]
-}
-"""Every regression by its name."""
+def _listed(name: str) -> Mapping[str, Population]:
+    return {
+        name: Population(name, data, kind, model, formula, _options(**options))
+        for name, data, kind, model, formula, options in _STORED[name]
+    }
+
+
+SEEN, UNSEEN = _listed("regressions"), _listed("unseen")
+POPULATIONS = {**SEEN, **UNSEEN}
+"""Every regression by its name: those that the engine was built with, and the others."""
