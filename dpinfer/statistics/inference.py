@@ -151,13 +151,24 @@ class Inference:
     # What is asked
 
     def intervals(self, contrasts: Array, alpha: float) -> Array:
-        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite."""
-        return self._ends(rows_of(contrasts), alpha).reshape(-1, 2)
+        """Intervals of level ``1 - alpha`` for each row of ``contrasts`` (k, p), as (k, 2); may be infinite.
+
+        A row of zeros, such as that of a prediction where all regressors are 0, is 0 whatever the estimates are.
+        """
+        rows = rows_of(contrasts)
+        asked, found = rows.any(axis=1), np.zeros((len(rows), 2))
+        if asked.any():
+            found[asked] = self._ends(rows[asked], alpha).reshape(-1, 2)
+        return found
 
     def contrast_pvalues(self, contrasts: Array, values: Array) -> Array:
         """Two-sided p-values (k,) of ``contrasts @ params = values``."""
         rows = rows_of(contrasts)
-        return self._tails(rows, np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))).reshape(-1)
+        values = np.broadcast_to(np.asarray(values, dtype=np.float64), (len(rows),))
+        asked, found = rows.any(axis=1), np.where(values == 0, 1.0, 0.0)
+        if asked.any():
+            found[asked] = self._tails(rows[asked], values[asked]).reshape(-1)
+        return found
 
     def wald(self, restrictions: Array, values: Array) -> tuple[float, float, float]:
         """Joint test of ``restrictions @ params = values``: statistic (chi-squared), degrees of freedom, p-value.

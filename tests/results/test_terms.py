@@ -196,3 +196,31 @@ def test_bootstrapped_regressions_predict_through_the_formula(data):
     results = dpi.bootstrap("rate_marriage ~ age + C(religious)", data).fit(dpi.GDP(5.0))
     assert len(results.predict({"age": [20, 30], "religious": 2})) == 2
     assert "C(religious)" in results.wald_test_terms().table.index
+
+
+@pytest.mark.parametrize("privacy", [dpi.ZCDP(0.5), dpi.PureDP(1), dpi.ZCDP(1e-4)], ids=str)
+@pytest.mark.parametrize(
+    ("name", "options", "mean"),
+    [
+        ("ols", {"method": "gram"}, 0.0),
+        ("ols", {"method": "gram", "inference": "wald"}, 0.0),
+        ("ols", {}, 0.0),
+        ("ols", {"inference": "score"}, 0.0),
+        ("logit", {"inference": "score"}, 0.5),
+        ("quantreg", {"q": 0.3, "inference": "score"}, 0.0),
+    ],
+)
+def test_where_all_regressors_are_0_a_prediction_is_known(data, name, options, mean, privacy):
+    """Without an intercept nothing is estimated there; no inference has a standard error to divide by."""
+    response = "devout" if name == "logit" else "rate_marriage"
+    results = getattr(dpi, name)(f"{response} ~ 0 + children + I(educ - 9)", data, **options).fit(privacy)
+    point = {"children": [0, 1], "educ": 9}
+    found = results.get_prediction(point).summary_frame()
+    assert found.iloc[0].tolist() == [mean, 0.0, mean, mean]
+    assert (found["mean_ci_lower"] < found["mean_ci_upper"])[1]
+    assert results.inference.contrast_pvalues(np.zeros((2, 2)), np.array([0.0, 1.0])).tolist() == [1.0, 0.0]
+
+
+def test_where_all_regressors_are_0_a_prediction_by_instruments_is_known(data):
+    found = dpi.iv("rate_marriage ~ 0 + [children ~ age]", data).fit(dpi.ZCDP(0.5)).get_prediction({"children": 0})
+    assert found.summary_frame().iloc[0].tolist() == [0.0] * 4

@@ -59,24 +59,30 @@ def naive() -> str:
     )
 
 
-@section("regression", "real")
-@section("paper", "real")
-def real() -> str:
-    """Coverage, width and error of slopes on real data, by price and rows, and where intervals are short."""
-    summary, cells = output("real_data_summary"), output("real_data_cells")
+def _by_budget(summary: pd.DataFrame) -> str:
+    """Return coverage, width and error of slopes on real data, by price and rows."""
     every = summary[(summary["kind"] == "all") & (summary["neighbors"] == "add_remove")]
-    every = pd.concat([rows for _, rows in every.groupby("privacy", sort=False)])
-    columns: dict[str, Column] = {
-        "budget": "{privacy}",
-        "rows": "{n:,}",
-        "coverage": "{coverage:.3f}",
-        "without privacy": "{non-private:.3f}",
-        "width": "{median width ratio:.3g}",
-        "RMSE": "{median RMSE ratio:.3g}",
-        "unbounded intervals": "{unbounded:.1%}",
-    }
+    return table(
+        pd.concat([rows for _, rows in every.groupby("privacy", sort=False)]),
+        {
+            "budget": "{privacy}",
+            "rows": "{n:,}",
+            "coverage": "{coverage:.3f}",
+            "without privacy": "{non-private:.3f}",
+            "width": "{median width ratio:.3g}",
+            "RMSE": "{median RMSE ratio:.3g}",
+            "unbounded intervals": "{unbounded:.1%}",
+        },
+    )
+
+
+def _short(cells: pd.DataFrame) -> str:
+    """Return the regressions with cells in which a slope is covered less often than without privacy, and the worst."""
     drawn = cells[cells["mode"] == "drawn"].assign(short=lambda rows: rows["non-private"] - rows["coverage"])
     short = drawn[drawn["short"] > _SHORT].sort_values("short", ascending=False)
+    told = f"Cells in which a slope is covered less often than without privacy by more than {_SHORT:g}"
+    if short.empty:
+        return f"{told}: none of {len(drawn)}."
     worst = short.groupby("regression", sort=False).first().reset_index()
     worst["cells"] = worst["regression"].map(short["regression"].value_counts())
     of = drawn["regression"].value_counts()
@@ -88,14 +94,33 @@ def real() -> str:
         "without privacy": "{non-private:.3f}",
         "flagged": "{flagged:.0%}",
     }
+    return text(f"{told}:", table(worst, shown))
+
+
+@section("regression", "real")
+@section("paper", "real")
+def real() -> str:
+    """Coverage, width and error of slopes on real data, by price and rows, and where intervals are short."""
+    summary = output("real_data_summary")
     return text(
-        f"{every['regressions'].max()} regressions on real data sets as populations, up to "
-        f"{every['replicates'].max():,} replicates (`python -m validation --only real_data`). "
+        f"{summary['regressions'].max()} regressions on real data sets as populations, up to "
+        f"{summary['replicates'].max():,} replicates (`python -m validation --only real_data`). "
         "Coverage of slopes by 95% intervals, unbounded ones included; width and root mean squared error (RMSE) "
         "over those of the robust fit without privacy, medians over slopes:",
-        table(every, columns),
-        f"Cells in which a slope is covered less often than without privacy by more than {_SHORT:g}:",
-        table(worst, shown),
+        _by_budget(summary),
+        _short(output("real_data_cells")),
+    )
+
+
+@section("regression", "unseen")
+def unseen() -> str:
+    """The same on data sets that the engine was not built with."""
+    summary = output("unseen_summary")
+    return text(
+        f"{summary['regressions'].max()} regressions on data sets that it was not built with "
+        f"(`python -m validation --only unseen`), up to {summary['replicates'].max():,} replicates:",
+        _by_budget(summary),
+        _short(output("unseen_cells")),
     )
 
 
