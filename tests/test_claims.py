@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -38,7 +39,7 @@ from validation.common.same import RESULTS, ROOT, _asked, carried, differing
 from validation.common.study import Study, judged_once, kept
 from validation.common.timing import Took, in_turns
 from validation.publish.claims import read_results
-from validation.scripts import SCRIPTS, TIMED
+from validation.scripts import SCRIPTS, TIMED, module_of
 from validation.speed.growth import confine
 
 LAST = len(LOOKS) - 1
@@ -260,6 +261,15 @@ def test_every_script_is_there_and_judges_at_least_as_much_in_full_as_with_a_fre
         assert script.full >= script.fresh, name
         assert not (script.fresh and name in TIMED), name
         assert sources_of(name), name
+
+
+def test_a_full_run_measures_every_cell(tmp_path):
+    """A run of fewer replicates than the first look takes a few cells: tables of a full one were cut so."""
+    for name, script in SCRIPTS.items():
+        found = getattr(import_module(module_of(name)), "STUDY", ())
+        for study in found if isinstance(found, tuple) else (found,):
+            short = Options(**OPTIONS, replicates=script.full, out=tmp_path).quick
+            assert not short or (callable(study.quick) and all(map(study.quick, study.grid))), name
 
 
 def test_the_gap_is_that_of_coverage_93_for_95():
