@@ -110,10 +110,6 @@ REASONS: dict[str, str] = {
         "at n = 1,000 only one interval in ten is determined, and those that miss lie below the slope, as when noise "
         "makes the regressor look more variable than it is. Over all releases the slope is covered."
     ),
-    "least coverage of 95% intervals within bounds that were found privately: least squares by iterations": (
-        "With skewed regressors the clipped rows have the most leverage, and the remaining noise is too small to cover "
-        "the resulting bias. Regressions by iterations do not need tight bounds: give them loose ones."
-    ),
     "least coverage of 95% intervals of a slope with the suggested row_norm, own responses of the data": (
         "The mean function of randhie is not linear, so downweighting rows changes the best linear predictor, and the "
         "intervals are for the changed one. They also under-cover the ordinary one without the bound; `explain` says "
