@@ -117,7 +117,7 @@ def unseen() -> str:
     """The same on data sets that the engine was not built with."""
     summary = output("unseen_summary")
     return text(
-        f"{summary['regressions'].max()} regressions on data sets that it was not built with "
+        f"{summary['regressions'].max()} regressions on data sets that the engine was not built with "
         f"(`python -m validation --only unseen`), up to {summary['replicates'].max():,} replicates:",
         _by_budget(summary),
         _short(output("unseen_cells")),
