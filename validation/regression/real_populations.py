@@ -1,7 +1,7 @@
 """Regressions on real data sets, each a population: its rows, codebook bounds, formula and model.
 
 The regressions are in the file of this name that ends in .toml: those that the engine was built with, and those on data
-sets of `linearmodels`, which were looked at when it stood.
+sets of `linearmodels`, which it had not seen.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Is regression true on real data that the engine was not built with? As `real_data` asks, on other data sets.
 
-A look at 40 replicates of most of them came before the list was written; nothing of the engine was changed after it.
+Most of them had been looked at with 40 replicates before the list was written. The engine was not changed for any.
 """
 
 from __future__ import annotations
