@@ -43,7 +43,7 @@ from dpinfer.regression.iterations import floored
 from dpinfer.statistics.inference import Inference, wald_lengths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dpinfer.regression.iterations import Iteration
     from dpinfer.regression.models import Response
@@ -147,7 +147,7 @@ class Fit:
     hessian, inverse : ndarray (k, k)
         J in coordinates z as released, and its inverse with eigenvalues kept above noise.
     lost : ndarray (k, q)
-        Directions of z in which the Hessian is noise, each as long as a step there may be.
+        Leads from the unit ball to the steps of z that are possible where the Hessian is noise.
     meat : ndarray (k, k)
         M in coordinates z.
     meat_noise : float
@@ -156,13 +156,15 @@ class Fit:
     hessians : tuple of (ndarray (k, k), float, float)
         C of each iteration, and the noise of its Hessian, and what its eigenvalues may lack, times its weight.
     excess : float
-        What clipping is expected to take from all scores together, B, with what a straight step leaves.
+        What clipping is expected to take from all scores together, B.
+    left : float
+        What a straight step leaves, as a length of scores where the Hessian is 1.
+    rest : ndarray (k,)
+        Part of the step, in coordinates z, that is not taken.
     flat : bool
         Whether noise is Laplace's: equal in all entries, and lengths are sums of absolute values.
     intercept : tuple of float
         Variance and bias of the first coordinate beside these.
-    raised : float
-        Part by which the Hessians were raised for what they may lack, and may still be too large.
     groups : int
         Number of groups whose scores M is made of; 0 if it is made of those of units.
     """
@@ -179,9 +181,10 @@ class Fit:
     score_noise: float
     hessians: tuple[tuple[Array, float, float], ...]
     excess: float
+    left: float
+    rest: Array
     flat: bool
     intercept: tuple[float, float] = (0.0, 0.0)
-    raised: float = 0.0
     groups: int = 0
 
     @property
@@ -216,13 +219,19 @@ class Fit:
         return np.asarray(np.linalg.solve(self.whiten, self.params - self.point))
 
     def loadings(self, contrasts: Array) -> Array:
-        """Return J^-1 W'c for contrasts c of the coordinates u, as (n, k); J as small as it may be."""
-        return np.asarray(contrasts @ self.whiten @ self.inverse) * (1 + self.raised)
+        """Return J^-1 W'c for contrasts c of the coordinates u, as (n, k)."""
+        return np.asarray(contrasts @ self.whiten @ self.inverse)
 
     def cov_sampling(self, contrasts: Array) -> Array:
         """Covariance (n, n) of contrasts (n, k) of the estimate from sampling."""
         beside = self.intercept[0] * np.outer(contrasts[:, 0], contrasts[:, 0])
         return np.asarray(_squared(self.loadings(contrasts), self.meat) + beside)
+
+    def drawn(self, contrasts: Array) -> Array:
+        """Return the variances (n,) from sampling of contrasts (n, k), without the directions that are noise."""
+        told = self.loadings(contrasts) @ self._told
+        found = np.einsum("nk,kl,nl->n", told, self.meat, told) + self.intercept[0] * contrasts[:, 0] ** 2
+        return np.asarray(found)
 
     def cov_noise(self, contrasts: Array) -> Array:
         """Covariance (n, n) of contrasts (n, k) of the estimate from noise."""
@@ -282,15 +291,36 @@ class Fit:
 
     def bias(self, contrasts: Array) -> Array:
         """Bound on the bias of contrasts (n, k), as (n,)."""
-        clipped = self._longest(self.loadings(contrasts)) * self.excess
-        return np.asarray(clipped + np.abs(contrasts[:, 0] * self.intercept[1]) + self.untold(contrasts).sum(axis=1))
+        return _reach(self._pulls(contrasts))
 
     def untold(self, contrasts: Array) -> Array:
-        """Return how far contrasts (n, k) may lie from the estimate in each direction that is noise, as (n, q)."""
-        return np.abs(contrasts @ self.whiten @ self.lost)
+        """Return how far contrasts (n, k) may lie from the estimate along directions that are noise, as (n,)."""
+        return np.asarray(np.linalg.norm(contrasts @ self.whiten @ self.lost, axis=1))
 
-    def _longest(self, loadings: Array) -> Array:
-        return np.asarray(np.abs(loadings).max(axis=-1) if self.flat else np.linalg.norm(loadings, axis=-1))
+    def joint_shift(self, contrasts: Array, covariance: Array, *, score: bool = False) -> float:
+        """Return the largest noncentrality that a bias of contrasts (n, k) has, given their covariance (n, n).
+
+        With ``score`` that of the score along them.
+        """
+        factor, total = np.linalg.cholesky(covariance), 0.0
+        for matrix, flat in self._pulls(contrasts, score=score):
+            found = np.linalg.solve(factor, matrix)
+            total += float(np.linalg.norm(found, axis=0).max() if flat else np.linalg.norm(found, 2))
+        return total**2
+
+    def _pulls(self, contrasts: Array, *, score: bool = False) -> list[tuple[Array, bool]]:
+        """Return what may bias contrasts (n, k), or the score along them: matrices (n, q) times something unknown.
+
+        That has a length of at most 1, or a sum of absolute values if the truth value beside the matrix is true.
+        """
+        values, vectors = np.linalg.eigh(self.inverse)
+        root = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
+        loadings, moved = self.loadings(contrasts), contrasts @ self.whiten
+        found = [(loadings * self.excess, self.flat), (loadings @ root * self.left, False)]
+        if not score:
+            beside = (moved @ self.rest[:, None], contrasts[:, :1] * self.intercept[1], moved @ self.lost)
+            found += [(one, False) for one in beside if one.shape[1]]
+        return found
 
     def freedom(self, contrasts: Array, variances: Array) -> Array:
         """Degrees of freedom of contrasts (n, k) with these variances, as (n,)."""
@@ -311,7 +341,7 @@ class Fit:
         """Whether directions in which the Hessian is noise may move contrasts (n, k) far, as (n,)."""
         moved = self.loadings(contrasts)
         variances = np.einsum("nk,kl,nl->n", moved, self.meat + self.noise(self.step), moved)
-        return np.asarray(self.untold(contrasts).sum(axis=1) > _DOMINATED * np.sqrt(variances))
+        return np.asarray(self.untold(contrasts) > _DOMINATED * np.sqrt(variances))
 
     # Score statistics
 
@@ -409,23 +439,20 @@ class Fit:
         if len(contrasts) == 1:
             distance = np.sqrt(np.maximum([statistic], 0.0))
             return float(_two_sided(distance, self._score_bias(contrasts), freedom)[0])
-        return _squared_tail(statistic, len(contrasts), _pooled(freedom), self._joint_shift(contrasts))
+        moved = self.loadings(contrasts)
+        spread = moved @ (self.meat + self.noise(self.step)) @ moved.T
+        shift = self.joint_shift(contrasts, spread, score=True)
+        return _squared_tail(statistic, len(contrasts), _pooled(freedom), shift)
 
     def _score_freedom(self, contrasts: Array) -> Array:
         """Degrees of freedom of the variance of the score along contrasts (n, k), as (n,)."""
         return self.freedom(contrasts, np.diag(self.cov_sampling(contrasts) + self.cov_noise(contrasts)))
 
-    def _joint_shift(self, contrasts: Array) -> float:
-        """Return the largest noncentrality of the score along contrasts (n, k) that a bias within its bound has."""
-        moved = self.loadings(contrasts)
-        spread = moved @ (self.meat + self.noise(self.step)) @ moved.T
-        return (float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(spread), moved), 2)) * self.excess) ** 2
-
     def _score_bias(self, contrasts: Array) -> Array:
         """Bias of the score over its standard deviation, along contrasts (n, k), as (n,)."""
         moved = self.loadings(contrasts)
         spread = np.einsum("nk,kl,nl->n", moved, self.meat + self.noise(self.step), moved)
-        return np.asarray(self._longest(moved) * self.excess / np.sqrt(np.maximum(spread, 1e-300)))
+        return np.asarray(_reach(self._pulls(contrasts, score=True)) / np.sqrt(np.maximum(spread, 1e-300)))
 
 
 def solved(
@@ -437,8 +464,8 @@ def solved(
     excess: float,
     size: float,
     units: float,
-    length: Callable[[Array], float],
-    shortest: Callable[[Array], float],
+    second: Array,
+    least: Array,
     longest: float,
     flat: bool,
     bend: float = 0.0,
@@ -465,18 +492,17 @@ def solved(
         What clipping took from all scores, at most.
     size, units : float
         Sum of the weights of rows, and number of units, for the factor n/(n - k) of small samples.
-    length, shortest : callable
-        Length of a step (k,), the standard deviation of the linear predictor by which it moves it: at most, and at
-        least.
+    second, least : ndarray (k, k)
+        Second moments of the coordinates u, as large as they are taken to be, and as small as they may be.
     longest : float
-        The step is no longer.
+        Standard deviation of the linear predictor by which the step moves it, at most.
     flat : bool
         Whether noise is Laplace's.
     bend : float
         By which part a Hessian may change where the linear predictor moves by a standard deviation of 1: the step is
         straight, and what it leaves is a bias.
     raised : float
-        Part by which the Hessians were raised for what they may lack.
+        Part by which the Hessians were raised for what they may lack: without, the step is as much longer.
     groups : int
         Of whose scores the products are, if they are not those of units.
     curved : bool
@@ -491,8 +517,8 @@ def solved(
     total = sum(weight * one.hessian for weight, one in zip(weights, iterations, strict=True))
     hessian = whiten.T @ np.asarray(total) @ whiten
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    least = max(_clear_of_noise(values, floor), 1e-6 * size)
-    kept = np.maximum(values, least)
+    kept_from = max(_clear_of_noise(values, floor), 1e-6 * size)
+    kept = np.maximum(values, kept_from)
     even = mean = (vectors * kept) @ vectors.T
     inverse = (vectors / kept) @ vectors.T
     beside = 0.0
@@ -500,26 +526,24 @@ def solved(
         mean, beside = _steepened(even, iterations, whiten)
         inverse = np.linalg.inv(mean)
     step = inverse @ last.score
-    moved = max(length(whiten @ step), 1e-300)
+    told = vectors[:, values >= kept_from]
+    moved = max(_length(second, whiten @ step), 1e-300)
     taken = min(1.0, longest / moved)
-    left = 0.5 * bend * min(moved, longest) * taken + 1 - taken  # of a step cut short the rest is a bias
-    missed = left * _norm(mean @ step, flat=flat)
-    step = step * taken
+    step, rest = taken * step, (1 - taken) * step
+    along = told @ (told.T @ step)  # rows hardly vary along the others
+    left = 0.5 * bend * _length(second, whiten @ along) * _length(mean, along)
     if curved and taken == 1:
         root, between = vectors / np.sqrt(kept), np.linalg.solve(whiten, last.point - iterations[-2].point)
-        along, across = (vectors.T @ one * np.sqrt(kept) for one in (step, between))
-        ahead = float(along @ across) / max(float(np.linalg.norm(along) * np.linalg.norm(across)), 1e-300)
-        straight = _straightened(iterations, whiten @ root, ahead * moved, length, values >= least)
+        on, before = (vectors.T @ one * np.sqrt(kept) for one in (step, between))
+        ahead = float(on @ before) / max(float(np.linalg.norm(on) * np.linalg.norm(before)), 1e-300)
+        straight = _straightened(iterations, whiten @ root, ahead * moved, second, values >= kept_from)
         inverse = root @ straight @ root.T
         mean = (vectors * np.sqrt(kept)) @ np.linalg.inv(straight) @ (vectors * np.sqrt(kept)).T
         turned = inverse @ last.score - step  # taken to be right to a half where the way goes on
         right = 0.5 if ahead > _AHEAD else 0.0
-        missed = max(missed, (1 - right) * _norm(even @ turned, flat=flat))
+        left = max(left, (1 - right) * _length(even, turned))
         step = step + turned
-    excess += missed
-    lost = vectors[:, values < least]
-    reach = [max(shortest(whiten @ one), _SHORTEST * length(whiten @ one), 1e-300) for one in lost.T]
-    lost = lost * (longest / np.array(reach))
+    lost = _possible(vectors[:, values < kept_from], whiten, least + _SHORTEST**2 * second, longest)
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
     products = (
@@ -537,12 +561,13 @@ def solved(
         noise * small,
         float(np.hypot(last.score_noise, beside)),
         tuple(
-            (whiten.T @ one.back, weight * one.hessian_noise, weight * one.missed)
+            (whiten.T @ one.back, weight * one.hessian_noise, weight * one.missed * (1 + raised))
             for weight, one in zip(weights, iterations, strict=True)
         ),
         excess,
+        left,
+        rest,
         flat,
-        raised=raised,
         groups=groups,
     )
 
@@ -579,9 +604,7 @@ def _clear_of_noise(values: Array, floor: float) -> float:
     return float(edges[small[-1]] if small.size else edges[0])
 
 
-def _straightened(
-    iterations: Sequence[Iteration], root: Array, moved: float, length: Callable[[Array], float], told: Mask
-) -> Array:
+def _straightened(iterations: Sequence[Iteration], root: Array, moved: float, second: Array, told: Mask) -> Array:
     """Return a matrix (k, k), near 1, that makes the last Hessian's inverse that of the mean Hessian along a step.
 
     Directions in which the Hessian is 1 are the columns of ``root`` (k, k), in coordinates u. Between the last two
@@ -590,7 +613,7 @@ def _straightened(
     (1 - e^-t)/t. Directions that noise hides, where not ``told`` (k,), are left as they are.
     """
     before, last = iterations[-2:]
-    between = length(last.point - before.point)
+    between = _length(second, last.point - before.point)
     values, vectors = np.linalg.eigh(root.T @ before.hessian @ root)
     directions = root @ vectors
     errors = 2 * np.array(
@@ -628,9 +651,26 @@ def _steepened(hessian: Array, iterations: Sequence[Iteration], whiten: Array) -
     return np.asarray(raised), min(back / told, 1.0) * noise
 
 
-def _norm(vector: Array, *, flat: bool) -> float:
-    """Return the length of a score: the dual norm of a loading's."""
-    return float(np.abs(vector).sum() if flat else np.linalg.norm(vector))
+def _possible(lost: Array, whiten: Array, second: Array, longest: float) -> Array:
+    """Return a matrix (k, q) from the unit ball to steps along directions (k, q) that move predictors by ``longest``.
+
+    ``second`` (k, k) are second moments of the coordinates u.
+    """
+    spread = lost.T @ whiten.T @ second @ whiten @ lost
+    values, vectors = np.linalg.eigh(0.5 * (spread + spread.T))
+    reach = longest / np.sqrt(np.maximum(values, 1e-300))
+    return np.asarray(lost @ (vectors * reach))
+
+
+def _length(metric: Array, step: Array) -> float:
+    """Return the root of ``step' metric step``."""
+    return float(np.sqrt(np.maximum(step @ metric @ step, 0.0)))
+
+
+def _reach(pulls: Sequence[tuple[Array, bool]]) -> Array:
+    """Return how far rows (n, q) of matrices move at most, added up, as (n,); see `Fit._pulls`."""
+    each = [np.abs(one).max(axis=1) if flat else np.linalg.norm(one, axis=1) for one, flat in pulls]
+    return np.asarray(np.sum(np.stack(each), axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -655,7 +695,7 @@ class RegressionInference(Inference):
     cov_type : {"HC1", "cluster", "nonrobust"}
         What ``fit.meat`` estimates; named in summaries.
     drawn : ndarray (p,), optional
-        Variances from sampling if the rows are drawn, whatever the target: by default as estimated here.
+        Variances from sampling if the rows are drawn, whatever the target: by default `Fit.drawn`.
     """
 
     fit: Fit
@@ -676,7 +716,7 @@ class RegressionInference(Inference):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.drawn is None:
-            object.__setattr__(self, "drawn", np.diag(self.fit.cov_sampling(self.weights)))
+            object.__setattr__(self, "drawn", self.fit.drawn(self.weights))
         if self.target == "data":
             nothing = np.zeros_like(self.fit.meat)
             fit = replace(self.fit, meat=nothing, meat_noise=0.0, intercept=(0.0, 0.0), groups=0)
@@ -797,10 +837,7 @@ class RegressionInference(Inference):
         apart = (rows * np.diag(self.cov_sampling + self.cov_noise)) @ rows.T
         total += _APART * (np.diag(np.diag(total)) + apart)
         statistic = float(wald_lengths(away, total))
-        loaded = np.linalg.solve(np.linalg.cholesky(total), self.fit.loadings(moved))
-        largest = float(np.linalg.norm(loaded, 2)) * self.fit.excess
-        beside = np.column_stack([moved[:, 0] * self.fit.intercept[1], self.fit.untold(moved)])
-        shift = (largest + float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(total), beside), axis=0).sum())) ** 2
+        shift = self.fit.joint_shift(moved, total)
         return statistic, _squared_tail(statistic, len(rows), _pooled(self._spread(rows)[2]), shift)
 
     def _by_score(self, rows: Array) -> Mask:

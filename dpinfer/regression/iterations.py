@@ -221,12 +221,11 @@ class Start:
         """Return the standard deviation of the linear predictor by which a step (k,) moves it, at most."""
         return float(np.sqrt(step @ self.second @ step))
 
-    def least_length(self, step: Array) -> float:
-        """Return the least that it can be: u may spread less than is clear of noise, or than is ever taken."""
+    @property
+    def least(self) -> Array:
+        """Second moments (k, k) as small as they can be: u may spread less than is clear of noise, or ever taken."""
         gram, noise, _ = self.gram
-        values, vectors = np.linalg.eigh(gram / self.size)
-        least = np.maximum(values - _OF_NOISE * noise * np.sqrt(len(step)) / self.size, 0.0)
-        return float(np.sqrt((vectors.T @ step) ** 2 @ least))
+        return floored(gram / self.size - _OF_NOISE * noise * np.sqrt(len(gram)) / self.size * np.eye(len(gram)), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,8 +47,9 @@ _RANGES = Allowed(lambda given: given is None or isinstance(given, bool), "True 
 
 UNLIKELY = "the numbers of the release are none that its question makes"
 
-_FAR_STEP = {"linear": 6.0, "binary": 4.0, "choice": 4.0, "log": 2.0, "huber": 6.0, "quantile": 6.0}
-"""Length of the last step, as a standard deviation of the linear predictor, at most."""
+_FAR_STEP = {"linear": 2.0, "choice": 4.0, "log": 2.0, "huber": 2.0, "quantile": 2.0}
+"""Length of the last step, as a standard deviation of the linear predictor, at most. In units of the response's spread
+it is 2: the predictor at the estimate varies no more than the response, and that at the point hardly more."""
 
 _BEND = {"log": 1.0, "binary": 0.4, "choice": 0.4, "quantile": 0.5}
 """Relative change of the weights of a Hessian with the linear predictor, about: of a quantile's in bandwidths."""
@@ -319,9 +320,9 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         excess=float(settings["excess"]),
         size=start.size,
         units=start.rows[0] if people == 1 else max(float(stages["recounts"].array.sum()), start.rows[0] / people),
-        length=start.length,
-        shortest=start.least_length if plan.narrow(stages) else start.length,
-        longest=_FAR_STEP[plan.model.kind],
+        second=start.second,
+        least=start.least if plan.narrow(stages) else start.second,
+        longest=_farthest(plan.model),
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0) / (float(settings["cut"]) if plan.model.kind == "quantile" else 1.0),
         raised=float(settings.get("lacks", 0.0)),
@@ -331,6 +332,17 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         curved=plan.model.kind in ("binary", "choice", "log") and not plan.once and len(iterations) > 1,
         smoothed=plan.model.kind == "quantile",
     )
+
+
+def _farthest(model: Model) -> float:
+    """Return the standard deviation of the linear predictor by which the last step moves it at most.
+
+    That of a binary response moves a probability from 0 to 1 where it is steepest.
+    """
+    if model.kind != "binary":
+        return _FAR_STEP[model.kind]
+    assert model.response is not None
+    return 1 / float(model.response.slope(np.zeros(1))[0])
 
 
 def _square(width: int) -> float:
