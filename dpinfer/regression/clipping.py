@@ -47,6 +47,9 @@ Laplace noise."""
 _LEAST_NOISE = 1e-6
 """Least noise that a count is taken to have: at budgets beyond all use it has none."""
 
+_FALLS = (-1.0, 5.0)
+"""Index of the fall from one octave to the next, at least and at most: even lengths have that of -1."""
+
 _APART = 1e-4
 """Difference of an index from a power at least, where integrals of powers are differences."""
 
@@ -162,8 +165,8 @@ class Lengths:
         Within an octave they fall off as from the one before to the one behind.
         """
         behind = self._of_law((1 - 0.5**_INDICES) * np.ones((1, len(self.laws), 1)))
-        around = np.log2(np.maximum(np.append(self.counts, behind), self.noise))
-        fall = 0.5 * (around[:-2] - around[2:])
+        fall = -np.diff(np.log2(np.maximum(np.append(self.counts, behind), self.noise)))
+        fall = 0.5 * (np.clip(fall[:-1], *_FALLS) + np.clip(fall[1:], *_FALLS))
         below = np.maximum((_BELOW * self.first) ** power - lengths**power, 0.0)
         return np.asarray(below * self.counts[0] + _over(self.starts, lengths, power, fall) @ self.counts[1:])
 
@@ -247,10 +250,11 @@ class Lengths:
 def _over(starts: Array, lengths: Array, power: int, fall: Array | float) -> Array:
     """Return by how much lengths in octaves from ``starts`` (b,) exceed others (L,), both to a power, as (L, b).
 
-    On average, if their density is that of a Pareto law whose index is ``fall`` (b,), as far as it is plausible.
+    On average, if their density is that of a Pareto law whose index is ``fall`` (b,).
     """
-    index = np.clip(fall, 0.01, 5.0)
-    index = np.where(np.abs(index - power) < _APART, power + _APART, index)
+    index = np.asarray(fall, dtype=np.float64)
+    for pole in (0, power):
+        index = np.where(np.abs(index - pole) < _APART, pole + _APART, index)
     least, ends = lengths[:, None], 2 * starts
     far = np.clip(least, starts, ends)
     above = index / (index - power) * (far ** (power - index) - ends ** (power - index))

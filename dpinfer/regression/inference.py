@@ -467,6 +467,7 @@ def solved(
     second: Array,
     least: Array,
     longest: float,
+    reach: float,
     flat: bool,
     bend: float = 0.0,
     raised: float = 0.0,
@@ -493,9 +494,11 @@ def solved(
     size, units : float
         Sum of the weights of rows, and number of units, for the factor n/(n - k) of small samples.
     second, least : ndarray (k, k)
-        Second moments of the coordinates u, as large as they are taken to be, and as small as they may be.
-    longest : float
-        Standard deviation of the linear predictor by which the step moves it, at most.
+        Second moments of the coordinates u: as large as they may be, and as they are taken to be in directions in which
+        the Hessian is noise.
+    longest, reach : float
+        Standard deviations of the linear predictor by which the step moves it at most, and by which the true step may
+        move it in those directions.
     flat : bool
         Whether noise is Laplace's.
     bend : float
@@ -525,25 +528,28 @@ def solved(
     if smoothed and len(iterations) > 1:
         mean, beside = _steepened(even, iterations, whiten)
         inverse = np.linalg.inv(mean)
-    step = inverse @ last.score
-    told = vectors[:, values >= kept_from]
-    moved = max(_length(second, whiten @ step), 1e-300)
-    taken = min(1.0, longest / moved)
-    step, rest = taken * step, (1 - taken) * step
-    along = told @ (told.T @ step)  # rows hardly vary along the others
-    left = 0.5 * bend * _length(second, whiten @ along) * _length(mean, along)
-    if curved and taken == 1:
+    whole, told = inverse @ last.score, values >= kept_from
+    step, rest = np.zeros(width), np.zeros(width)
+    for part in (told, ~told):  # one that is mostly noise does not cut the other short
+        along = vectors[:, part] @ (vectors[:, part].T @ whole)
+        taken = min(1.0, longest / max(_length(second, whiten @ along), 1e-300))
+        step, rest = step + taken * along, rest + (1 - taken) * along
+    along = vectors[:, told] @ (vectors[:, told].T @ step)  # rows hardly vary along the others
+    # On rows in which rare levels are as frequent as others, of which u is orthonormal, it moves by the length of u.
+    moves = max(_length(second, whiten @ along), float(np.linalg.norm(whiten @ along)))
+    left = 0.5 * bend * moves * _length(mean, along)
+    if curved and not rest.any():
         root, between = vectors / np.sqrt(kept), np.linalg.solve(whiten, last.point - iterations[-2].point)
         on, before = (vectors.T @ one * np.sqrt(kept) for one in (step, between))
         ahead = float(on @ before) / max(float(np.linalg.norm(on) * np.linalg.norm(before)), 1e-300)
-        straight = _straightened(iterations, whiten @ root, ahead * moved, second, values >= kept_from)
+        straight = _straightened(iterations, whiten @ root, ahead * _length(second, whiten @ step), second, told)
         inverse = root @ straight @ root.T
         mean = (vectors * np.sqrt(kept)) @ np.linalg.inv(straight) @ (vectors * np.sqrt(kept)).T
         turned = inverse @ last.score - step  # taken to be right to a half where the way goes on
         right = 0.5 if ahead > _AHEAD else 0.0
-        left = max(left, (1 - right) * _length(even, turned))
+        left = max(left, (1 - right) * _length(mean, turned))
         step = step + turned
-    lost = _possible(vectors[:, values < kept_from], whiten, least + _SHORTEST**2 * second, longest)
+    lost = _possible(vectors[:, ~told], whiten, least + _SHORTEST**2 * second, reach)
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
     products = (

@@ -222,6 +222,13 @@ class Start:
         return float(np.sqrt(step @ self.second @ step))
 
     @property
+    def usual(self) -> Array:
+        """Second moments (k, k), where noise hides them no larger than those of public rows."""
+        gram, noise, _ = self.gram
+        edge = _OF_NOISE * noise * float(np.sqrt(len(gram))) / self.size
+        return floored(gram / self.size, float(np.clip(edge, _FLOOR, 1.0)))
+
+    @property
     def least(self) -> Array:
         """Second moments (k, k) as small as they can be: u may spread less than is clear of noise, or ever taken."""
         gram, noise, _ = self.gram

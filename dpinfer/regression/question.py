@@ -51,6 +51,10 @@ _FAR_STEP = {"linear": 2.0, "choice": 4.0, "log": 2.0, "huber": 2.0, "quantile":
 """Length of the last step, as a standard deviation of the linear predictor, at most. In units of the response's spread
 it is 2: the predictor at the estimate varies no more than the response, and that at the point hardly more."""
 
+_REACH = {"linear": 6.0, "huber": 6.0, "quantile": 6.0}
+"""The same of what the true step may be where the Hessian is noise, if that is more: the spread that counts show may be
+a third of the response's deviation, where rare rows carry it."""
+
 _BEND = {"log": 1.0, "binary": 0.4, "choice": 0.4, "quantile": 0.5}
 """Relative change of the weights of a Hessian with the linear predictor, about: of a quantile's in bandwidths."""
 
@@ -321,8 +325,9 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         size=start.size,
         units=start.rows[0] if people == 1 else max(float(stages["recounts"].array.sum()), start.rows[0] / people),
         second=start.second,
-        least=start.least if plan.narrow(stages) else start.second,
+        least=start.least if plan.narrow(stages) else start.usual,
         longest=_farthest(plan.model),
+        reach=_REACH.get(plan.model.kind, _farthest(plan.model)),
         flat=plan.norm == "l1",
         bend=_BEND.get(plan.model.kind, 0.0) / (float(settings["cut"]) if plan.model.kind == "quantile" else 1.0),
         raised=float(settings.get("lacks", 0.0)),
