@@ -9,8 +9,11 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpinfer as dpi
+from dpinfer.kernel.stage import Context
 from dpinfer.regression import clipping, inference, iterations
 from dpinfer.regression.clipping import Lengths, folded_quantile, length_cuts
+from dpinfer.regression.question import Newton
+from validation.regression.newton_draws import Drawer
 
 FAIR = sm.datasets.fair.load_pandas().data.assign(affair=lambda d: d.affairs > 0)
 SCHEMA = dpi.Schema(
@@ -348,6 +351,56 @@ def test_the_joint_test_of_one_contrast_is_the_test_of_that_contrast():
         several = found.fit.tested(contrasts[place : place + 1], away[place : place + 1])
         alone = variances[place] + 2 * turned[place] * away[place] + square[place] * away[place] ** 2
         assert several[0, 0] == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("slopes", [(0.0, 8.0, -6.0), (0.0, 1.0, 1.0)])
+def test_slopes_along_directions_that_noise_hides_are_covered(slopes):
+    """Columns that differ by a tenth of their spread: the noise of the start is far above how little rows vary there."""
+    schema, rng, missed = (
+        dpi.Schema(a=dpi.Real(-1, 1), b=dpi.Real(-1, 1), y=dpi.Real(-8, 8)),
+        np.random.default_rng(6),
+        0,
+    )
+    asked = Drawer(Newton(formula="y ~ a + b", model="ols"), Context(schema, "add_remove", dpi.ZCDP(0.02)))
+    for _ in range(60):
+        common = rng.normal(0, 0.35, 1000)
+        x = np.clip(common[:, None] + rng.normal(0, 0.05, (1000, 2)), -1, 1)
+        y = np.clip(x @ slopes[1:] + rng.normal(0, 0.5, 1000), -8, 8)
+        low, high = asked.estimate({"a": x[:, 0], "b": x[:, 1], "y": y}, rng).intervals(np.eye(3), 0.05).T
+        missed += int(not low[1] <= slopes[1] <= high[1])
+    assert missed <= 7  # of level .05 at most: more are missed once in 5,000 runs
+
+
+@pytest.mark.parametrize("cut", [1.0, 2.0])
+def test_what_is_cut_off_a_step_is_a_bias_and_what_noise_hides_is_an_ellipsoid(cut):
+    """Bounds of contrasts are those of the vectors that they stand for."""
+    rng, k = np.random.default_rng(8), 4
+    second, whiten = np.cov(rng.normal(size=(4, 30))), rng.normal(size=(k, k))
+    directions = np.linalg.qr(rng.normal(size=(k, 2)))[0]
+    possible = inference._possible(directions, whiten, second, cut)
+    along = rng.normal(size=(2, 50_000))
+    steps = whiten @ directions @ along
+    steps *= cut / np.sqrt(np.einsum("in,ij,jn->n", steps, second, steps))
+    contrast = rng.normal(size=k)
+    reached = np.linalg.norm(contrast @ whiten @ possible)
+    assert np.abs(contrast @ steps).max() == pytest.approx(reached, rel=1e-4)
+    (found,) = of_steps(np.array([2.0, -1.0, 1.5]), 9 * np.eye(3), 2.0, np.eye(3), 0.05, rng, 1)
+    rest, contrasts = np.array([0.3, -0.2, 0.1]), rng.normal(size=(5, 3))
+    shortened = replace(found.fit, rest=rest)
+    assert shortened.bias(contrasts) - found.fit.bias(contrasts) == pytest.approx(np.abs(contrasts @ rest))
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_joint_test_allows_for_the_worst_bias_within_its_bounds(flat):
+    """No bias of the score within the bounds moves the statistic farther: tried at random, and reached."""
+    rng, contrasts = np.random.default_rng(9), np.eye(3)[1:]
+    (found,) = of_steps(np.array([2.0, -1.0, 1.5]), np.diag([9.0, 4.0, 2.0]), 0.1, np.eye(3), 0.05, rng, 1)
+    fit, covariance = replace(found.fit, excess=2.0, flat=flat), np.array([[2.0, 0.5], [0.5, 1.0]])
+    tried = rng.normal(size=(100_000, 3))
+    tried /= (np.abs(tried).sum(axis=1) if flat else np.linalg.norm(tried, axis=1))[:, None]
+    moved = 2.0 * np.concatenate([tried, np.eye(3)]) @ fit.loadings(contrasts).T
+    largest = np.einsum("ni,ij,nj->n", moved, np.linalg.inv(covariance), moved).max()
+    assert fit.joint_shift(contrasts, covariance) == pytest.approx(largest, rel=1e-3)
 
 
 def test_an_interval_of_lost_directions_alone_does_not_depend_on_rounding():

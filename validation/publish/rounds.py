@@ -101,6 +101,7 @@ def constants() -> str:
             ", ".join(map(_number, [clipping._HEAVY, *1 / clipping._INDICES[[0, -1]]])),
         ),
         ("STEP", "of the last iteration; binary 1 over the steepest slope", by_model(question._FAR_STEP)),
+        ("REACH", "where a direction is hidden; else STEP", by_model(question._REACH)),
         ("", "of the others", by_model(iterations._LONGEST)),
         ("LOST", "in units of the noise", _number(clipping.LOST)),
         ("BEND", "0 for other models; quantiles: over the bandwidth", by_model(question._BEND)),
