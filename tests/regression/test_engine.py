@@ -355,12 +355,9 @@ def test_the_joint_test_of_one_contrast_is_the_test_of_that_contrast():
 
 @pytest.mark.parametrize("slopes", [(0.0, 8.0, -6.0), (0.0, 1.0, 1.0)])
 def test_slopes_along_directions_that_noise_hides_are_covered(slopes):
-    """Columns that differ by a tenth of their spread: the noise of the start is far above how little rows vary there."""
-    schema, rng, missed = (
-        dpi.Schema(a=dpi.Real(-1, 1), b=dpi.Real(-1, 1), y=dpi.Real(-8, 8)),
-        np.random.default_rng(6),
-        0,
-    )
+    """Columns that differ by a tenth of their spread: noise of the start is far above how little rows vary there."""
+    schema = dpi.Schema(a=dpi.Real(-1, 1), b=dpi.Real(-1, 1), y=dpi.Real(-8, 8))
+    rng, missed = np.random.default_rng(6), 0
     asked = Drawer(Newton(formula="y ~ a + b", model="ols"), Context(schema, "add_remove", dpi.ZCDP(0.02)))
     for _ in range(60):
         common = rng.normal(0, 0.35, 1000)
