@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _FEW_ROWS = (
-    "engel (food by income) and injury (durations by highearn) alone: one of the 235 rows of engel is half of the "
+    "engel (food by income) and injury (durations by highearn), and one slope of anes96 by a little: one of the 235 rows of engel is half of the "
     "variance of its slope, durations have a tail of index 1.3. Noise hides how many rows are so far out, and clipping "
     "takes more than the interval allows for. Take the logarithm, or `rlm`."
 )
