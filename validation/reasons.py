@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 _FEW_ROWS = (
-    "engel (food by income) and injury (durations by highearn), and one slope of anes96 by a little: one of the 235 rows of engel is half of the "
-    "variance of its slope, durations have a tail of index 1.3. Noise hides how many rows are so far out, and clipping "
-    "takes more than the interval allows for. Take the logarithm, or `rlm`."
+    "engel (food by income) and injury (durations by highearn), and one slope of anes96 by a little: one of the 235 "
+    "rows of engel is half of the variance of its slope, durations have a tail of index 1.3. Noise hides how many rows "
+    "are so far out, and clipping takes more than the interval allows for. Take the logarithm, or `rlm`."
 )
 _UNSEEN = (
     "fringe (benefits by earnings) and the median of hours in wage_panel alone: three of 616 employees earn seven to "
