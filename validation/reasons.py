@@ -123,9 +123,6 @@ REASONS: dict[str, str] = {
         "Exponential errors: intervals are a sixth longer than those of an oracle, and cover. What lengthens them is "
         "not yet known."
     ),
-    "largest median width of intervals of a slope of counts over an oracle's, n rho and counts from 1,000": (
-        _LIGHT_TAILS
-    ),
     "largest share of fits of counts that name a term as mostly noise, n rho and counts from 1,000": _LIGHT_TAILS,
     "least coverage of 95% intervals of a slope, least squares by iterations: wrong models with rows far out": (
         "If the mean function bends beyond the bound of a regressor, a dozen rows determine the best linear predictor. "
