@@ -3,7 +3,7 @@
 A unit adds a score s to the estimating equation, and noise is in proportion to the length T at which scores are
 clipped. Clipping takes ``max(|s| - T, 0)`` from each, in a direction nobody knows. With J the Hessian, a contrast l of
 J's inverse loses at most ``|l| B``, B the total excess of all units. What is known of lengths are noisy counts in
-octaves; beyond the last one that is clear of its noise, lengths are taken to fall off as a Pareto law. Noise hides
+half octaves; beyond the last one that is clear of its noise, lengths are taken to fall off as a Pareto law. Noise hides
 how many units are there and how fast they fall off, so that what they add up to is a posterior mean: all numbers are
 equally likely a priori, and one over the index has an exponential prior. The last clear count may be the first of the
 law or stand apart from it, as the end of the bulk; both are weighed by how well they explain the counts. Where no bin
@@ -12,8 +12,6 @@ as many units as are counted below the first cut. So B is what clipping is expec
 
 The interval of Armstrong and Kolesar (2018, 2020), ``estimate +- SE cv(b/SE)``, holds for every bias up to b. T is the
 length at which it is predicted to be shortest.
-
-Octaves are as wide as can be: a bin half as wide has as much noise, and of the tail it tells less.
 """
 
 from __future__ import annotations
@@ -37,21 +35,15 @@ _HEAVY = 0.3
 _INDICES = 1 / np.linspace(0.04, 0.96, 24)
 """Indices that are weighed: all have a finite mean, and none is 2, where squares are logarithms."""
 
-_BINS, _BELOW = 12, 0.6
-"""Octaves, and where lengths below the first of them are taken to be, as a part of its start."""
+_OCTAVE = 2
+"""Bins in an octave."""
 
+_BINS = 22
 _WINDOW, _CLEAR = 2, {"l2": 4.0, "l1": 6.5}
-"""A bin, alone or with the next, is seen if it holds more than so many standard deviations of its noise: Gaussian or
-Laplace noise."""
+"""A bin or an octave is seen if it holds more than so many standard deviations of its noise, Gaussian or Laplace's."""
 
 _LEAST_NOISE = 1e-6
 """Least noise that a count is taken to have: at budgets beyond all use it has none."""
-
-_FALLS = (-1.0, 5.0)
-"""Index of the fall from one octave to the next, at least and at most: even lengths have that of -1."""
-
-_APART = 1e-4
-"""Difference of an index from a power at least, where integrals of powers are differences."""
 
 _SURE = 3.0
 """Standard errors taken off what counts beyond the edge add up to, before it is held against the law."""
@@ -68,7 +60,7 @@ _LEAST_LEFT = 0.05
 
 def length_cuts(first: float) -> Array:
     """Return the ends of the bins in which lengths are counted."""
-    return np.asarray(first * 2.0 ** np.arange(_BINS))
+    return np.asarray(first * 2.0 ** (np.arange(_BINS) / _OCTAVE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +95,11 @@ class Lengths:
 
     Attributes
     ----------
-    first : float
-        First cut.
-    starts, counts : ndarray (b,), (b + 1,)
-        Octaves in which lengths are seen, and how many units are below the first cut and in each, no less than 0.
+    middles, counts : ndarray (b,)
+        Middles of the bins in which lengths are seen, and how many units are there, no less than 0.
     edge : float
         End of what is seen.
-    laws : ndarray (s,)
+    starts : ndarray (s,)
         Where the law of longer ones may start: at the edge, or, where no bin is seen, at later cuts up to the farthest.
     beyond : ndarray (s, a)
         Expected number of units of the law, split by its start and its index.
@@ -121,11 +111,10 @@ class Lengths:
         Standard deviation of the noise of a count.
     """
 
-    first: float
-    starts: Array
+    middles: Array
     counts: Array
     edge: float
-    laws: Array
+    starts: Array
     beyond: Array
     farthest: float
     hidden: Array
@@ -143,10 +132,11 @@ class Lengths:
         clear = np.flatnonzero(filled & (cuts < farthest))
         edge = min(int(clear[-1]) + 1, size - 1) if clear.size else 0
         edge -= int(edge > 0 and cuts[edge] >= farthest)
+        middles = np.concatenate([[0.6 * cuts[0]], cuts[:edge] * 2.0 ** (0.5 / _OCTAVE)])
         seen, stop = np.maximum(counts[: edge + 1], 0.0), max(int((cuts < farthest).sum()), edge + 1)
         beyond = _law(counts[edge : stop + 1], noise, first=not edge) * (cuts[edge] < farthest)
-        laws, last = cuts[edge : edge + len(beyond)], max(float(cuts[edge]), farthest)
-        return cls(float(cuts[0]), cuts[:edge], seen, float(cuts[edge]), laws, beyond, last, inner[edge:stop], noise)
+        starts, last = cuts[edge : edge + len(beyond)], max(float(cuts[edge]), farthest)
+        return cls(middles, seen, float(cuts[edge]), starts, beyond, last, inner[edge:stop], noise)
 
     def excess(self, lengths: Array) -> Array:
         """Return the sum of what scores exceed each of some lengths (L,) by.
@@ -154,25 +144,15 @@ class Lengths:
         Beyond the edge it is that of the law, or what the counts up to any length add up to, less `_SURE` standard
         errors, where that is more: a lump that no law of tails has.
         """
-        octaves = np.asarray(self.edge * 2.0 ** np.arange(len(self.hidden)))
-        each = np.minimum(_over(octaves, lengths, 1, 0.0), np.maximum(self.farthest - lengths, 0.0)[:, None])
+        apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
+        middles = self.edge * 2.0 ** ((np.arange(len(self.hidden)) + 0.5) / _OCTAVE)
+        each = np.maximum(np.minimum(middles, self.farthest) - lengths[:, None], 0.0)
         shown = np.cumsum(each * self.hidden, axis=1) - _SURE * self.noise * np.sqrt(np.cumsum(each**2, axis=1))
-        return np.asarray(self._seen(lengths) + np.maximum(self._tail(lengths), shown.max(axis=1)))
-
-    def _seen(self, lengths: Array, power: int = 1) -> Array:
-        """Return the sum of what scores in the bins that are seen exceed some lengths (L,) by, both to a power.
-
-        Within an octave they fall off as from the one before to the one behind.
-        """
-        behind = self._of_law((1 - 0.5**_INDICES) * np.ones((1, len(self.laws), 1)))
-        fall = -np.diff(np.log2(np.maximum(np.append(self.counts, behind), self.noise)))
-        fall = 0.5 * (np.clip(fall[:-1], *_FALLS) + np.clip(fall[1:], *_FALLS))
-        below = np.maximum((_BELOW * self.first) ** power - lengths**power, 0.0)
-        return np.asarray(below * self.counts[0] + _over(self.starts, lengths, power, fall) @ self.counts[1:])
+        return np.asarray(apart + np.maximum(self._tail(lengths), shown.max(axis=1)))
 
     def _tail(self, lengths: Array) -> Array:
         """Return the sum of what scores beyond the edge exceed some lengths (L,) by."""
-        power, lengths, start = _INDICES - 1, lengths[:, None, None], self.laws[:, None]
+        power, lengths, start = _INDICES - 1, lengths[:, None, None], self.starts[:, None]
         far = np.clip(lengths, start, self.farthest)
         law = start / power * ((start / far) ** power - (start / self.farthest) ** power)
         return self._of_law(law + np.maximum(start - lengths, 0.0))
@@ -183,8 +163,8 @@ class Lengths:
 
     def lost(self, lengths: Array) -> Array:
         """Return the sum of what squared lengths exceed the squares of some lengths (L,) by."""
-        apart = self._seen(lengths, 2)
-        power, lengths, start = _INDICES - 2, lengths[:, None, None], self.laws[:, None]
+        apart = np.maximum(self.middles**2 - lengths[:, None] ** 2, 0.0) @ self.counts
+        power, lengths, start = _INDICES - 2, lengths[:, None, None], self.starts[:, None]
         far = np.maximum(lengths, start)
         last = np.maximum(np.minimum(_FARTHEST * start, self.farthest), far)
         near, end = start / far, start / last
@@ -209,7 +189,7 @@ class Lengths:
         other : float
             Half the length of the interval without it, in units of the score.
         """
-        squares = self.edge * 2.0 ** (np.arange(-8, 8) / 2)
+        squares = self.edge * 2.0 ** (np.arange(-8, 8) / _OCTAVE)
         missed, blur = self.excess(squares), squares * noise * np.sqrt(width)
         moved = drift * np.hypot(np.sqrt(2) * missed, np.sqrt(0.5) * blur)
         half = np.hypot(other, -special.ndtri(0.025) * moved)
@@ -229,7 +209,7 @@ class Lengths:
             Whether the bias counts in full. It does not where only a point for the last round is sought.
         """
         second = max(float(self.lost(np.zeros(1))[0]), 1e-300)
-        lengths = self.edge * 2.0 ** (np.arange(-4, 14) / 2)
+        lengths = self.edge * 2.0 ** (np.arange(-4, 14) / _OCTAVE)
         excess = self.excess(lengths)
         errors = np.sqrt(second / width + (lengths * noise) ** 2)
         sizes = errors * folded_quantile(0.05, excess / errors) if final else np.hypot(errors, excess / np.sqrt(width))
@@ -245,20 +225,6 @@ class Lengths:
             second,
             float(sizes[best]),
         )
-
-
-def _over(starts: Array, lengths: Array, power: int, fall: Array | float) -> Array:
-    """Return by how much lengths in octaves from ``starts`` (b,) exceed others (L,), both to a power, as (L, b).
-
-    On average, if their density is that of a Pareto law whose index is ``fall`` (b,).
-    """
-    index = np.asarray(fall, dtype=np.float64)
-    for pole in (0, power):
-        index = np.where(np.abs(index - pole) < _APART, pole + _APART, index)
-    least, ends = lengths[:, None], 2 * starts
-    far = np.clip(least, starts, ends)
-    above = index / (index - power) * (far ** (power - index) - ends ** (power - index))
-    return np.asarray((above - least**power * (far**-index - ends**-index)) / (starts**-index - ends**-index))
 
 
 def _law(counts: Array, noise: float, *, first: bool) -> Array:
@@ -282,12 +248,12 @@ def _law(counts: Array, noise: float, *, first: bool) -> Array:
     numbers, odds = (np.stack(one) for one in zip(*fits, strict=True))
     if first:
         skipped = np.cumsum(inner**2) - inner**2
-        farther = np.arange(len(inner)) * np.log(2.0)
+        farther = np.arange(len(inner)) * np.log(2.0) / _OCTAVE
         odds = odds - (farther + 0.5 * skipped / noise**2)[:, None]
     else:
         whole, own = _fitted(counts, noise)
         odds = odds + np.log(np.sqrt(2 * np.pi) * noise / max(float(counts[0]), noise))
-        numbers = np.concatenate([numbers, whole[None] * 2.0**-_INDICES])
+        numbers = np.concatenate([numbers, whole[None] * 2.0 ** (-_INDICES / _OCTAVE)])
         odds = np.concatenate([odds, own[None]])
     odds = odds - 1 / (_INDICES * _HEAVY)
     likely = np.exp(odds - odds.max())
@@ -312,7 +278,7 @@ def _fitted(counts: Array, noise: float, least: float = 0.0) -> tuple[Array, Arr
 @lru_cache(maxsize=128)
 def _shares(bins: int) -> tuple[Array, Array]:
     """Return the part of a law's units in each bin (a, b), the last one without end, and its root sum of squares."""
-    ends = 2.0 ** (-_INDICES[:, None] * np.arange(bins + 1))
+    ends = 2.0 ** (-_INDICES[:, None] * np.arange(bins + 1) / _OCTAVE)
     shares = ends[:, :-1] - ends[:, 1:]
     shares[:, -1] += ends[:, -1]
     size = np.sqrt((shares**2).sum(axis=1))
