@@ -17,8 +17,8 @@ length at which it is predicted to be shortest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -45,8 +45,9 @@ _WINDOW, _CLEAR = 2, {"l2": 4.0, "l1": 6.5}
 _LEAST_NOISE = 1e-6
 """Least noise that a count is taken to have: at budgets beyond all use it has none."""
 
-_SURE = 3.0
-"""Standard errors taken off what counts beyond the edge add up to, before it is held against the law."""
+_LUMPS, _LIKELY = (1, 2), 0.003
+"""How many bins a lump may fill, and the odds a priori that there is one just beyond the edge, for each deviation of
+noise that its number of units has; an octave farther out it is half as likely."""
 
 _FARTHEST = 8.0
 """Second moments are those of lengths of up to so many times the start of their law."""
@@ -141,14 +142,36 @@ class Lengths:
     def excess(self, lengths: Array) -> Array:
         """Return the sum of what scores exceed each of some lengths (L,) by.
 
-        Beyond the edge it is that of the law, or what the counts up to any length add up to, less `_SURE` standard
-        errors, where that is more: a lump that no law of tails has.
+        Beyond the edge it is that of the law, or of a lump that no law of tails has, where that is more.
         """
         apart = np.maximum(self.middles - lengths[:, None], 0.0) @ self.counts
-        middles = self.edge * 2.0 ** ((np.arange(len(self.hidden)) + 0.5) / _OCTAVE)
-        each = np.maximum(np.minimum(middles, self.farthest) - lengths[:, None], 0.0)
-        shown = np.cumsum(each * self.hidden, axis=1) - _SURE * self.noise * np.sqrt(np.cumsum(each**2, axis=1))
-        return np.asarray(apart + np.maximum(self._tail(lengths), shown.max(axis=1)))
+        beyond = np.maximum(self._lumps.lengths - lengths[:, None], 0.0) @ self._lumps.expected(_LIKELY)
+        return np.asarray(apart + np.maximum(self._tail(lengths), beyond))
+
+    @cached_property
+    def _lumps(self) -> _Lumps:
+        return _Lumps.of(self.hidden, self.edge, self.farthest, self.noise)
+
+    def carried(self, squares: Array, shares: Array, clip: float, seen: float) -> Array:
+        """Return what clipping takes from scores of which few, in one lump, carry these sums of squares (q,).
+
+        Parameters
+        ----------
+        squares, shares : ndarray (q,)
+            What is missing of sums of squares, and which part of them.
+        clip, seen : float
+            Lengths at which scores, and squares, were clipped.
+
+        Notes
+        -----
+        A lump of a given length has as many units as carry the squares, and is as likely as these explain the counts.
+        Or there is none, and a model that is wrong expects too much; odds of that fall as the square of what is left.
+        """
+        lumps = self._lumps
+        numbers = squares[:, None] / np.maximum(lumps.lengths**2 - seen**2, 1e-9 * lumps.lengths**2)
+        odds = np.where(lumps.lengths > seen, numbers * (lumps.counts - 0.5 * numbers) / lumps.errors**2, -np.inf)
+        none = 2 * np.log(np.maximum(1 - shares, 1e-9))[:, None]
+        return np.asarray((lumps.likely(odds - none) * numbers) @ np.maximum(lumps.lengths - clip, 0.0))
 
     def _tail(self, lengths: Array) -> Array:
         """Return the sum of what scores beyond the edge exceed some lengths (L,) by."""
@@ -225,6 +248,52 @@ class Lengths:
             second,
             float(sizes[best]),
         )
+
+
+class _Lumps(NamedTuple):
+    """Where a lump of units may be that noise hides: in a bin beyond the edge, or in some that adjoin.
+
+    Attributes
+    ----------
+    lengths, counts, errors : ndarray (l,)
+        Middle of each place, what was counted there, and the standard deviation of its noise.
+    prior : ndarray (l,)
+        Logarithm of its odds a priori, less those just beyond the edge: an octave farther out half as likely.
+    """
+
+    lengths: Array
+    counts: Array
+    errors: Array
+    prior: Array
+
+    @classmethod
+    def of(cls, counts: Array, edge: float, farthest: float, noise: float) -> _Lumps:
+        """Read noisy counts (r,) of the bins beyond an edge."""
+        found = []
+        for width in (one for one in _LUMPS if one <= len(counts)):
+            sums = np.lib.stride_tricks.sliding_window_view(counts, width).sum(axis=1)
+            octaves = np.arange(len(sums)) / _OCTAVE
+            lengths = np.minimum(edge * 2.0 ** (octaves + 0.5 * width / _OCTAVE), farthest)
+            found.append((lengths, sums, np.full(len(sums), noise * np.sqrt(width)), -np.log(2.0) * octaves))
+        return cls(*(np.concatenate(one) for one in zip(*found, strict=True)))
+
+    def likely(self, odds: Array) -> Array:
+        """Return the probabilities (..., l) of places with these log odds, given the counts, over there being none."""
+        odds = odds + self.prior
+        most = np.maximum(odds.max(axis=-1, keepdims=True), 0.0)
+        found = np.exp(odds - most)
+        return np.asarray(found / (np.exp(-most) + found.sum(axis=-1, keepdims=True)))
+
+    def expected(self, odds: float) -> Array:
+        """Return the expected number of units in each place (l,), of which any number is equally likely.
+
+        ``odds`` are those just beyond the edge, for each standard deviation of the noise.
+        """
+        sums = self.counts / self.errors
+        mills = special.erfcx(-sums / np.sqrt(2))
+        own = np.where(sums > 0, 0.5 * sums**2 + special.log_ndtr(sums), np.log(0.5 * mills))
+        likely = self.likely(own + np.log(np.sqrt(2 * np.pi) * odds))
+        return np.asarray(likely * (sums + np.sqrt(2 / np.pi) / mills) * self.errors)
 
 
 def _law(counts: Array, noise: float, *, first: bool) -> Array:

@@ -43,7 +43,7 @@ from dpinfer.regression.iterations import floored
 from dpinfer.statistics.inference import Inference, wald_lengths
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dpinfer.regression.iterations import Iteration
     from dpinfer.regression.models import Response
@@ -148,8 +148,8 @@ class Fit:
         J in coordinates z as released, and its inverse with eigenvalues kept above noise.
     lost : ndarray (k, q)
         Leads from the unit ball to the steps of z that are possible where the Hessian is noise.
-    meat : ndarray (k, k)
-        M in coordinates z.
+    meat, seen : ndarray (k, k)
+        M in coordinates z, and without what was added to make it a likelihood's.
     meat_noise : float
         Standard deviation of the noise of its diagonal.
     score_noise : float
@@ -157,6 +157,8 @@ class Fit:
         C of each iteration, and the noise of its Hessian, and what its eigenvalues may lack, times its weight.
     excess : float
         What clipping is expected to take from all scores together, B.
+    short : ndarray (k, r)
+        Scores that clipping may have taken beside, each with either sign, where products fall short of a likelihood's.
     left : float
         What a straight step leaves, as a length of scores where the Hessian is 1.
     rest : ndarray (k,)
@@ -177,10 +179,12 @@ class Fit:
     inverse: Array
     lost: Array
     meat: Array
+    seen: Array
     meat_noise: float
     score_noise: float
     hessians: tuple[tuple[Array, float, float], ...]
     excess: float
+    short: Array
     left: float
     rest: Array
     flat: bool
@@ -228,9 +232,9 @@ class Fit:
         return np.asarray(_squared(self.loadings(contrasts), self.meat) + beside)
 
     def drawn(self, contrasts: Array) -> Array:
-        """Return the variances (n,) from sampling of contrasts (n, k), without the directions that are noise."""
+        """Return the variances (n,) from sampling of contrasts (n, k), as seen where the Hessian is no noise."""
         told = self.loadings(contrasts) @ self._told
-        found = np.einsum("nk,kl,nl->n", told, self.meat, told) + self.intercept[0] * contrasts[:, 0] ** 2
+        found = np.einsum("nk,kl,nl->n", told, self.seen, told) + self.intercept[0] * contrasts[:, 0] ** 2
         return np.asarray(found)
 
     def cov_noise(self, contrasts: Array) -> Array:
@@ -302,7 +306,7 @@ class Fit:
 
         With ``score`` that of the score along them.
         """
-        factor, total = np.linalg.cholesky(covariance), 0.0
+        factor, total = np.linalg.cholesky(covariance + _APART * np.diag(np.diag(covariance))), 0.0
         for matrix, flat in self._pulls(contrasts, score=score):
             found = np.linalg.solve(factor, matrix)
             total += float(np.linalg.norm(found, axis=0).max() if flat else np.linalg.norm(found, 2))
@@ -317,6 +321,7 @@ class Fit:
         root = (vectors / np.sqrt(np.maximum(values, 1e-300))) @ vectors.T
         loadings, moved = self.loadings(contrasts), contrasts @ self.whiten
         found = [(loadings * self.excess, self.flat), (loadings @ root * self.left, False)]
+        found += [(loadings @ one[:, None], False) for one in self.short.T]
         if not score:
             beside = (moved @ self.rest[:, None], contrasts[:, :1] * self.intercept[1], moved @ self.lost)
             found += [(one, False) for one in beside if one.shape[1]]
@@ -476,6 +481,7 @@ def solved(
     curved: bool = False,
     smoothed: bool = False,
     clipped: float = 0.0,
+    carried: Callable[[Array, Array], Array] | None = None,
 ) -> Fit:
     """Return the estimate one step from the last iteration's point.
 
@@ -514,6 +520,9 @@ def solved(
         Whether Hessians are smoothed more widely than scores.
     clipped : float
         What clipping took from the trace of the products, at most, where rows are independent.
+    carried : callable, optional
+        Where products are the Hessian if the model is right: what clipping took from scores whose squares are missing
+        (`Lengths.carried`).
     """
     last = iterations[-1]
     whiten, width = last.whiten, len(last.point)
@@ -552,9 +561,11 @@ def solved(
     lost = _possible(vectors[:, ~told], whiten, least + _SHORTEST**2 * second, reach)
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
-    products = (
-        _filled(floored(values_of, 0.0), even, clipped, noise) if robust else max(float(values_of[0]), noise) * even
-    )
+    seen = _filled(floored(values_of, 0.0), even, clipped, noise) if robust else max(float(values_of[0]), noise) * even
+    products, short = seen, np.zeros((width, 0))
+    if carried is not None:
+        unclear = float(np.hypot(LOST * noise * np.sqrt(width), kept_from)) + last.missed * (1 + raised)
+        products, short = _evened(seen, even, unclear, carried, flat=flat)
     return Fit(
         last.point,
         last.point + whiten @ step,
@@ -564,6 +575,7 @@ def solved(
         inverse,
         lost,
         np.asarray(products) * small,
+        np.asarray(seen) * small,
         noise * small,
         float(np.hypot(last.score_noise, beside)),
         tuple(
@@ -571,6 +583,7 @@ def solved(
             for weight, one in zip(weights, iterations, strict=True)
         ),
         excess,
+        short,
         left,
         rest,
         flat,
@@ -591,6 +604,21 @@ def _filled(products: Array, even: Array, clipped: float, noise: float) -> Array
     short = np.where(values > LOST * noise * np.sqrt(len(even)), values, 0.0)
     short *= min(1.0, clipped / max(float(short.sum()), 1e-300))
     return np.asarray(products + (vectors * short) @ vectors.T)
+
+
+def _evened(
+    products: Array, even: Array, unclear: float, carried: Callable[[Array, Array], Array], *, flat: bool
+) -> tuple[Array, Array]:
+    """Return products of a likelihood's scores, no less than its Hessian, and what clipping took as well, as columns.
+
+    Where the model is right both are one matrix at the truth (Fisher, 1925). A direction (an eigenvector) in which
+    products fall short of the Hessian by more than is ``unclear`` is one that few long rows may carry, which noise hid.
+    """
+    values, vectors = np.linalg.eigh(even - products)
+    values, vectors = values[values > unclear], vectors[:, values > unclear]
+    shares = values / np.einsum("jk,jl,lk->k", vectors, even, vectors)
+    unit = np.abs(vectors).sum(axis=0) if flat else np.ones(len(values))  # lengths, along eigenvectors
+    return np.asarray(products + (vectors * values) @ vectors.T), vectors * carried(values * unit**2, shares) / unit
 
 
 def _about(unit: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -316,6 +316,10 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
     else:
         meat, noise = meat / start.size, noise / start.size
     people = plan.context.schema.rows_per_unit
+    carried, alone = None, people == 1 and not plan.groups and plan.columns.weight is None
+    if alone and plan.robust and plan.model.kind in ("binary", "choice"):  # products of a likelihood's scores
+        lengths = plan.lengths(stages["recounts"], start)
+        carried = partial(lengths.carried, clip=float(settings["clip"]), seen=float(settings["meat_clip"]))
     return solved(
         iterations,
         plan.weighed(iterations),
@@ -336,6 +340,7 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         clipped=clipped if people == 1 else 0.0,  # of people whose rows are alike products are no multiple of it
         curved=plan.model.kind in ("binary", "choice", "log") and not plan.once and len(iterations) > 1,
         smoothed=plan.model.kind == "quantile",
+        carried=carried,
     )
 
 

@@ -106,6 +106,58 @@ def test_where_nothing_is_seen_the_law_may_start_in_any_bin(counts):
     np.testing.assert_allclose(clipping._law(counts, noise, first=True), found / total, rtol=1e-3, atol=1e-9)
 
 
+@pytest.mark.parametrize("counts", [[2, 22, -3, 1, 5, -7], [9, 14, -2], [-60, -9], [21, 18, 40], [3]])
+def test_a_lump_is_the_posterior_mean_over_its_place_and_number(counts):
+    """One or two bins may hold it, spread evenly, or none; by sums over a grid of numbers of units."""
+    counts, noise, clip = np.array(counts, dtype=float), 5.0, 1.5
+    number = np.linspace(0, 500, 500_001)
+    found, total = 0.0, 1.0
+    for width in range(1, min(2, len(counts)) + 1):
+        for place in range(len(counts) - width + 1):
+            seen, length = counts[place : place + width, None], 2.0 ** (place / 2 + width / 4)
+            odds = ((seen**2 - (seen - number / width) ** 2) / (2 * noise**2)).sum(axis=0)
+            prior = clipping._LIKELY * 2.0 ** (-place / 2) / (noise * np.sqrt(width))
+            density = prior * np.exp(odds) * (number[1] - number[0])
+            found += (density * number).sum() * max(length - clip, 0.0)
+            total += density.sum()
+    lumps = clipping._Lumps.of(counts, 1.0, np.inf, noise)
+    taken = np.maximum(lumps.lengths - clip, 0.0) @ lumps.expected(clipping._LIKELY)
+    assert taken == pytest.approx(found / total, rel=2e-3, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lump_is_whole_where_noise_is_next_to_nothing():
+    lumps = clipping._Lumps.of(np.array([-3e8, 4.0, 2e8]), 1.0, 2.2, 1e-6)
+    np.testing.assert_allclose(lumps.expected(clipping._LIKELY), [0.0, 0.0, 2e8, 0.0, 0.0], atol=1.0)
+    assert lumps.lengths.max() == 2.2
+
+
+def test_squares_that_are_missing_are_carried_by_a_lump_that_explains_the_counts():
+    """By hand, over the places of lumps; with nothing counted, and half of the squares left, none is likely."""
+    cuts, noise = length_cuts(1.0), 5.0
+    counts = np.zeros(len(cuts) + 1)
+    counts[[0, 1, 2]] = 4000, 3000, 1000
+    counts[8] = 19.0
+    read = Lengths.read(counts, cuts, noise, 40.0)
+    squares, clip, seen = 19.0 * (2.0**3.75) ** 2, 3.0, 2.0
+    found, total, edge = 0.0, 0.1**2, read.edge
+    assert edge == 2.0
+    bins = counts[3 : 1 + int((cuts < 40.0).sum())]
+    for width in (1, 2):
+        for place in range(len(bins) - width + 1):
+            length = min(edge * 2.0 ** (place / 2 + width / 4), 40.0)
+            number = squares / (length**2 - seen**2)
+            off = [((bins[place : place + width] - one / width) ** 2).sum() for one in (0.0, number)]
+            odds = 2.0 ** (-place / 2) * np.exp((off[0] - off[1]) / (2 * noise**2))
+            found += odds * number * max(length - clip, 0.0)
+            total += odds
+    taken = read.carried(np.array([squares]), np.array([0.9]), clip, seen)[0]
+    assert taken == pytest.approx(found / total, rel=1e-9)
+    assert taken > 0.8 * 19 * (2.0**3.75 - clip)
+    none = Lengths.read(np.where(counts == 19.0, 0.0, counts), cuts, noise, 40.0)
+    assert none.carried(np.array([squares]), np.array([0.5]), clip, seen)[0] < 0.4 * taken
+
+
 def test_a_bulk_that_no_count_shows_is_allowed_for():
     """Two hundred people far beyond the first cut, in bins of which none is clear of Laplace noise."""
     rng, cuts, found = np.random.default_rng(4), length_cuts(0.5), []
@@ -289,7 +341,8 @@ def test_of_one_coefficient_the_interval_is_that_of_a_ratio(noise):
     score, hessian, sigma, one = 3.0, 1.2, 0.8, np.eye(1)
     fit = inference.Fit(
         np.zeros(1), np.array([score / hessian]), one, np.array([score]), hessian * one, one / hessian,
-        np.zeros((1, 0)), 0.0 * one, 0.0, sigma, ((one, noise, 0.0),), 0.0, 0.0, np.zeros(1), False,
+        np.zeros((1, 0)), 0.0 * one, 0.0 * one, 0.0, sigma, ((one, noise, 0.0),), 0.0, np.zeros((1, 0)), 0.0,
+        np.zeros(1), False,
     )  # fmt: skip
     found = inference.RegressionInference(("x",), fit, one, np.zeros(1), nobs=100.0, nobs_is_public=True)
     z = stats.norm.isf(0.025)
@@ -316,7 +369,8 @@ def of_steps(step, hessian, noise, meat, meat_noise, rng, size):
         inverse = np.linalg.inv(seen)
         fit = inference.Fit(
             np.zeros(width), inverse @ score, np.eye(width), score, seen, inverse, np.zeros((width, 0)), products,
-            meat_noise, 1.0, ((np.eye(width), noise, 0.0),), 0.0, 0.0, np.zeros(width), False,
+            products, meat_noise, 1.0, ((np.eye(width), noise, 0.0),), 0.0, np.zeros((width, 0)), 0.0,
+            np.zeros(width), False,
         )  # fmt: skip
         names = tuple(f"x{place}" for place in range(width))
         yield inference.RegressionInference(names, fit, np.eye(width), np.zeros(width), nobs=100.0, nobs_is_public=True)
@@ -397,6 +451,51 @@ def test_a_joint_test_allows_for_the_worst_bias_within_its_bounds(flat):
     moved = 2.0 * np.concatenate([tried, np.eye(3)]) @ fit.loadings(contrasts).T
     largest = np.einsum("ni,ij,nj->n", moved, np.linalg.inv(covariance), moved).max()
     assert fit.joint_shift(contrasts, covariance) == pytest.approx(largest, rel=1e-3)
+
+
+def test_the_products_of_a_likelihood_are_no_less_than_its_hessian():
+    """What they fall short by beyond noise is restored; and what clipping took of the score is a bias there."""
+    vectors = np.linalg.qr(np.random.default_rng(5).normal(size=(4, 4)))[0]
+    even = vectors * np.array([100.0, 100.0, 100.0, 80.0]) @ vectors.T
+    products = vectors * np.array([40.0, 95.0, 130.0, 80.0]) @ vectors.T
+    asked = []
+
+    def carried(squares, shares):
+        asked.append((squares, shares))
+        return 0.1 * squares
+
+    filled, short = inference._evened(products, even, 10.0, carried, flat=False)
+    np.testing.assert_allclose(filled, vectors * np.array([100.0, 95.0, 130.0, 80.0]) @ vectors.T, atol=1e-12)
+    np.testing.assert_allclose(np.abs(short), 0.1 * 60 * np.abs(vectors[:, :1]), atol=1e-12)
+    sums = inference._evened(products, even, 10.0, carried, flat=True)[1]
+    unit = np.abs(vectors[:, 0]).sum()
+    np.testing.assert_allclose(np.abs(sums), 0.1 * 60 * unit * np.abs(vectors[:, :1]), atol=1e-12)
+    np.testing.assert_allclose(np.array(asked).ravel(), [60.0, 0.6, 60.0 * unit**2, 0.6])
+    assert inference._evened(products, even, 61.0, carried, flat=False)[1].shape == (4, 0)
+    (found,) = of_steps(np.array([2.0, -1.0, 1.5]), 9 * np.eye(3), 0.0, np.eye(3), 0.05, np.random.default_rng(5), 1)
+    both = replace(found.fit, short=np.array([[0.9, 0.0], [0.0, 1.8], [0.0, 0.0]]))
+    assert both.bias(np.array([[1.0, 1.0, 1.0]])) == pytest.approx([0.1 + 0.2])
+
+
+def test_slopes_of_a_rare_level_with_a_strong_effect_are_covered():
+    """Two dozen rows without the event decide the slope, and the noise of counts, of 6 rows, hides most of them."""
+    rng, covered = np.random.default_rng(5), []
+    schema = dpi.Schema(y=dpi.Boolean(), d=dpi.Boolean(), x=dpi.Real(-4, 4))
+    for _ in range(100):
+        d, x = rng.random(10_000) < 0.02, rng.normal(size=10_000).clip(-4, 4)
+        y = rng.random(10_000) < 1 / (1 + np.exp(1 - 3 * d - 0.5 * x))
+        source = np.random.default_rng(rng.integers(1 << 40))
+        data = dpi.PublicData(pd.DataFrame({"y": y, "d": d, "x": x}), schema, rng=source, neighbors="add_remove")
+        low, high = dpi.logit("y ~ d + x", data).fit(dpi.ZCDP(0.1)).conf_int().to_numpy()[1]
+        covered.append(low <= 3 <= high)
+    assert np.mean(covered) > 0.88
+
+
+def test_a_joint_bias_of_restrictions_that_depend_on_each_other_is_that_of_one():
+    (found,) = of_steps(np.array([2.0, -1.0, 1.5]), 9 * np.eye(3), 0.0, np.eye(3), 0.05, np.random.default_rng(5), 1)
+    fit, twice = replace(found.fit, excess=2.0), np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    one = fit.joint_shift(twice[:1], np.eye(1))
+    assert fit.joint_shift(twice, np.ones((2, 2))) == pytest.approx(one, rel=1e-3)
 
 
 def test_an_interval_of_lost_directions_alone_does_not_depend_on_rounding():

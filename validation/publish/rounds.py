@@ -94,7 +94,7 @@ def constants() -> str:
             "over the root of k, Laplace over k",
             f"Gaussian {_number(iterations._START_LENGTH)}, Laplace {shortest} to {longest}",
         ),
-        ("CLEAR", "standard deviations", both(clipping._CLEAR)),
+        ("CLEAR", "standard deviations", both(clipping.CLEAR)),
         (
             "HEAVY",
             "1/index: mean of its prior, least, largest",
@@ -110,7 +110,7 @@ def constants() -> str:
         ("NARROW", "part of the rows", _number(iterations._MOSTLY)),
         ("LACKS(r)", "part of a Hessian, Laplace", f"{part} times {at}/r"),
         ("omega", "least squares, Gaussian: first, last", ", ".join(map(_number, iterations._WEIGHED))),
-        ("SURE", "standard errors", _number(clipping._SURE)),
+        ("LIKELY", "a lump beyond the edge: odds a priori", _number(clipping._LIKELY)),
         ("DOMINATED", "standard errors", _number(inference._DOMINATED)),
         ("NAMED", "lengths without privacy", _number(inference._NAMED)),
         ("LEAST", "degrees of freedom", _number(inference._LEAST_DF)),

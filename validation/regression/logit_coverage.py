@@ -26,6 +26,9 @@ SIZES, SHARES = (500, 2000, 10_000, 100_000), (0.45, 0.05)
 WIDTHS = ((5, 0.01), (5, 0.05), (5, 0.5), (2, 0.05), (10, 0.05))
 """Numbers of slopes, each with a rho."""
 
+RARE = {"logit": 3.0, "probit": 2.0, "cloglog": 2.0}
+"""Slope of a level that two rows in a hundred have."""
+
 LEAST, FLAGGED = 0.93, 0.05
 """Coverage of intercepts and of flagged fits that is asked for, and the share of these in a cell that is flagged."""
 
@@ -77,7 +80,9 @@ class Cell:
     def drawer(self) -> Drawer:
         """Return the question at its price; a Gaussian unit mu costs mu^2/2."""
         high = 30.0 if self.kind == "far out" else 1.0
-        columns = {name: dpi.Real(-1, high if name == "x1" else 1) for name in self.names}
+        columns: dict = {name: dpi.Real(-1, high if name == "x1" else 1) for name in self.names}
+        if self.kind == "rare":
+            columns["x1"] = dpi.Boolean()
         question = Newton(formula=f"y ~ {' + '.join(self.names)}", model=self.link)
         return Drawer(question, Context(dpi.Schema(**columns, y=dpi.Boolean()), "add_remove", dpi.ZCDP(self.rho)))
 
@@ -93,15 +98,22 @@ class Cell:
             drawn = [rng.uniform(-1, 1, n)]
         if self.kind == "far out":
             drawn[0] = np.minimum(rng.exponential(1.0, n), 30.0)
+        if self.kind == "rare":
+            drawn[0] = (rng.random(n) < 0.02).astype(float)
         return np.column_stack([np.ones(n), *drawn])
+
+    @property
+    def slopes(self) -> np.ndarray:
+        """Slopes (p,) of the true model, but for what is bent."""
+        first = RARE[self.link] if self.kind == "rare" else SLOPES[0]
+        return np.append(first, np.tile(SLOPES, 4)[1 : self.p])
 
     def predictor(self, x: np.ndarray, constant: float) -> np.ndarray:
         """Linear predictor, of the true model."""
         if self.kind == "beta":
             return 0.5 + 2 * x[:, 1]
-        slopes = np.tile(SLOPES, 4)[: self.p]
         bent = {"quadratic": 4.0 * x[:, 1] ** 2, "far out": -0.15 * x[:, 1] ** 2}.get(self.kind, 0.0)
-        return constant + x[:, 1:] @ slopes + bent
+        return constant + x[:, 1:] @ self.slopes + bent
 
     def rows(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Draw one data set."""
@@ -131,8 +143,8 @@ def truth_of(cell: Cell) -> np.ndarray:
     """Coefficients (p + 1,): those of the model, or where the mean of (y - mean) x is zero in the population."""
     if cell.kind == "beta":
         return np.array([0.5, 2.0])
-    start = np.concatenate([[constant_of(cell)], np.tile(SLOPES, 4)[: cell.p]])
-    if cell.kind == "grid":
+    start = np.concatenate([[constant_of(cell)], cell.slopes])
+    if cell.kind in ("grid", "rare"):
         return start
     x = _population(cell.kind, cell.p)
     return likeliest(cell.link, x, BINARY[cell.link].mean(cell.predictor(x, start[0])), start, 60)
@@ -155,7 +167,7 @@ def likeliest(link: str, x: np.ndarray, y: np.ndarray, start: np.ndarray, steps:
 
 
 def cells() -> list[Cell]:
-    """The grid, other links, a published design, and two wrong models."""
+    """The grid, other links, a published design, two wrong models, and a rare level with a strong effect."""
     main = [Cell("grid", n, p, rho, share) for share, n, (p, rho) in product(SHARES, SIZES[:-1], WIDTHS)]
     main += [Cell("grid", SIZES[-1], p, 0.05, share) for share, p in product(SHARES, (5, 10))]
     main += [
@@ -167,7 +179,9 @@ def cells() -> list[Cell]:
         for one in ((2000, 2, 0.5, 0.45), (10_000, 5, 0.05, 0.45), (10_000, 5, 0.5, 0.05))
     ]
     wrong = [Cell(kind, n, 3, rho, 0.4) for kind in ("quadratic", "far out") for n, rho in ((2000, 0.5), (10_000, 0.1))]
-    return [*main, *others, Cell("beta", 1000, 1, 0.125, 0.5), *wrong]
+    rare = [Cell("rare", n, 2, rho, 0.3) for n, rho in ((5000, 0.5), (10_000, 0.1), (20_000, 0.05))]
+    rare += [Cell("rare", 10_000, 2, 0.1, 0.3, link) for link in ("probit", "cloglog")]
+    return [*main, *others, Cell("beta", 1000, 1, 0.125, 0.5), *wrong, *rare]
 
 
 def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
@@ -208,6 +222,8 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
     middle = np.median(np.abs(drawn["error"]), axis=0)[1:] / np.median(np.abs(drawn["theirs"]), axis=0)[1:]
     bounded, few = np.isfinite(width), flagged.mean() <= FLAGGED
     main = cell.kind == "grid"
+    rare = "cloglog" if cell.link == "cloglog" else "logit and probit"
+    kind = {"grid": "grid", "beta": "beta", "rare": rare}.get(cell.kind, "wrong")
     return {
         "RMSE / likelihood": ratio, "median / likelihood": float(middle.mean()), "target": cell.target,
         "error / target": (ratio if few else float(middle.mean())) / cell.target,
@@ -221,7 +237,7 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
         "by Wald": float(np.isfinite(drawn["wald"][:, 0]).mean()), "clear fits": int(clear.sum()),
         "flagged fits": int(flagged.sum()), "Wald fits": int(np.isfinite(drawn["wald"][:, 0]).sum()),
         "terms": cell.p + 1,
-        "of": "grid, few flagged" if main and few else "grid" if main else "beta" if cell.kind == "beta" else "wrong",
+        "of": "grid, few flagged" if main and few else kind,
         "of wrong": cell.kind in ("quadratic", "far out"),
         "asked of slopes": BETA_COVERAGE if cell.kind == "beta" else cell.level,
         "asked of others": cell.level if cell.kind == "beta" else LEAST, "alpha": alpha,
@@ -273,6 +289,15 @@ STUDY = Study(
              design="44 cells: n 500-100,000, 2 to 10 slopes, rho .01-.5, 45% and 5% ones"),
         Rule("least coverage of a slope where the logit is wrong", "slope", count="clear fits", quantities="terms",
              where=of("wrong"), design="a curve fitted by a line; a regressor with rows far out"),
+        *(
+            Rule(f"least coverage of a slope beside a rare level with a strong effect, {name}", "slope",
+                 count="clear fits", quantities="terms", where=of(name),
+                 design=f"{number}: 2 in 100 rows have the level, its slope is {slopes}")
+            for name, number, slopes in (
+                ("logit and probit", "4 cells, n 5,000-20,000, rho .05-.5", "3 (logit) or 2"),
+                ("cloglog", "n = 10,000, rho = .1", "2"),
+            )
+        ),
     ),
     figure=scatter(lambda table: table["n"] * table["rho"], {"median / likelihood": 1.0, "slope": 0.95}, ["share", "p"],
                    label="n rho"),
