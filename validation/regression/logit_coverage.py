@@ -26,8 +26,11 @@ SIZES, SHARES = (500, 2000, 10_000, 100_000), (0.45, 0.05)
 WIDTHS = ((5, 0.01), (5, 0.05), (5, 0.5), (2, 0.05), (10, 0.05))
 """Numbers of slopes, each with a rho."""
 
-RARE = {"logit": 3.0, "probit": 2.0, "cloglog": 2.0}
-"""Slope of a level that two rows in a hundred have."""
+FIRST = {
+    "rare": {"logit": 3.0, "probit": 2.0, "cloglog": 2.0},
+    "long tail": {"logit": 0.4, "probit": 0.2},
+}
+"""First slope: of a level that two rows in a hundred have, and of a lognormal regressor where outcomes are rare."""
 
 LEAST, FLAGGED = 0.93, 0.05
 """Coverage of intercepts and of flagged fits that is asked for, and the share of these in a cell that is flagged."""
@@ -81,8 +84,8 @@ class Cell:
         """Return the question at its price; a Gaussian unit mu costs mu^2/2."""
         high = 30.0 if self.kind == "far out" else 1.0
         columns: dict = {name: dpi.Real(-1, high if name == "x1" else 1) for name in self.names}
-        if self.kind == "rare":
-            columns["x1"] = dpi.Boolean()
+        own = {"rare": dpi.Boolean(), "long tail": dpi.Real(0, 60)}
+        columns |= {"x1": own[self.kind]} if self.kind in own else {}
         question = Newton(formula=f"y ~ {' + '.join(self.names)}", model=self.link)
         return Drawer(question, Context(dpi.Schema(**columns, y=dpi.Boolean()), "add_remove", dpi.ZCDP(self.rho)))
 
@@ -100,12 +103,14 @@ class Cell:
             drawn[0] = np.minimum(rng.exponential(1.0, n), 30.0)
         if self.kind == "rare":
             drawn[0] = (rng.random(n) < 0.02).astype(float)
+        if self.kind == "long tail":
+            drawn[0] = np.minimum(rng.lognormal(size=n), 60.0)
         return np.column_stack([np.ones(n), *drawn])
 
     @property
     def slopes(self) -> np.ndarray:
         """Slopes (p,) of the true model, but for what is bent."""
-        first = RARE[self.link] if self.kind == "rare" else SLOPES[0]
+        first = FIRST[self.kind][self.link] if self.kind in FIRST else SLOPES[0]
         return np.append(first, np.tile(SLOPES, 4)[1 : self.p])
 
     def predictor(self, x: np.ndarray, constant: float) -> np.ndarray:
@@ -144,7 +149,7 @@ def truth_of(cell: Cell) -> np.ndarray:
     if cell.kind == "beta":
         return np.array([0.5, 2.0])
     start = np.concatenate([[constant_of(cell)], cell.slopes])
-    if cell.kind in ("grid", "rare"):
+    if cell.kind == "grid" or cell.kind in FIRST:
         return start
     x = _population(cell.kind, cell.p)
     return likeliest(cell.link, x, BINARY[cell.link].mean(cell.predictor(x, start[0])), start, 60)
@@ -167,7 +172,7 @@ def likeliest(link: str, x: np.ndarray, y: np.ndarray, start: np.ndarray, steps:
 
 
 def cells() -> list[Cell]:
-    """The grid, other links, a published design, two wrong models, and a rare level with a strong effect."""
+    """The grid, other links, a published design, two wrong models, a rare level with a strong effect, a long tail where outcomes are rare."""
     main = [Cell("grid", n, p, rho, share) for share, n, (p, rho) in product(SHARES, SIZES[:-1], WIDTHS)]
     main += [Cell("grid", SIZES[-1], p, 0.05, share) for share, p in product(SHARES, (5, 10))]
     main += [
@@ -181,7 +186,11 @@ def cells() -> list[Cell]:
     wrong = [Cell(kind, n, 3, rho, 0.4) for kind in ("quadratic", "far out") for n, rho in ((2000, 0.5), (10_000, 0.1))]
     rare = [Cell("rare", n, 2, rho, 0.3) for n, rho in ((5000, 0.5), (10_000, 0.1), (20_000, 0.05))]
     rare += [Cell("rare", 10_000, 2, 0.1, 0.3, link) for link in ("probit", "cloglog")]
-    return [*main, *others, Cell("beta", 1000, 1, 0.125, 0.5), *wrong, *rare]
+    tails = [
+        Cell("long tail", n, 2, rho, 0.05, link)
+        for link, (n, rho) in product(("logit", "probit"), ((5000, 0.5), (20_000, 0.1), (100_000, 0.5)))
+    ]
+    return [*main, *others, Cell("beta", 1000, 1, 0.125, 0.5), *wrong, *rare, *tails]
 
 
 def draw(cell: Cell, rng: np.random.Generator, count: int) -> Drawn:
@@ -223,7 +232,7 @@ def summary(cell: Cell, drawn: Drawn) -> dict:
     bounded, few = np.isfinite(width), flagged.mean() <= FLAGGED
     main = cell.kind == "grid"
     rare = "cloglog" if cell.link == "cloglog" else "logit and probit"
-    kind = {"grid": "grid", "beta": "beta", "rare": rare}.get(cell.kind, "wrong")
+    kind = {"grid": "grid", "beta": "beta", "long tail": "long tail", "rare": rare}.get(cell.kind, "wrong")
     return {
         "RMSE / likelihood": ratio, "median / likelihood": float(middle.mean()), "target": cell.target,
         "error / target": (ratio if few else float(middle.mean())) / cell.target,
@@ -289,6 +298,9 @@ STUDY = Study(
              design="44 cells: n 500-100,000, 2 to 10 slopes, rho .01-.5, 45% and 5% ones"),
         Rule("least coverage of a slope where the logit is wrong", "slope", count="clear fits", quantities="terms",
              where=of("wrong"), design="a curve fitted by a line; a regressor with rows far out"),
+        Rule("least coverage of a slope beside a lognormal regressor, rare outcomes, logit and probit", "slope",
+             count="clear fits", quantities="terms", where=of("long tail"),
+             design="6 cells: 5% ones, slope .4 or .2, n 5,000-100,000, rho .1-.5"),
         *(
             Rule(f"least coverage of a slope beside a rare level with a strong effect, {name}", "slope",
                  count="clear fits", quantities="terms", where=of(name),
