@@ -172,7 +172,7 @@ def likeliest(link: str, x: np.ndarray, y: np.ndarray, start: np.ndarray, steps:
 
 
 def cells() -> list[Cell]:
-    """The grid, other links, a published design, two wrong models, a rare level with a strong effect, a long tail where outcomes are rare."""
+    """The grid, other links, a published design, wrong models, rare levels, and a long tail of rare outcomes."""
     main = [Cell("grid", n, p, rho, share) for share, n, (p, rho) in product(SHARES, SIZES[:-1], WIDTHS)]
     main += [Cell("grid", SIZES[-1], p, 0.05, share) for share, p in product(SHARES, (5, 10))]
     main += [
