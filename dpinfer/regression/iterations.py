@@ -72,21 +72,18 @@ _ONCE = {
 }
 """Shares where the Gram matrix of the start, under Laplace noise, is the Hessian, too."""
 
-_CURVED = {
-    "l2": {
-        "start": Fraction(7, 100),
-        "counts": Fraction(3, 100),
-        "first": Fraction(10, 100),
-        "again": Fraction(16, 100),
-    },
-    "l1": {
-        "start": Fraction(15, 100),
-        "counts": Fraction(5, 100),
-        "first": Fraction(20, 100),
-    },
+_EARLY = {
+    "start": Fraction(15, 100),
+    "counts": Fraction(5, 100),
+    "first": Fraction(20, 100),
 }
-"""Shares where the slope of the mean has no bound, and under Laplace noise wherever it is not constant: one more
-iteration leads to the point of the last."""
+_CURVED: dict[tuple[str, str], dict[str, Fraction]] = {
+    ("l2", "log"): {"first": Fraction(10, 100), "again": Fraction(16, 100)},
+    ("l2", "binary"): {"first": Fraction(7, 100), "again": Fraction(11, 100)},
+    ("l1", "log"): _EARLY,
+    ("l1", "binary"): _EARLY,
+}
+"""Shares, by the norm and the kind of the model, where one more iteration leads to the point of the last."""
 
 _START = {"l2": {"score": 0.47, "gram": 0.50, "rows": 0.03}, "l1": {"score": 0.40, "gram": 0.55, "rows": 0.05}}
 _START_ONCE = {"score": 0.20, "gram": 0.77, "rows": 0.03}
@@ -356,8 +353,7 @@ class Plan:
         found = dict(_SHARES[self.norm])
         if self.once:
             found |= _ONCE
-        if self.model.kind == "log" or (self.norm == "l1" and self.model.kind == "binary"):
-            found |= _CURVED[self.norm]
+        found |= _CURVED.get((self.norm, self.model.kind), {})
         if self.norm == "l1" and self.model.bounded:
             found["counts"] = Fraction(5, 100)
         return found

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpinfer.privacy.units import Neighbors
     from dpinfer.release import Release, StageRelease
     from dpinfer.schema.schema import Schema
+    from dpinfer.statistics.arrays import Array
 
 __all__ = ["COVARIANCES", "UNLIKELY", "Newton", "estimated_from", "fitted", "notes_of", "reading"]
 
@@ -55,7 +56,7 @@ _REACH = {"linear": 6.0, "huber": 6.0, "quantile": 6.0}
 """The same of what the true step may be where the Hessian is noise, if that is more: the spread that counts show may be
 a third of the response's deviation, where rare rows carry it."""
 
-_BEND = {"log": 1.0, "binary": 0.4, "choice": 0.4, "quantile": 0.5}
+_BEND = {"log": 1.0, "choice": 0.4, "quantile": 0.5}
 """Relative change of the weights of a Hessian with the linear predictor, about: of a quantile's in bandwidths."""
 
 _INSTEAD = (
@@ -333,7 +334,7 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         longest=_farthest(plan.model),
         reach=_REACH.get(plan.model.kind, _farthest(plan.model)),
         flat=plan.norm == "l1",
-        bend=_BEND.get(plan.model.kind, 0.0) / (float(settings["cut"]) if plan.model.kind == "quantile" else 1.0),
+        bend=_bend(plan.model, start, iterations[-1].point, settings),
         raised=float(settings.get("lacks", 0.0)),
         robust=plan.robust,
         groups=plan.groups,
@@ -342,6 +343,27 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         smoothed=plan.model.kind == "quantile",
         carried=carried,
     )
+
+
+def _bend(model: Model, start: Start, point: Array, settings: Mapping[str, Any]) -> float:
+    """Return by which part a Hessian's weights change where the linear predictor moves by 1, on average.
+
+    Of a binary response that of a normal predictor at the point, for a rare outcome up to what an exponential has.
+    """
+    bend = _BEND.get(model.kind, 0.0)
+    if model.kind == "quantile":
+        return bend / float(settings["cut"])
+    if model.kind != "binary":
+        return bend
+    assert model.response is not None
+    centre = float(point @ start.second[0])
+    variance = max(float(point @ start.second @ point) - centre**2, 0.0)
+    size = 1e-4
+    changes = replace(
+        model.response, weight=lambda one: np.abs(model.weight(one + size) - model.weight(one - size)) / (2 * size)
+    )
+    weights = replace(model.response, weight=model.weight)
+    return float(changes.average_weight(centre, variance) / weights.average_weight(centre, variance))
 
 
 def _farthest(model: Model) -> float:

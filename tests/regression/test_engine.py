@@ -10,7 +10,7 @@ from scipy import stats
 
 import dpinfer as dpi
 from dpinfer.kernel.stage import Context
-from dpinfer.regression import clipping, inference, iterations
+from dpinfer.regression import clipping, inference, iterations, models, question
 from dpinfer.regression.clipping import Lengths, folded_quantile, length_cuts
 from dpinfer.regression.question import Newton
 from validation.regression.newton_draws import Drawer
@@ -511,3 +511,23 @@ def test_an_interval_of_lost_directions_alone_does_not_depend_on_rounding():
         assert none.tested(contrasts, np.ones(3)) == pytest.approx(
             none.cov_sampling(contrasts) + none.cov_noise(contrasts)
         )
+
+
+@pytest.mark.parametrize(
+    ("model", "share", "least", "most"),
+    [("logit", 0.5, 0.2, 0.4), ("logit", 0.02, 0.8, 1.0), ("probit", 0.02, 1.2, 2.5), ("cloglog", 0.02, 0.8, 1.0)],
+)
+def test_hessians_of_rare_outcomes_bend_more(model, share, least, most):
+    """As a sum over rows: the mean size of the change of weights over their mean, for normal predictors."""
+    rng = np.random.default_rng(2)
+    one = models.MODELS[model]
+    centre = float(models.intercept_for(one.response, share, 0.3))
+    second = np.eye(2)
+    start = iterations.Start(
+        np.eye(2), 0.0, 1.0, 100.0, (100.0, 1.0), second, np.zeros(2), 1.0, 1.0, 1.0, (second, 1.0, 1.0)
+    )
+    found = question._bend(one, start, np.array([centre, np.sqrt(0.3)]), {})
+    drawn = centre + np.sqrt(0.3) * rng.normal(size=400_000)
+    right = np.abs(one.weight(drawn + 0.01) - one.weight(drawn - 0.01)).mean() / 0.02 / one.weight(drawn).mean()
+    assert found == pytest.approx(right, rel=0.02)
+    assert least < found < most
