@@ -104,7 +104,7 @@ def constants() -> str:
         ("REACH", "where a direction is hidden; else STEP", by_model(question._REACH)),
         ("", "of the others", by_model(iterations._LONGEST)),
         ("LOST", "in units of the noise", _number(clipping.LOST)),
-        ("BEND", "0 for other models; quantiles: over the bandwidth", by_model(question._BEND)),
+        ("BEND", "binary: as weights change; others 0; quantiles: over the bandwidth", by_model(question._BEND)),
         ("BENT", "logarithm of what a Hessian changes by", _number(inference._MOST_BENT)),
         ("AHEAD", "cosine", _number(inference._AHEAD)),
         ("NARROW", "part of the rows", _number(iterations._MOSTLY)),
