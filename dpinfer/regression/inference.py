@@ -561,11 +561,13 @@ def solved(
     lost = _possible(vectors[:, ~told], whiten, least + _SHORTEST**2 * second, reach)
     small = units / (units - width) if units > 2 * width else 2.0
     values_of, noise = meat
-    seen = _filled(floored(values_of, 0.0), even, clipped, noise) if robust else max(float(values_of[0]), noise) * even
-    products, short = seen, np.zeros((width, 0))
+    released = floored(values_of, 0.0) if robust else max(float(values_of[0]), noise) * even
+    products = seen = _filled(released, even, clipped, noise) if robust else released
+    short = np.zeros((width, 0))
     if carried is not None:
-        unclear = float(np.hypot(LOST * noise * np.sqrt(width), kept_from)) + last.missed * (1 + raised)
-        products, short = _evened(seen, even, unclear, carried, flat=flat)
+        edge = LOST * noise * np.sqrt(width * (2 if flat else 1))  # Laplace noise is the same in all entries
+        unclear = float(np.hypot(edge, max(floor, kept_from))) + (last.missed * (1 + raised) if flat else 0.0)
+        products, short = _evened(released, even, unclear, carried, flat=flat)
     return Fit(
         last.point,
         last.point + whiten @ step,

@@ -77,6 +77,8 @@ _EARLY = {
     "counts": Fraction(5, 100),
     "first": Fraction(20, 100),
 }
+"""Shares under Laplace noise where a first iteration is worth its price: where the Hessian depends on the point."""
+
 _CURVED: dict[tuple[str, str], dict[str, Fraction]] = {
     ("l2", "log"): {"first": Fraction(10, 100), "again": Fraction(16, 100)},
     ("l2", "binary"): {"first": Fraction(7, 100), "again": Fraction(11, 100)},

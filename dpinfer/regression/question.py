@@ -334,7 +334,7 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
         longest=_farthest(plan.model),
         reach=_REACH.get(plan.model.kind, _farthest(plan.model)),
         flat=plan.norm == "l1",
-        bend=_bend(plan.model, start, iterations[-1].point, settings),
+        bend=_bend(plan, start, iterations[-1].point, settings),
         raised=float(settings.get("lacks", 0.0)),
         robust=plan.robust,
         groups=plan.groups,
@@ -345,25 +345,25 @@ def fitted(plan: Plan, stages: Mapping[str, StageRelease]) -> Fit:
     )
 
 
-def _bend(model: Model, start: Start, point: Array, settings: Mapping[str, Any]) -> float:
+def _bend(plan: Plan, start: Start, point: Array, settings: Mapping[str, Any]) -> float:
     """Return by which part a Hessian's weights change where the linear predictor moves by 1, on average.
 
-    Of a binary response that of a normal predictor at the point, for a rare outcome up to what an exponential has.
+    Of a binary response that of a normal predictor with the released moments at the point, about 0 where there is no
+    intercept.
     """
+    model = plan.model
     bend = _BEND.get(model.kind, 0.0)
     if model.kind == "quantile":
         return bend / float(settings["cut"])
     if model.kind != "binary":
         return bend
-    assert model.response is not None
-    centre = float(point @ start.second[0])
-    variance = max(float(point @ start.second @ point) - centre**2, 0.0)
-    size = 1e-4
-    changes = replace(
-        model.response, weight=lambda one: np.abs(model.weight(one + size) - model.weight(one - size)) / (2 * size)
-    )
-    weights = replace(model.response, weight=model.weight)
-    return float(changes.average_weight(centre, variance) / weights.average_weight(centre, variance))
+    mass = float(start.second[0, 0]) if plan.columns.intercept else 1.0
+    centre = float(point @ start.second[0]) / mass if plan.columns.intercept else 0.0
+    variance = max(float(point @ start.second @ point) / mass - centre**2, 0.0)
+    places = np.linspace(-6.0, 6.0, 601)
+    predictor, likely, size = centre + np.sqrt(variance) * places, np.exp(-0.5 * places**2), 1e-4
+    change = np.abs(model.weight(predictor + size) - model.weight(predictor - size)) / (2 * size)
+    return float(likely @ change / max(float(likely @ model.weight(predictor)), 1e-300))
 
 
 def _farthest(model: Model) -> float:

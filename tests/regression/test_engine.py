@@ -1,6 +1,7 @@
 """The engine of regression: where scores are clipped, what that may bias, and tests by scores."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -514,20 +515,30 @@ def test_an_interval_of_lost_directions_alone_does_not_depend_on_rounding():
 
 
 @pytest.mark.parametrize(
-    ("model", "share", "least", "most"),
-    [("logit", 0.5, 0.15, 0.4), ("logit", 0.02, 0.8, 1.0), ("probit", 0.02, 1.2, 2.5), ("cloglog", 0.02, 0.8, 1.0)],
+    ("model", "share", "spread", "least", "most"),
+    [
+        ("logit", 0.5, 0.5, 0.15, 0.4),
+        ("logit", 0.5, 3.0, 0.4, 0.5),
+        ("logit", 0.02, 0.5, 0.8, 1.0),
+        ("probit", 0.02, 0.5, 1.2, 2.5),
+        ("cloglog", 0.02, 0.5, 0.8, 1.0),
+    ],
 )
-def test_hessians_of_rare_outcomes_bend_more(model, share, least, most):
+def test_hessians_of_rare_outcomes_bend_more(model, share, spread, least, most):
     """As a sum over rows: the mean size of the change of weights over their mean, for normal predictors."""
-    rng = np.random.default_rng(2)
-    one = models.MODELS[model]
-    centre = float(models.intercept_for(one.response, share, 0.3))
-    second = np.eye(2)
-    start = iterations.Start(
-        np.eye(2), 0.0, 1.0, 100.0, (100.0, 1.0), second, np.zeros(2), 1.0, 1.0, 1.0, (second, 1.0, 1.0)
-    )
-    found = question._bend(one, start, np.array([centre, np.sqrt(0.3)]), {})
-    drawn = centre + np.sqrt(0.3) * rng.normal(size=400_000)
+    rng, one = np.random.default_rng(2), models.MODELS[model]
+    centre = float(models.intercept_for(one.response, share, spread**2))
+
+    def found(centre, mass, intercept):
+        second = mass * np.eye(2)
+        rest = (np.zeros(2), 1.0, 1.0, 1.0, (second, 1.0, 1.0))
+        start = iterations.Start(np.eye(2), 0.0, 1.0, 100.0, (100.0, 1.0), second, *rest)
+        plan = SimpleNamespace(model=one, columns=SimpleNamespace(intercept=intercept))
+        return question._bend(plan, start, np.array([centre, spread]), {})
+
+    drawn = centre + spread * rng.normal(size=400_000)
     right = np.abs(one.weight(drawn + 0.01) - one.weight(drawn - 0.01)).mean() / 0.02 / one.weight(drawn).mean()
-    assert found == pytest.approx(right, rel=0.06)  # the size of a change has a kink where quadrature has few points
-    assert least < found < most
+    assert found(centre, 1.0, True) == pytest.approx(right, rel=0.02)
+    assert found(centre, 0.6, True) == pytest.approx(found(centre, 1.0, True), rel=1e-9)
+    assert least < found(centre, 1.0, True) < most
+    assert found(0.0, 1.0, False) == pytest.approx(found(0.0, 1.0, True), rel=1e-9)

@@ -94,7 +94,7 @@ def constants() -> str:
             "over the root of k, Laplace over k",
             f"Gaussian {_number(iterations._START_LENGTH)}, Laplace {shortest} to {longest}",
         ),
-        ("CLEAR", "standard deviations", both(clipping.CLEAR)),
+        ("CLEAR", "standard deviations", both(clipping._CLEAR)),
         (
             "HEAVY",
             "1/index: mean of its prior, least, largest",
