@@ -30,8 +30,8 @@ _NO_END = (
     "their eigenvalue of the Hessian, and the result says so."
 )
 _REAL = "of slopes on real data"
-_SEVEN_PASSES = (
-    "Seven passes over the rows, each of which encodes them anew, where statsmodels reads them once; a pass is not "
+_PASSES_OF_A_LOGIT = (
+    "Eight passes over the rows, each of which encodes them anew, where statsmodels reads them once; a pass is not "
     "fused with the next, since the noise of one decides what the next adds up."
 )
 _PASSES = (
@@ -158,7 +158,7 @@ REASONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("logit / statsmodels", "logit on five columns / the faster bare scan"),
-        _SEVEN_PASSES,
+        _PASSES_OF_A_LOGIT,
     ),
     **dict.fromkeys(
         (
